@@ -1,0 +1,97 @@
+"""What differs between backends in the tests: gradients and compiled calls."""
+
+import keras
+import numpy as np
+from keras import ops
+
+BACKEND = keras.backend.backend()
+
+
+def to_numpy(tensor):
+    """A NumPy array of a tensor of any backend and float type (bfloat16 included)."""
+    if "float16" in keras.backend.standardize_dtype(tensor.dtype):
+        tensor = ops.cast(tensor, "float32")
+    return ops.convert_to_numpy(tensor)
+
+
+def compiled(function, arrays):
+    """Compiles `function(dict of tensors)` once, with every batch and length left open.
+
+    TensorFlow traces it a single time under a signature without batch or length; JAX compiles it for
+    each shape; PyTorch runs it as it is.
+    """
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        def specification(array):
+            open_axes = [None] * min(array.ndim, 2)
+            if array.ndim == 2 and array.dtype != bool:
+                open_axes[1] = array.shape[1]  # (batch, features): a state, no length to leave open
+            return tf.TensorSpec(open_axes + list(array.shape[2:]), array.dtype)
+
+        signature = {name: specification(array) for name, array in arrays.items()}
+        return tf.function(function, input_signature=[signature])
+    if BACKEND == "jax":
+        import jax
+
+        return jax.jit(function)
+    return function
+
+
+def weight_gradients(layer, loss):
+    """Gradients of `loss()`, a scalar, with respect to `layer.trainable_weights`, as NumPy arrays or None."""
+    variables = layer.trainable_weights
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            value = loss()
+        gradients = tape.gradient(value, [variable.value for variable in variables])
+    elif BACKEND == "jax":
+        import jax
+
+        def stateless(values):
+            with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+                return loss()
+
+        gradients = jax.grad(stateless)([variable.value for variable in variables])
+    else:
+        import torch
+
+        gradients = torch.autograd.grad(
+            loss(), [variable.value for variable in variables], allow_unused=True
+        )
+    return [None if gradient is None else to_numpy(gradient) for gradient in gradients]
+
+
+def input_gradients(function, *arrays):
+    """Gradients of the scalar `function(*tensors)` with respect to each array, as NumPy arrays or None."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        tensors = [tf.convert_to_tensor(array) for array in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = function(*tensors)
+        gradients = tape.gradient(value, tensors)
+    elif BACKEND == "jax":
+        import jax
+
+        tensors = [ops.convert_to_tensor(array) for array in arrays]
+        gradients = jax.grad(function, argnums=tuple(range(len(tensors))))(*tensors)
+    else:
+        import torch
+
+        tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
+        gradients = torch.autograd.grad(function(*tensors), tensors, allow_unused=True)
+    return [None if gradient is None else to_numpy(gradient) for gradient in gradients]
+
+
+def tensors_of(arrays):
+    """A dictionary of tensors from a dictionary of arrays."""
+    return {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
+
+
+def random(seed, *shape, scale=1.0):
+    """Normal float32 numbers of a fixed seed."""
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype("float32")

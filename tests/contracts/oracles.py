@@ -1,0 +1,152 @@
+"""The mechanisms and the decoder in NumPy float64, one query step of one example at a time.
+
+Written from the papers' equations, without a look at the layers, and slow on purpose: no batching, no
+projection ahead of the loop, no masks added to scores. `weights` are dictionaries of arrays by
+attribute name, `options` the layer's constructor arguments.
+"""
+
+import numpy as np
+
+from tests.contracts.oracle_cells import step_cell
+
+
+def softmax(scores, allowed):
+    """Softmax over the allowed entries of a vector, zero elsewhere and zero where none is allowed."""
+    result = np.zeros(len(scores))
+    if np.any(allowed):
+        exponentials = np.exp(scores[allowed] - np.max(scores[allowed]))
+        result[allowed] = exponentials / exponentials.sum()
+    return result
+
+
+def _dot(weights, options, query, keys):
+    return np.array([query @ key for key in keys])
+
+
+def _general(weights, options, query, keys):
+    return np.array([query @ weights["score_kernel"] @ key for key in keys])
+
+
+def _additive(weights, options, query, keys):
+    scores = []
+    for key in keys:
+        hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"]
+        scores.append(np.tanh(hidden + weights.get("bias", 0.0)) @ weights["score_vector"])
+    return np.array(scores)
+
+
+def _location(weights, options, query, keys):
+    scores = np.full(len(keys), -np.inf)
+    positions = query @ weights["location_kernel"]
+    for s in range(min(len(keys), options["max_length"])):
+        scores[s] = positions[s]
+    return scores
+
+
+SCORES = {"dot": _dot, "general": _general, "concat": _additive, "location": _location}
+
+
+def bahdanau(weights, options, query, keys, mask, t):
+    """Attention weights (S,) of one additive step."""
+    return softmax(_additive(weights, options, query, keys), mask)
+
+
+def luong(weights, options, query, keys, mask, t):
+    """Attention weights (S,) of one step of Luong's global attention."""
+    scores = SCORES[options.get("score", "dot")](weights, options, query, keys)
+    return softmax(scores, mask & np.isfinite(scores))
+
+
+def local(weights, options, query, keys, mask, t):
+    """Attention weights (S,) of one step of Luong's local attention, `t` the query's 0-based place."""
+    half_width = options.get("half_width", 10)
+    scores = SCORES[options.get("score", "general")](weights, options, query, keys)
+    places = np.arange(len(keys))
+    predictive = options.get("alignment", "monotonic") == "predictive"
+    if predictive:
+        length = np.count_nonzero(mask)  # of this sentence, not of the padded batch
+        hidden = np.tanh(query @ weights["position_kernel"])
+        centre = length / (1.0 + np.exp(-hidden @ weights["position_vector"]))
+    else:
+        centre = t
+    inside = np.abs(places - centre) <= half_width
+    attention = softmax(scores, mask & inside & np.isfinite(scores))
+    if predictive:
+        sigma = half_width / 2
+        attention = attention * np.exp(-((places - centre) ** 2) / (2 * sigma**2))
+    return attention
+
+
+def mechanism(attend, weights, options, inputs):
+    """Contexts (B,T,Dv) and scores (B,T,S) of a mechanism over whole sequences."""
+    query, value = np.float64(inputs["query"]), np.float64(inputs["value"])
+    keys = np.float64(inputs.get("key", inputs["value"]))
+    mask = inputs.get("value_mask", np.ones(value.shape[:2], bool))
+    scores = np.zeros(query.shape[:2] + value.shape[1:2])
+    contexts = np.zeros(query.shape[:2] + value.shape[2:])
+    for b in range(len(query)):
+        for t in range(query.shape[1]):
+            scores[b, t] = attend(weights, options, query[b, t], keys[b], mask[b], t)
+            for s in np.flatnonzero(scores[b, t]):  # a weight of 0 takes nothing of its value
+                contexts[b, t] += scores[b, t, s] * value[b, s]
+    return {"context": contexts, "scores": scores}
+
+
+def decoder(attend, weights, options, cell, inputs, states):
+    """Outputs (B,T,O), contexts (B,T,Dv), scores (B,T,S) and the last states of a recurrent decoder.
+
+    `weights` has the decoder's own (`attentional_kernel`), `weights["attention"]` the mechanism's;
+    `options["attention"]` are the mechanism's arguments; `cell` is the cell's specification with its
+    weights, `states` the list of its first states, (B, units) each.
+    """
+    x, value = np.float64(inputs["inputs"]), np.float64(inputs["value"])
+    mask = inputs.get("value_mask", np.ones(value.shape[:2], bool))
+    results = [
+        _decode_example(attend, weights, options, cell, x[b], value[b], mask[b], [s[b] for s in states])
+        for b in range(len(x))
+    ]
+    outputs, contexts, scores, lasts = (list(parts) for parts in zip(*results, strict=True))
+    return {
+        "outputs": np.array(outputs),
+        "contexts": np.array(contexts),
+        "scores": np.array(scores),
+        "states": [np.array(parts) for parts in zip(*lasts, strict=True)],
+    }
+
+
+def _decode_example(attend, weights, options, cell, x, value, mask, states):
+    kernel = weights.get("attentional_kernel")
+    previous = options.get("query", "previous") == "previous"
+    fed = None
+    if options.get("input_feeding"):
+        width = cell[-1]["units"] if kernel is None else kernel.shape[1]
+        fed = np.zeros(width)
+    outputs, contexts, scores = [], [], []
+
+    def look(query, t):
+        attention = attend(weights["attention"], options["attention"], query, value, mask, t)
+        return attention, sum((a * v for a, v in zip(attention, value, strict=True) if a), 0 * value[0])
+
+    for t in range(len(x)):
+        parts = [x[t]]
+        if previous:
+            attention, context = look(top_state(cell, states), t)
+            parts.append(context)
+        if fed is not None:
+            parts.append(fed)
+        output, states = step_cell(cell, np.concatenate(parts), states)
+        if not previous:
+            attention, context = look(output, t)
+        if kernel is not None:
+            output = np.tanh(np.concatenate([context, output]) @ kernel)
+        if fed is not None:
+            fed = output
+        outputs.append(output)
+        contexts.append(context)
+        scores.append(attention)
+    return outputs, contexts, scores, states
+
+
+def top_state(cell, states):
+    """The hidden state of the topmost cell: the query of Bahdanau's order."""
+    return states[-1] if cell[-1]["kind"] != "lstm" else states[-2]
