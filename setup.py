@@ -1,5 +1,7 @@
 """Build script: installs the top-level `applications` folder as `keras_attention.applications`."""
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
 PACKAGES = find_packages(include=["keras_attention", "keras_attention.*"])
@@ -10,11 +12,39 @@ APPLICATIONS = [
 setup(
     name="keras-attention",
     version="0.1.0",
+    description="Recurrent attention layers for Keras 3, and the applications built from them",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
     packages=PACKAGES + APPLICATIONS,
     package_dir={
         "keras_attention": "keras_attention",
         "keras_attention.applications": "applications",
     },
     python_requires=">=3.10",
-    install_requires=["keras>=3.12", "tensorflow>=2.19", "keras-nlp", "tensorflow-text"],
+    install_requires=[
+        "keras>=3.12",
+        "tensorflow>=2.19",
+        "tensorflow-text>=2.19",
+        "keras-nlp>=0.20",
+        "numpy",
+        "sentencepiece",
+        "sacrebleu",
+        "jsonargparse[signatures]",
+        "pyyaml",
+        "matplotlib",
+        "tensorboard",
+    ],
+    extras_require={
+        "tests": ["pytest>=8", "pytest-xdist", "ruff"],
+        "docs": ["mkdocs-material", "mkdocstrings[python]", "ruff", "ziamath"],
+        # PyTorch's index pages offer CPU builds; the default index gives CUDA builds on Linux.
+        "torch": ["torch==2.13.0"],
+        "benchmarks": ["torch==2.13.0", "psutil"],
+        "jax": ["jax"],
+    },
+    entry_points={
+        "console_scripts": ["keras-attention = keras_attention.applications.cli:main"],
+    },
 )

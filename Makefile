@@ -1,0 +1,67 @@
+# Every target makes and fills .venv itself when it is missing or older than the
+# requirements in setup.py: there is nothing to install first but Python and make.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
+	$(shell $(name) -c 'import sys; sys.version_info >= (3, 10) and print("$(name)")' 2>/dev/null)))
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+WORKERS ?= 2
+# One thread a worker: two test processes with a thread pool each are slower on two cores.
+ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
+PYTEST := $(BIN)/python -m pytest
+PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow test-jax test-torch check docs bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.installed ## Train a small translator of dates, show, export and read it back
+	$(BIN)/keras-attention demo
+
+test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
+	$(ONE_THREAD) $(PYTEST) -n $(WORKERS) --dist loadgroup
+
+test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
+	$(PYTEST) -m slow
+
+test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers and decoding on JAX
+	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) -n $(WORKERS) $(PORTABLE)
+
+# The plain index gives CUDA builds of PyTorch (several GB) on Linux. Where only the CPU is
+# wanted, install torch==2.13.0 from the CPU index into .venv first: it then counts as installed.
+test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
+	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) -n $(WORKERS) $(PORTABLE)
+
+check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, import rules, docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(PYTEST) -q tests/test_import_rules.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+docs: $(VENV)/.installed-docs ## Build the documentation into site/
+	$(BIN)/python -m mkdocs build --strict
+	@echo "Open site/index.html"
+
+bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove .venv and everything built
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: setup.py pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer was not found; name it: make PYTHON=..."; exit 1; }
+	@echo "Installing into $(VENV) (some minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "Installing the requirements of the extra '$*'"
+	$(INSTALL) '.[$*]'
+	@touch $@

@@ -1,0 +1,22 @@
+"""What every test runs under: the backend, quiet logs, the same seeds and dtype policy."""
+
+import os
+
+# Read when TensorFlow, Keras and matplotlib are imported, so set before.
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import keras  # noqa: E402
+import pytest  # noqa: E402
+
+SEED = 20
+
+
+@pytest.fixture(autouse=True)
+def same_start():
+    """Start each test from the same seeds and policy, whichever tests ran before it."""
+    policy = keras.config.dtype_policy()
+    keras.utils.set_random_seed(SEED)
+    yield
+    keras.config.set_dtype_policy(policy)
