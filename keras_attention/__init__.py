@@ -1,0 +1,17 @@
+"""Attention layers for Keras 3, and what decodes, trains and scores with them."""
+
+from keras_attention.layers import (
+    AttentionDecoder,
+    AttentionMechanism,
+    BahdanauAttention,
+    LocalAttention,
+    LuongAttention,
+)
+
+__all__ = [
+    "AttentionDecoder",
+    "AttentionMechanism",
+    "BahdanauAttention",
+    "LocalAttention",
+    "LuongAttention",
+]

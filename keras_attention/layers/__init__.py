@@ -1,0 +1,15 @@
+"""Attention layers."""
+
+from keras_attention.layers.attention_decoder import AttentionDecoder
+from keras_attention.layers.attention_mechanism import AttentionMechanism
+from keras_attention.layers.bahdanau import BahdanauAttention
+from keras_attention.layers.local import LocalAttention
+from keras_attention.layers.luong import LuongAttention
+
+__all__ = [
+    "AttentionDecoder",
+    "AttentionMechanism",
+    "BahdanauAttention",
+    "LocalAttention",
+    "LuongAttention",
+]

@@ -1,0 +1,451 @@
+"""A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
+
+import inspect
+
+import keras
+from keras import ops, tree
+
+from keras_attention.layers.attention_mechanism import AttentionMechanism
+from keras_attention.layers.cell_products import cell_products
+
+ORDERS = ("previous", "current")
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AttentionDecoder(keras.layers.Layer):
+    """Run a recurrent cell over target inputs, attending to a memory at every step.
+
+    Two orders, by the state that asks:
+
+    - `query="previous"` (Bahdanau): the state **before** the step asks, and the context goes into
+      the cell beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
+      The output is `s_t`, or with `attention_size` `tanh(W [c_t; s_t])`.
+    - `query="current"` (Luong): the state **after** the step asks, and the output is the
+      attentional vector: `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`,
+      `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
+
+    What does not depend on the step (the projected memory, the product of the inputs with the
+    kernel of `GRUCell` and `LSTMCell`) is computed before the loop.
+
+    Weights: those of the `cell` and of the `attention`; and with an attentional vector
+    `attentional_kernel` `W (Dv + U, attention_size)`.
+
+    Args:
+        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells is made
+            a stack. The top cell's output asks.
+        attention: An `AttentionMechanism`, such as `BahdanauAttention(units)`.
+        query: `"previous"` or `"current"`.
+        attention_size: Size of the attentional vector. Default: with `"current"` the size of the
+            cell's output; with `"previous"` there is no attentional vector.
+        input_feeding: Whether the attentional vector joins the next step's input; with
+            `query="current"` only, since `"previous"` feeds the context already.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: Target inputs `(B, T, E)`, most often embedded words.
+        value: Memory `(B, S, Dv)`. Default: the inputs themselves.
+        initial_state: The cell's states before the first step, a tensor or a flat list in the
+            cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
+            earlier call returned. Default: zeros.
+        value_mask: Boolean `(B, S)`, True = attend.
+        return_attention_scores: Whether to return the weights of every step.
+        return_state: Whether to return the state after the last step.
+        return_context: Whether to return the contexts of every step.
+        training: Whether dropout applies.
+        mask: The mask of the only input, where Keras passes it by itself.
+
+    A mask of the inputs is passed on with the outputs, for the loss; it does not stop the loop.
+
+    Returns:
+        Outputs `(B, T, O)`; where more is asked for, a tuple: outputs, contexts `(B, T, Dv)`,
+        weights `(B, T, S)`, state. The state is a dictionary: `"cell"` a list of the cell's states,
+        `"context"` `(B, Dv)`, `"attention"` the mechanism's state, and with input feeding
+        `"attentional"` `(B, O)`.
+
+    Raises:
+        ValueError: Where arguments do not go together, or shapes do not fit.
+
+    Reference:
+        Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2; Luong, Pham and Manning
+        2015, section 3, equation 5, and section 3.3 (input feeding).
+
+    Example:
+
+    ```python
+    import keras
+    import numpy as np
+    from keras_attention.layers import AttentionDecoder, BahdanauAttention
+
+    decoder = AttentionDecoder(keras.layers.GRUCell(16), BahdanauAttention(16))
+    words, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
+    states, scores = decoder(words, memory, return_attention_scores=True)
+    assert tuple(states.shape) == (2, 5, 16) and tuple(scores.shape) == (2, 5, 7)
+
+    # The same, one step at a time, as search needs it.
+    prepared = decoder.prepare_memory(memory)
+    state = decoder.initial_state(prepared)
+    output, scores, state = decoder.step(words[:, 0], prepared, state)
+    np.testing.assert_allclose(np.asarray(output), np.asarray(states)[:, 0], atol=1e-5)
+    ```
+    """
+
+    def __init__(
+        self,
+        cell,
+        attention,
+        query="previous",
+        attention_size=None,
+        input_feeding=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(cell, (list, tuple)):
+            cell = keras.layers.StackedRNNCells(list(cell))
+        _check_parts(cell, attention, query, attention_size, input_feeding)
+        self.cell = cell
+        self.attention = attention
+        self.query = query
+        self.attention_size = attention_size
+        self.input_feeding = input_feeding
+        self.supports_masking = True
+
+    @property
+    def cell_output_size(self) -> int:
+        """Size of the output of the cell, of the top one in a stack."""
+        size = getattr(self.cell, "output_size", None)
+        return tree.flatten(self.cell.state_size)[0] if size is None else size
+
+    @property
+    def output_size(self) -> int:
+        """Size `O` of the decoder's output."""
+        return self.attention_size or self.cell_output_size
+
+    @property
+    def has_attentional_vector(self) -> bool:
+        """Whether the output is `tanh(W [c; h])` and not the cell's own."""
+        return self.query == "current" or self.attention_size is not None
+
+    def build(self, inputs_shape, value_shape=None):
+        value_shape = inputs_shape if value_shape is None else value_shape
+        _check_shapes(inputs_shape, value_shape)
+        batch_size, self._input_size = inputs_shape[0], inputs_shape[-1]
+        value_size = value_shape[-1]
+        output_size = self.cell_output_size
+        if not self.attention.built:
+            self.attention.build((batch_size, None, output_size), value_shape)
+            self.attention.built = True
+        feed_size = value_size if self.query == "previous" else 0
+        feed_size = self.output_size if self.input_feeding else feed_size
+        if not self.cell.built:
+            self.cell.build((batch_size, self._input_size + feed_size))
+            self.cell.built = True
+        if self.has_attentional_vector:
+            self.attentional_kernel = self.add_weight(
+                (value_size + output_size, self.output_size), name="attentional_kernel"
+            )
+
+    def prepare_memory(self, value, mask=None, training=None):
+        """Compute once what every step reads of the memory `(B, S, Dv)`."""
+        if not self.built:
+            raise ValueError(
+                "AttentionDecoder has no weights yet. Call it once on inputs and a memory, or "
+                "`build(inputs_shape, value_shape)`, before its memory is prepared."
+            )
+        return self.attention.prepare_memory(value, mask=mask, training=training)
+
+    def initial_state(self, memory, initial_state=None) -> dict:
+        """Return the state before the first step.
+
+        Args:
+            memory: What `prepare_memory` gave.
+            initial_state: The cell's states, a tensor or a flat list; a state of this decoder,
+                which is returned as it is; or `None` for zeros.
+        """
+        if isinstance(initial_state, dict):
+            return initial_state
+        value = memory["value"]
+        batch_size = ops.shape(value)[0]
+        state = {
+            "cell": self._cell_state(batch_size, initial_state),
+            "context": ops.zeros_like(value[:, 0]),
+            "attention": self.attention.initial_state(memory),
+        }
+        if self.input_feeding:
+            state["attentional"] = ops.zeros((batch_size, self.output_size), self.compute_dtype)
+        return state
+
+    def step(self, inputs, memory, state):
+        """Decode one step.
+
+        Args:
+            inputs: `(B, E)`.
+            memory: What `prepare_memory` gave.
+            state: What `initial_state` or the step before gave.
+
+        Returns:
+            The output `(B, O)`, the weights `(B, S)`, and the state after the step, whose
+            `"context"` is this step's context.
+        """
+        inputs = self._cast(inputs)
+
+        def cell_step(feed, states):
+            return self._call_cell(_join(inputs, feed), states, training=False)
+
+        return self._advance(cell_step, memory, state, True)
+
+    def call(
+        self,
+        inputs,
+        value=None,
+        initial_state=None,
+        value_mask=None,
+        return_attention_scores=False,
+        return_state=False,
+        return_context=False,
+        training=None,
+        mask=None,
+    ):
+        if value is None:
+            value, value_mask = inputs, mask if value_mask is None else value_mask
+        _check_shapes(inputs.shape, value.shape)
+        memory = self.prepare_memory(value, value_mask, training=training)
+        state = self.initial_state(memory, initial_state)
+        outputs, contexts, scores, state = self._loop(
+            inputs, memory, state, return_context, return_attention_scores, training
+        )
+        results = [outputs]
+        results += [contexts] if return_context else []
+        results += [scores] if return_attention_scores else []
+        results += [state] if return_state else []
+        return tuple(results) if len(results) > 1 else outputs
+
+    def _loop(self, inputs, memory, state, want_context, want_scores, training):
+        """Run all steps; the memory is a constant of the loop, never a part of its state."""
+        products = cell_products(self.cell, self._input_size)
+        sequence = inputs if products is None else products.project(inputs)
+        kernel = self._attentional_kernel()
+
+        def step(x, flat_state):
+            def cell_step(feed, states):
+                if products is not None:
+                    return products.step(x, feed, states)
+                return self._call_cell(_join(x, feed), states, training)
+
+            before = tree.pack_sequence_as(state, list(flat_state))
+            output, weights, after = self._advance(cell_step, memory, before, want_scores, kernel)
+            wanted = [output]
+            wanted += [after["context"]] if want_context else []
+            wanted += [weights] if want_scores else []
+            return wanted, tree.flatten(after)
+
+        self._draw_cell_dropout(ops.shape(inputs)[0], training)
+        loop = keras.layers.RNN(_LoopCell(step, self.output_size), return_sequences=True)
+        _, outputs, flat_state = loop.inner_loop(sequence, tree.flatten(state), mask=None)
+        self._forget_cell_dropout()
+        outputs = list(outputs)
+        return (
+            outputs.pop(0),
+            outputs.pop(0) if want_context else None,
+            outputs.pop(0) if want_scores else None,
+            tree.pack_sequence_as(state, list(flat_state)),
+        )
+
+    def _advance(self, cell_step, memory, state, want_scores, kernel=None):
+        """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
+        if self.query == "previous":
+            query = self._top_state(state["cell"])
+            context, scores, attention = self.attention.step(
+                query, memory, state["attention"], want_scores
+            )
+            hidden, states = cell_step(context, state["cell"])
+        else:
+            hidden, states = cell_step(state.get("attentional"), state["cell"])
+            context, scores, attention = self.attention.step(
+                hidden, memory, state["attention"], want_scores
+            )
+        output = hidden
+        if self.has_attentional_vector:
+            kernel = self._attentional_kernel() if kernel is None else kernel
+            output = ops.tanh(ops.matmul(_join(context, hidden), kernel))
+        state = {**state, "cell": states, "context": context, "attention": attention}
+        if self.input_feeding:
+            state["attentional"] = output
+        return output, scores, state
+
+    def _attentional_kernel(self):
+        return self._cast(self.attentional_kernel) if self.has_attentional_vector else None
+
+    def _cast(self, tensor):
+        return ops.cast(tensor, self.compute_dtype)
+
+    # The cell.
+
+    def _call_cell(self, inputs, flat_states, training):
+        arguments = {}
+        if "training" in inspect.signature(self.cell.call).parameters:
+            arguments["training"] = bool(training)
+        states = tree.pack_sequence_as(self._state_structure(), list(flat_states))
+        output, states = self.cell(inputs, states, **arguments)
+        return output, tree.flatten(states)
+
+    def _state_structure(self):
+        size = self.cell.state_size
+        return size if tree.is_nested(size) else [size]
+
+    def _top_state(self, flat_states):
+        """Return the first state of the top cell: by Keras' convention its last output."""
+        size = self.cell.state_size
+        if isinstance(self.cell, keras.layers.StackedRNNCells):
+            return flat_states[-len(tree.flatten(size[-1]))]
+        return flat_states[0]
+
+    def _cell_state(self, batch_size, initial_state):
+        sizes = tree.flatten(self.cell.state_size)
+        if initial_state is None:
+            zeros = getattr(self.cell, "get_initial_state", None)
+            if zeros is not None:
+                return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
+            return [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
+        states = tree.flatten(initial_state)
+        shapes = [tuple(state.shape) for state in states]
+        if [shape[-1] for shape in shapes] != sizes:
+            raise ValueError(
+                f"`initial_state` must hold {len(sizes)} states of sizes {sizes}, in the cell's "
+                f"order. Received: {len(states)} of shapes {shapes}"
+            )
+        return [self._cast(leaf) for leaf in states]
+
+    def _cells(self):
+        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        return self.cell.cells if stacked else [self.cell]
+
+    def _draw_cell_dropout(self, batch_size, training):
+        """Draw the masks of cells with dropout before the loop, which must stay stateless."""
+        if not training:
+            return
+        size = self._input_size
+        size += self.attention.value_size if self.query == "previous" else 0
+        size += self.output_size if self.input_feeding else 0
+        for cell in self._cells():
+            state_size = tree.flatten(cell.state_size)[0]
+            if getattr(cell, "dropout", 0):
+                cell.get_dropout_mask(ops.ones((batch_size, size), self.compute_dtype))
+            if getattr(cell, "recurrent_dropout", 0):
+                ones = ops.ones((batch_size, state_size), self.compute_dtype)
+                cell.get_recurrent_dropout_mask(ones)
+            size = getattr(cell, "output_size", None) or state_size
+
+    def _forget_cell_dropout(self):
+        for cell in self._cells():
+            if hasattr(cell, "reset_dropout_mask"):
+                cell.reset_dropout_mask()
+                cell.reset_recurrent_dropout_mask()
+
+    # Keras' bookkeeping.
+
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask
+
+    def compute_output_spec(
+        self,
+        inputs,
+        value=None,
+        initial_state=None,
+        value_mask=None,
+        return_attention_scores=False,
+        return_state=False,
+        return_context=False,
+        training=None,
+        mask=None,
+    ):
+        value = inputs if value is None else value
+        _check_shapes(inputs.shape, value.shape)
+        batch_size, steps, memory_steps = inputs.shape[0], inputs.shape[1], value.shape[1]
+
+        def spec(*shape):
+            return keras.KerasTensor((batch_size, *shape), self.compute_dtype)
+
+        results = [spec(steps, self.output_size)]
+        results += [spec(steps, value.shape[2])] if return_context else []
+        results += [spec(steps, memory_steps)] if return_attention_scores else []
+        if return_state:
+            memory = keras.KerasTensor(value.shape, self.compute_dtype)
+            state = {
+                "cell": [spec(size) for size in tree.flatten(self.cell.state_size)],
+                "context": spec(value.shape[2]),
+                "attention": self.attention.initial_state({"value": memory}),
+            }
+            if self.input_feeding:
+                state["attentional"] = spec(self.output_size)
+            results.append(state)
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "query": self.query,
+            "attention_size": self.attention_size,
+            "input_feeding": self.input_feeding,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("cell", "attention")
+        }
+        return cls(**{**config, **parts})
+
+
+class _LoopCell:
+    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
+
+    def __init__(self, step, output_size):
+        self.step = step
+        self.state_size = self.output_size = output_size
+
+    def call(self, inputs, states):
+        return self.step(inputs, states)
+
+    __call__ = call
+
+
+def _join(first, second):
+    return first if second is None else ops.concatenate([first, second], axis=-1)
+
+
+def _check_parts(cell, attention, query, attention_size, input_feeding):
+    if not hasattr(cell, "call") or not hasattr(cell, "state_size"):
+        raise ValueError(
+            "`cell` must be a Keras RNN cell (with `call` and `state_size`), such as "
+            f"keras.layers.GRUCell(256), or a list of them. Received: cell={cell}"
+        )
+    if not isinstance(attention, AttentionMechanism):
+        raise ValueError(
+            "`attention` must be an attention mechanism, such as BahdanauAttention(256). "
+            f"Received: attention={attention}"
+        )
+    if query not in ORDERS:
+        raise ValueError(f"`query` must be one of {ORDERS}. Received: query={query!r}")
+    if attention_size is not None and (not isinstance(attention_size, int) or attention_size < 1):
+        raise ValueError(
+            "`attention_size` must be a positive integer or None. "
+            f"Received: attention_size={attention_size}"
+        )
+    if input_feeding and query == "previous":
+        raise ValueError(
+            "`input_feeding` goes with query='current': with query='previous' the context is fed "
+            "to the cell already. Received: query='previous', input_feeding=True"
+        )
+
+
+def _check_shapes(inputs, value):
+    shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
+    if len(inputs) != 3 or len(value) != 3:
+        raise ValueError(
+            f"Inputs and value must have the shape (batch, steps, features). {shapes}"
+        )
+    if None not in (inputs[0], value[0]) and inputs[0] != value[0]:
+        raise ValueError(f"Inputs and value must have the same batch size. {shapes}")

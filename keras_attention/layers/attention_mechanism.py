@@ -1,0 +1,246 @@
+"""The contract that every recurrent attention mechanism implements, and what they share."""
+
+import keras
+from keras import ops
+
+from keras_attention.ops.masks import attention_mask, check_mask
+from keras_attention.ops.normalizers import masked_softmax
+
+
+class AttentionMechanism(keras.layers.Layer):
+    """Base class of the mechanisms: queries read a memory through normalised scores.
+
+    `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
+
+    A mechanism can be called on whole sequences, like any Keras layer, or one query at a time,
+    as a decoder needs it:
+
+    ```python
+    memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
+    state = mechanism.initial_state(memory)                    # {} where it keeps none
+    context, scores, state = mechanism.step(query, memory, state)
+    ```
+
+    Memory and state are arguments and results, never attributes; each is a dictionary of tensors
+    with the batch first, so that beam search can tile and reorder them.
+
+    A subclass writes its score:
+
+    - `build_score(query_size, key_size)` makes its weights;
+    - `project_key(key)` is what can be computed once for a memory (default: the key itself);
+    - `project_query(query)` is what can be computed from the queries alone;
+    - `score(query, key, positions)` gives the scores of projected queries against projected keys.
+
+    One that normalises otherwise, or that keeps a state, overrides `attend`.
+
+    Args:
+        dropout: Rate at which weights are dropped in training. The same memory positions are
+            dropped for every query of a sequence, as Keras' recurrent cells do it, so that a
+            decoder's loop needs no random numbers. The scores returned are those before dropout.
+        seed: Seed of the dropout.
+        **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
+
+    Call arguments:
+        query: Queries `(B, T, Dq)`.
+        value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
+        key: Keys `(B, S, Dk)`. Default: the values.
+        query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
+        value_mask: Boolean `(B, S)`; a memory position that is masked gets weight 0.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout applies.
+        mask: The mask of the only input in self-attention, where Keras passes it by itself;
+            `query_mask` says the same.
+
+    Returns:
+        The context `(B, T, Dv)`; with `return_attention_scores`, a tuple of it and the weights
+        `(B, T, S)`.
+
+    Raises:
+        ValueError: Where shapes or masks do not fit each other.
+    """
+
+    def __init__(self, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1). Received: dropout={dropout}")
+        self.dropout = dropout
+        self.seed = seed
+        self.supports_masking = True
+        if dropout:
+            self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    # What a subclass writes.
+
+    def build_score(self, query_size: int, key_size: int):
+        """Make the weights of the score."""
+
+    def project_query(self, query):
+        """Return what the score needs of queries `(B, T, Dq)`."""
+        return query
+
+    def project_key(self, key):
+        """Return what the score needs of keys `(B, S, Dk)`."""
+        return key
+
+    def score(self, query, key, positions):
+        """Return the scores `(B, T, S)` of projected queries against projected keys.
+
+        Args:
+            query: What `project_query` gave.
+            key: What `project_key` gave; or windows of it, `(B, T, W, ...)`.
+            positions: The keys' places in the memory: `(S,)`, or `(B, T, W)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must write `score`.")
+
+    def score_mask(self, positions):
+        """Return a mask of the places that the score can reach, or `None` for all."""
+        return None
+
+    # What all share.
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        _check_shapes(query_shape, value_shape, key_shape)
+        self.value_size = value_shape[-1]
+        self.key_size = key_shape[-1]
+        self.query_size = query_shape[-1]
+        self.build_score(self.query_size, self.key_size)
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+    ):
+        if value is None:
+            value = query
+            query_mask = mask if query_mask is None else query_mask
+            value_mask = query_mask if value_mask is None else value_mask
+        _check_shapes(query.shape, value.shape, value.shape if key is None else key.shape)
+        check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+        memory = self.prepare_memory(value, key, value_mask, training=training)
+        context, scores, _ = self.attend(
+            query, memory, self.initial_state(memory), query_mask, return_attention_scores
+        )
+        return (context, scores) if return_attention_scores else context
+
+    def prepare_memory(self, value, key=None, mask=None, training=None):
+        """Compute once what every query step reads.
+
+        Args:
+            value: `(B, S, Dv)`.
+            key: `(B, S, Dk)`. Default: `value`.
+            mask: Boolean `(B, S)`, True = attend, or `None`.
+            training: Whether dropout applies to the weights over this memory.
+
+        Returns:
+            Dictionary of tensors with the batch first.
+        """
+        self._check_built()
+        value = self.cast(value)
+        key = value if key is None else self.cast(key)
+        check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        memory = {"value": value, "key": self.project_key(key)}
+        if mask is not None:
+            memory["mask"] = ops.cast(mask, "bool")
+        if self.dropout and training:
+            kept = ops.ones_like(value[:, :, 0])
+            memory["dropout"] = self._dropout_layer(kept, training=True)
+        return memory
+
+    def initial_state(self, memory) -> dict:
+        """Return the state before the first query: `{}` where the mechanism keeps none."""
+        return {}
+
+    def step(self, query, memory, state, return_attention_scores=True):
+        """Attend with one query a row.
+
+        Args:
+            query: `(B, Dq)`.
+            memory: What `prepare_memory` gave.
+            state: What `initial_state` or the step before gave.
+            return_attention_scores: Whether the weights are wanted; without them the second
+                result is `None`, and some mechanisms are faster.
+
+        Returns:
+            The context `(B, Dv)`, the weights `(B, S)`, and the state after the step.
+        """
+        query = ops.expand_dims(self.cast(query), 1)
+        context, scores, state = self.attend(query, memory, state, None, return_attention_scores)
+        scores = None if scores is None else ops.squeeze(scores, 1)
+        return ops.squeeze(context, 1), scores, state
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
+        positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        scores = self.score(self.project_query(query), memory["key"], positions)
+        mask = attention_mask(query_mask, memory.get("mask"))
+        reach = self.score_mask(positions)
+        if reach is not None:
+            mask = reach if mask is None else ops.logical_and(mask, reach)
+        weights = masked_softmax(scores, mask)
+        return self.read(weights, memory), weights, state
+
+    def read(self, weights, memory):
+        """Return the context: the memory's values under weights `(B, T, S)`."""
+        if "dropout" in memory:
+            weights = weights * ops.expand_dims(memory["dropout"], 1)
+        return ops.matmul(weights, memory["value"])
+
+    def cast(self, tensor):
+        """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""
+        return ops.cast(tensor, self.compute_dtype)
+
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask
+
+    def compute_output_spec(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+    ):
+        value = query if value is None else value
+        _check_shapes(query.shape, value.shape, value.shape if key is None else key.shape)
+        batch_size, steps = query.shape[:2]
+        context = keras.KerasTensor((batch_size, steps, value.shape[2]), self.compute_dtype)
+        if not return_attention_scores:
+            return context
+        shape = (batch_size, steps, value.shape[1])
+        return context, keras.KerasTensor(shape, self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
+
+    def _check_built(self):
+        if not self.built:
+            raise ValueError(
+                f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
+                "or `build(query_shape, value_shape)`, before its memory is prepared."
+            )
+
+
+def _check_shapes(query, value, key):
+    shapes = f"Received: query {tuple(query)}, value {tuple(value)}, key {tuple(key)}"
+    if not len(query) == len(value) == len(key) == 3:
+        raise ValueError(
+            f"Query, value and key must have the shape (batch, steps, features). {shapes}"
+        )
+    if None not in (value[1], key[1]) and value[1] != key[1]:
+        raise ValueError(f"A memory needs as many keys as values. {shapes}")
+    batch_sizes = {shape[0] for shape in (query, value, key)} - {None}
+    if len(batch_sizes) > 1:
+        raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
+    if None in (query[2], value[2], key[2]):
+        raise ValueError(f"The last axis of query, value and key must be known. {shapes}")

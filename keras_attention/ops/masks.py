@@ -1,0 +1,78 @@
+"""Boolean masks. True means: attend. No other convention appears in the package."""
+
+from keras import ops
+
+
+def combine_masks(*masks):
+    """Return the logical and of the masks that are given, broadcast together.
+
+    Args:
+        *masks: Boolean tensors that broadcast together, or `None`.
+
+    Returns:
+        A boolean tensor, or `None` where every mask is `None`.
+
+    Example:
+
+    >>> combine_masks(None, np.array([True, False]), np.array([True, True]))
+    array([ True, False])
+    """
+    combined = None
+    for mask in masks:
+        if mask is None:
+            continue
+        mask = ops.cast(mask, "bool")
+        combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def attention_mask(query_mask=None, value_mask=None):
+    """Join a mask over queries and a mask over memory to one over their pairs.
+
+    A query that is itself padding attends to nothing: its row is all False.
+
+    Args:
+        query_mask: Boolean `(B, T)`, or `None`.
+        value_mask: Boolean `(B, S)`, or `None`.
+
+    Returns:
+        Boolean tensor that broadcasts to `(B, T, S)`, or `None` where both are `None`.
+    """
+    return combine_masks(
+        None if query_mask is None else ops.expand_dims(query_mask, 2),
+        None if value_mask is None else ops.expand_dims(value_mask, 1),
+    )
+
+
+def lengths(mask, value=None):
+    """Return the number of real positions of every row, as float32 of shape `(B,)`.
+
+    Args:
+        mask: Boolean `(B, S)`, or `None` where every position of `value` is real.
+        value: `(B, S, ...)`, asked for its shape where there is no mask.
+    """
+    if mask is not None:
+        return ops.sum(ops.cast(mask, "float32"), axis=1)
+    batch_size, length = ops.shape(value)[0], ops.shape(value)[1]
+    return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
+
+
+def check_mask(mask, expected, name: str):
+    """Raise a ValueError where a mask has not the shape of the sequence that it masks.
+
+    Args:
+        mask: The mask, or `None`.
+        expected: The shape that it must have; `None` fits any size.
+        name: The argument's name, for the message.
+    """
+    if mask is None:
+        return
+    shape = tuple(mask.shape)
+    fits = len(shape) == len(expected) and all(
+        a is None or b is None or a == b for a, b in zip(shape, expected, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"`{name}` must be boolean (True = attend) of shape {tuple(expected)}, one entry "
+            f"for each position. Received: {name} of shape {shape}"
+        )
