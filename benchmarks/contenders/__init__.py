@@ -1,0 +1,1 @@
+"""The programs compared, each behind the same three calls: forward, train, check."""

@@ -1,0 +1,108 @@
+"""The problems measured: sizes, and the inputs and weights that all contenders share.
+
+Everything is made from a seed with NumPy, so that each contender's own process makes the same arrays.
+Weights are named and shaped as Keras shapes them; a contender with another layout converts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SEED = 20150901
+LEARNING_RATE = 1e-3
+
+
+@dataclass(frozen=True)
+class Size:
+    """Batch, query steps (T), memory steps (S) and units; features are as many as units."""
+
+    batch: int
+    steps: int
+    memory: int
+    units: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}x{self.steps}x{self.memory}x{self.units}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Size":
+        """Reads `"64x25x25x256"`."""
+        try:
+            size = cls(*(int(part) for part in text.split("x")))
+        except (TypeError, ValueError):
+            size = None
+        if size is None or min(size.batch, size.steps, size.memory, size.units) < 1:
+            raise ValueError(f"A size is BATCHxSTEPSxMEMORYxUNITS. Received: {text!r}")
+        return size
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One comparison: what is computed, and at which size.
+
+    `kind` is `"bahdanau"` (decoder: GRU, query is the state before the step), `"luong"` (decoder:
+    LSTM, general score, input feeding) or `"additive"` (additive attention over a whole sequence).
+    """
+
+    kind: str
+    size: Size
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.size}"
+
+
+DECODER_SIZES = (Size(64, 25, 25, 256), Size(64, 25, 25, 512), Size(16, 60, 400, 256))
+ATTENTION_SIZES = (*DECODER_SIZES, Size(16, 64, 400, 256))
+DECODERS = ("bahdanau", "luong")
+ATTENTIONS = ("additive",)
+
+
+def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
+    additive = {
+        "query_kernel": (units, units),
+        "key_kernel": (units, units),
+        "score_vector": (units,),
+    }
+    if kind == "additive":
+        return additive
+    if kind == "bahdanau":
+        return additive | {
+            "kernel": (2 * units, 3 * units),  # rows: input, then context
+            "recurrent_kernel": (units, 3 * units),
+            "bias": (2, 3 * units),
+        }
+    return {
+        "score_kernel": (units, units),
+        "kernel": (2 * units, 4 * units),  # rows: input, then the attentional vector fed back
+        "recurrent_kernel": (units, 4 * units),
+        "bias": (4 * units,),
+        "attentional_kernel": (2 * units, units),  # rows: context, then cell output
+    }
+
+
+def make_weights(problem: Problem) -> dict[str, np.ndarray]:
+    """Weights of the scale that Glorot's initialisation gives, float32."""
+    rng = np.random.default_rng(SEED)
+    weights = {}
+    for name, shape in _shapes(problem.kind, problem.size.units).items():
+        scale = 1.0 if name == "score_vector" else shape[0] ** -0.5
+        weights[name] = (scale * rng.standard_normal(shape)).astype("float32")
+    return weights
+
+
+def make_inputs(problem: Problem) -> dict[str, np.ndarray]:
+    """Queries or decoder inputs, the memory with its mask, first states, and the loss's targets."""
+    rng = np.random.default_rng(SEED + 1)
+    size = problem.size
+
+    def normal(*shape):
+        return rng.standard_normal(shape).astype("float32")
+
+    lengths = rng.integers((size.memory + 1) // 2, size.memory + 1, size.batch)
+    return {
+        "inputs": normal(size.batch, size.steps, size.units),
+        "value": normal(size.batch, size.memory, size.units),
+        "mask": np.arange(size.memory) < lengths[:, None],
+        "states": np.tanh(normal(2, size.batch, size.units)),
+        "targets": normal(size.batch, size.steps, size.units),
+    }
