@@ -1,0 +1,229 @@
+"""What happens at the end of an update and of an epoch, beside training itself.
+
+A callback whose state an exact resume needs has `get_state() -> dict` and `set_state(dict)`, with
+values that JSON keeps exactly. Their order in `fit` matters: figures are measured first, then
+judged, then reported, and the checkpoint is written last.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Callable
+
+import keras
+import numpy as np
+
+from keras_attention.applications.common.checkpoints import Checkpoint, Checkpoints
+from keras_attention.applications.common.errors import TrainingDiverged, UserError
+from keras_attention.applications.common.files import replacing
+
+
+class Evaluation(keras.callbacks.Callback):
+    """Adds figures on the development set to the logs of each epoch.
+
+    Args:
+        evaluate: returns them, for example `{"val_loss": 2.1, "val_bleu": 31.7}`.
+    """
+
+    def __init__(self, evaluate: Callable[[], dict[str, float]]):
+        super().__init__()
+        self.evaluate = evaluate
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs.update(self.evaluate())
+
+
+class StopWhenNotFinite(keras.callbacks.Callback):
+    """Ends training when a loss is NaN or infinite, before a checkpoint could keep it."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._check("loss", logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check("loss", logs)
+        self._check("val_loss", logs)
+
+    def _check(self, name, logs):
+        value = logs.get(name, 0.0)
+        if not math.isfinite(value):
+            raise TrainingDiverged(
+                f"{name} became {value} at step {int(self.model.optimizer.iterations)}. "
+                "The last good checkpoint is kept. Try a lower training.learning_rate or a "
+                "smaller training.clip_norm."
+            )
+
+
+class Plateau:
+    """The best value so far and the epochs since then.
+
+    Args:
+        mode: "min" or "max".
+    """
+
+    def __init__(self, mode: str):
+        self.sign = 1.0 if mode == "max" else -1.0
+        self.best = None
+        self.wait = 0
+
+    def improved(self, value: float) -> bool:
+        """Take the next value; return whether it is the best."""
+        better = self.best is None or self.sign * value > self.sign * self.best
+        self.best = value if better else self.best
+        self.wait = 0 if better else self.wait + 1
+        return better
+
+
+class KeepBest(keras.callbacks.Callback):
+    """Saves the weights whenever `monitor` is best, and stops training after `patience` epochs.
+
+    Args:
+        path: the `.weights.h5` file.
+        monitor: the figure in the logs.
+        mode: "min" or "max".
+        patience: epochs without a better figure; `None` never stops.
+    """
+
+    def __init__(self, path: Path, monitor: str, mode: str, patience: int | None):
+        super().__init__()
+        self.path = path
+        self.monitor = monitor
+        self.patience = patience
+        self.plateau = Plateau(mode)
+        self.best_epoch = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.patience is not None and self.plateau.wait >= self.patience
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.plateau.improved(logs[self.monitor]):
+            self.best_epoch = epoch + 1
+            save_weights(self.model, self.path)
+        if self.exhausted:
+            self.model.stop_training = True
+
+    def get_state(self):
+        return {"best": self.plateau.best, "wait": self.plateau.wait, "epoch": self.best_epoch}
+
+    def set_state(self, state):
+        self.plateau.best, self.plateau.wait = state["best"], state["wait"]
+        self.best_epoch = state["epoch"]
+
+
+class HalveOnPlateau(keras.callbacks.Callback):
+    """Halves the learning rate after `patience` epochs without a better `monitor`.
+
+    The learning rate itself is a variable of the optimizer, which the checkpoint holds.
+    """
+
+    def __init__(self, monitor: str, mode: str, patience: int):
+        super().__init__()
+        self.monitor = monitor
+        self.patience = patience
+        self.plateau = Plateau(mode)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.plateau.improved(logs[self.monitor])
+        if self.plateau.wait >= self.patience:
+            self.plateau.wait = 0
+            optimizer = self.model.optimizer
+            optimizer.learning_rate = 0.5 * float(optimizer.learning_rate)
+
+    def get_state(self):
+        return {"best": self.plateau.best, "wait": self.plateau.wait}
+
+    def set_state(self, state):
+        self.plateau.best, self.plateau.wait = state["best"], state["wait"]
+
+
+class TimeLimit(keras.callbacks.Callback):
+    """Stops training after `seconds`, counted over all sittings of a run; `None` never does."""
+
+    def __init__(self, seconds: float | None):
+        super().__init__()
+        self.seconds = seconds
+        self.before = 0.0
+        self.start = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return self.before + time.monotonic() - self.start
+
+    @property
+    def exhausted(self) -> bool:
+        return self.seconds is not None and self.elapsed >= self.seconds
+
+    def on_train_begin(self, logs=None):
+        self.start = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.exhausted:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.exhausted:
+            self.model.stop_training = True
+
+    def get_state(self):
+        return {"seconds": self.elapsed}
+
+    def set_state(self, state):
+        self.before = state["seconds"]
+
+
+class SaveCheckpoint(keras.callbacks.Callback):
+    """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
+
+    Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, callbacks: dict[str, keras.callbacks.Callback]):
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.stateful = callbacks
+
+    def on_epoch_end(self, epoch, logs=None):
+        states = {name: callback.get_state() for name, callback in self.stateful.items()}
+        self.checkpoints.save(
+            Checkpoint(
+                step=int(self.model.optimizer.iterations),
+                arrays=[np.asarray(value) for value in training_variables(self.model)],
+                state={"epoch": epoch + 1, "callbacks": states},
+            )
+        )
+
+    def restore(self, model: keras.Model, checkpoint: Checkpoint) -> int:
+        """Put `checkpoint` into `model`, its optimizer and the callbacks; return its epoch."""
+        variables = training_variables(model)
+        expected = [tuple(variable.shape) for variable in variables]
+        received = [array.shape for array in checkpoint.arrays]
+        if expected != received:
+            raise UserError(
+                f"the checkpoint of step {checkpoint.step} does not fit the model: expected "
+                f"{len(expected)} variables, received {len(received)} or other shapes. Was the "
+                "run folder's config.yaml or tokeniser changed?"
+            )
+        for variable, array in zip(variables, checkpoint.arrays, strict=True):
+            variable.assign(array)
+        for name, callback in self.stateful.items():
+            callback.set_state(checkpoint.state["callbacks"][name])
+        return checkpoint.state["epoch"]
+
+
+def training_variables(model: keras.Model) -> list:
+    """Return all that training changes: weights, seed generators' states, the optimizer's own.
+
+    `model.save_weights` leaves the states of seed generators (dropout) out; `model.variables`
+    has them.
+    """
+    return [*model.variables, *model.optimizer.variables]
+
+
+def save_weights(model: keras.Model, path: Path) -> None:
+    """Write the weights of `model` alone, without its optimizer's, whole or not at all."""
+    optimizer, model.optimizer = model.optimizer, None
+    try:
+        with replacing(path) as temporary:
+            model.save_weights(temporary)
+    finally:
+        model.optimizer = optimizer

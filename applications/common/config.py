@@ -1,0 +1,155 @@
+"""Typed configuration: frozen dataclasses filled by a YAML file and `--section.key value`.
+
+A task's configuration is a frozen dataclass whose fields are sections, themselves frozen
+dataclasses of plain values that check themselves in `__post_init__`. jsonargparse reads and types
+the values; unknown keys are found here first, because the refusal should name the accepted ones.
+
+Example:
+
+    config = load_config(TranslationConfig, "run.yaml", ["--training.epochs", "3"])
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from keras_attention.applications.common.checks import check_key
+from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.common.files import write_text
+
+C = TypeVar("C")
+
+
+def load_config(config_class: type[C], path: Path | None = None, overrides: list[str] = ()) -> C:
+    """Fill `config_class` from a YAML file (or defaults) and command-line `overrides`.
+
+    Args:
+        config_class: the dataclass of the task's configuration.
+        path: a YAML file; keys that it leaves out keep their defaults.
+        overrides: `["--section.key", "value", "--section.key=value", ...]`, stronger than the file.
+
+    Raises:
+        UserError: for an unreadable file, an unknown key or a refused value.
+    """
+    overrides = list(overrides)
+    _check_override_keys(config_class, overrides)
+    arguments = [] if path is None else [f"--config={_checked_file(config_class, Path(path))}"]
+    import jsonargparse
+
+    parser = config_parser(config_class)
+    try:
+        namespace = parser.instantiate(parser.parse_args(arguments + overrides))
+    except (jsonargparse.ArgumentError, ValueError, TypeError) as error:
+        raise _plainer(error, config_class) from None
+    sections = {field.name: getattr(namespace, field.name) for field in _fields(config_class)}
+    return config_class(**sections)
+
+
+def config_parser(config_class: type, prog: str | None = None):
+    """Return the jsonargparse parser of `config_class` (its help lists every key and default)."""
+    import jsonargparse
+
+    parser = jsonargparse.ArgumentParser(
+        prog=prog, exit_on_error=False, add_help=False, allow_abbrev=False
+    )
+    parser.add_argument("--config", action="config", help="YAML file with any of these keys")
+    parser.add_class_arguments(config_class)
+    return parser
+
+
+def save_config(config: Any, path: Path) -> None:
+    """Write `config` as YAML that `load_config` reads back equal."""
+    write_text(path, yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True))
+
+
+def changed_keys(old: Any, new: Any) -> list[str]:
+    """Return the `section.key` names whose values differ between two configurations."""
+    return [
+        f"{section.name}.{field.name}"
+        for section in _fields(old)
+        for field in _fields(getattr(old, section.name))
+        if getattr(getattr(old, section.name), field.name)
+        != getattr(getattr(new, section.name), field.name)
+    ]
+
+
+def _fields(config: Any) -> tuple[dataclasses.Field, ...]:
+    return dataclasses.fields(config)
+
+
+def _accepted(config_class: type) -> dict[str, list[str]]:
+    return {
+        section.name: [field.name for field in _fields(section.type)]
+        for section in _fields(config_class)
+    }
+
+
+def _check_override_keys(config_class: type, overrides: list[str]) -> None:
+    accepted = _accepted(config_class)
+    every_key = [f"--{section}.{key}" for section, keys in accepted.items() for key in keys]
+    expects_value = False
+    for argument in overrides:
+        if not argument.startswith("--"):
+            if not expects_value:
+                raise UserError(f"expected --section.key value. Received: '{argument}'.")
+            expects_value = False
+            continue
+        name, equals, _ = argument.partition("=")
+        section, _, key = name.removeprefix("--").partition(".")
+        if not key:
+            check_key(name, every_key, "the configuration")
+        check_key(section, accepted, "the configuration")
+        check_key(key, accepted[section], f"section '{section}'")
+        expects_value = not equals
+
+
+def _checked_file(config_class: type, path: Path) -> Path:
+    if not path.is_file():
+        raise UserError(f"no configuration file {path}.")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {one_line(error)}") from None
+    accepted = _accepted(config_class)
+    if content is not None and not isinstance(content, dict):
+        raise UserError(f"{path} must hold the sections {', '.join(accepted)}.")
+    for section, keys in (content or {}).items():
+        check_key(str(section), accepted, f"{path}: the configuration")
+        if keys is not None and not isinstance(keys, dict):
+            raise UserError(f"{path}: section '{section}' must hold keys. Received: {keys!r}.")
+        for key in keys or {}:
+            check_key(str(key), accepted[section], f"{path}: section '{section}'")
+    return path
+
+
+def _plainer(error: Exception, config_class: type) -> UserError:
+    """Turn jsonargparse's message of several lines into one that names what is accepted."""
+    if isinstance(error, UserError):
+        return error
+    message = one_line(error)
+    for section in _fields(config_class):
+        for field in _fields(section.type):
+            name = f"{section.name}.{field.name}"
+            if f'"{name}"' in message:
+                given = message.rpartition("alue: ")[2]
+                return UserError(f"{name} must be {type_words(field.type)}. Received: {given!r}.")
+    return UserError(message)
+
+
+def type_words(annotation: Any) -> str:
+    """Say what values a field accepts: `one of a, b`, `int`, `float or null`."""
+    import types
+    import typing
+
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
+    if origin in (typing.Union, types.UnionType):
+        parts = [type_words(part) for part in typing.get_args(annotation)]
+        return " or ".join(dict.fromkeys(parts))
+    if annotation is type(None):
+        return "null"
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return words.get(annotation, getattr(annotation, "__name__", str(annotation)))

@@ -1,0 +1,44 @@
+"""Files written whole or not at all."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`, and rename it to `path` when the block succeeds.
+
+    The contents reach the disk before the name does, so a kill or a power cut at any moment
+    leaves either the old file or the new one, and what a kill leaves behind is overwritten next
+    time. The suffixes of `path` are kept, because Keras chooses its format by them.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".partial-{path.name}")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable, on systems where a folder can be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,156 @@
+"""One training run: Keras' `fit`, called once, from the start or from a checkpoint."""
+
+from dataclasses import dataclass
+from typing import Callable, Sequence
+
+import keras
+
+from keras_attention.applications.common.callbacks import (
+    Evaluation,
+    HalveOnPlateau,
+    KeepBest,
+    SaveCheckpoint,
+    StopWhenNotFinite,
+    TimeLimit,
+)
+from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.messages import say
+from keras_attention.applications.common.metrics_log import MetricsLog
+from keras_attention.applications.common.reporting import (
+    Figures,
+    Progress,
+    WriteMetrics,
+    WriteTensorBoard,
+)
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.schedules import make_optimizer
+from keras_attention.applications.common.training_config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended.
+
+    Args:
+        epoch: epochs made.
+        step: updates made.
+        best_epoch: the epoch whose weights are in `best.weights.h5`.
+        best: the monitored figure there.
+        seconds: time taken, over all sittings.
+        reason: why it ended, in words.
+    """
+
+    epoch: int
+    step: int
+    best_epoch: int
+    best: float
+    seconds: float
+    reason: str
+
+
+def start_from_seed(config: TrainingConfig) -> None:
+    """Seed everything, and make operations deterministic where the configuration asks for it.
+
+    Call it before the model is built: the initial weights come from the seed.
+    """
+    keras.utils.set_random_seed(config.seed)
+    if config.deterministic and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+
+
+def use_xla(config: TrainingConfig) -> bool:
+    """Return whether to compile the training step with XLA."""
+    if config.jit_compile is not None:
+        return config.jit_compile
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def train(
+    run: RunFolder,
+    config: TrainingConfig,
+    model: keras.Model,
+    loss: keras.losses.Loss,
+    batches: Callable[[int], object],
+    steps_per_pass: int,
+    evaluate: Callable[[], dict[str, float]],
+    metrics: Sequence[keras.metrics.Metric] = (),
+) -> Outcome:
+    """Train `model`, from the run folder's last good checkpoint if it has one.
+
+    Args:
+        run: where checkpoints, best weights and logs go.
+        config: the training section.
+        model: a built model.
+        loss: its loss.
+        batches: given the number of updates already made, returns the endless dataset of batches
+            that come next; a pure function of that number, or a resumed run would differ.
+        steps_per_pass: batches in one pass over the data.
+        evaluate: returns figures on the development set, `val_loss` and the monitored one
+            among them.
+        metrics: Keras metrics of the training batches.
+
+    Raises:
+        TrainingDiverged: when a loss is not finite.
+        UserError: when no checkpoint can be read, or it does not fit the model.
+    """
+    steps = config.steps_per_epoch or steps_per_pass
+    optimizer = make_optimizer(config, steps)
+    model.compile(optimizer, loss=loss, metrics=list(metrics), jit_compile=use_xla(config))
+    optimizer.build(model.trainable_variables)
+
+    monitor, mode = config.monitor
+    patience = None if config.early_stopping == "none" else config.patience
+    best = KeepBest(run.best_weights, monitor, mode, patience)
+    limit = TimeLimit(config.max_minutes and 60 * config.max_minutes)
+    stateful = {"best": best, "time": limit}
+    if config.schedule == "halve":
+        stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
+    saver = SaveCheckpoint(Checkpoints(run.checkpoints), stateful)
+    epoch, step = _resume(saver, model)
+
+    if reason := _finished(config, epoch, best, limit):
+        return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
+    judges = [callback for name, callback in stateful.items() if name != "time"]
+    callbacks = [Figures(), Evaluation(evaluate), StopWhenNotFinite(), *judges, limit]
+    callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
+    if config.tensorboard:
+        callbacks.append(WriteTensorBoard(run.tensorboard))
+    history = model.fit(
+        batches(step),
+        epochs=config.epochs,
+        initial_epoch=epoch,
+        steps_per_epoch=steps,
+        callbacks=[*callbacks, saver],
+        shuffle=False,
+        verbose=0,
+    )
+    epoch, step = (history.history[name][-1] for name in ("epoch", "step"))
+    reason = _finished(config, epoch, best, limit)
+    return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
+
+
+def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
+    """Restore the newest good checkpoint; return the epochs and updates made so far."""
+    checkpoint, problems = saver.checkpoints.latest()
+    for problem in problems:
+        say(f"{problem} Going back to the one before it.")
+    if checkpoint is None:
+        return 0, 0
+    epoch = saver.restore(model, checkpoint)
+    say(f"continuing after epoch {epoch}, step {checkpoint.step}")
+    return epoch, checkpoint.step
+
+
+def _finished(config: TrainingConfig, epoch: int, best: KeepBest, limit: TimeLimit) -> str:
+    """Return why training is over, or "" if it is not."""
+    if epoch and best.exhausted:
+        return f"no better {best.monitor} in {best.patience} epochs"
+    if epoch and limit.exhausted:
+        return f"{config.max_minutes:g} minutes are over"
+    if epoch >= config.epochs:
+        return f"all {config.epochs} epochs are done"
+    return ""

@@ -1,0 +1,85 @@
+"""The training section that every task shares."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.errors import UserError
+
+OPTIMIZERS = Literal["adam", "adamw", "nadam", "rmsprop", "adagrad", "adadelta", "sgd"]
+SCHEDULES = Literal["constant", "inverse_sqrt", "cosine", "halve"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a model is trained.
+
+    Args:
+        epochs: how many epochs at most.
+        batch_size: examples in a batch.
+        steps_per_epoch: updates in an epoch; null for one pass over the training data. Evaluation
+            on the development set and a checkpoint come at the end of each epoch.
+        optimizer: the Keras optimizer.
+        learning_rate: its (highest) learning rate.
+        schedule: how the learning rate goes on: constant; inverse_sqrt, falling with the square
+            root of the step; cosine, falling to 0 over all epochs; halve, halved whenever
+            `halve_after` epochs bring no better development score.
+        warmup_steps: updates over which the learning rate rises from 0 (not with halve).
+        halve_after: epochs without improvement after which schedule halve halves.
+        clip_norm: the largest norm of all gradients together; null for no clipping.
+        label_smoothing: probability taken from the right answer and spread over all.
+        early_stopping: what the best weights are chosen by and training is stopped by; with none,
+            training runs all epochs and the best weights are chosen by loss.
+        patience: epochs without improvement after which training stops early.
+        seed: of initial weights, dropout and the order of the data.
+        max_minutes: stop after this many minutes; null for no limit.
+        jit_compile: compile the training step with XLA; null to follow what was measured
+            (without XLA on a CPU, with it on a GPU).
+        deterministic: make the same seed give the same weights, bit for bit, on one machine.
+        tensorboard: write logs for TensorBoard.
+    """
+
+    epochs: int = 30
+    batch_size: int = 64
+    steps_per_epoch: int | None = None
+    optimizer: OPTIMIZERS = "adam"
+    learning_rate: float = 1e-3
+    schedule: SCHEDULES = "constant"
+    warmup_steps: int = 0
+    halve_after: int = 1
+    clip_norm: float | None = 1.0
+    label_smoothing: float = 0.0
+    early_stopping: Literal["loss", "none"] = "loss"
+    patience: int = 5
+    seed: int = 1
+    max_minutes: float | None = None
+    jit_compile: bool | None = None
+    deterministic: bool = True
+    tensorboard: bool = True
+
+    def __post_init__(self):
+        for name in ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience"):
+            check_range(f"training.{name}", getattr(self, name), at_least=1)
+        for name in ("learning_rate", "clip_norm", "max_minutes"):
+            check_range(f"training.{name}", getattr(self, name), above=0)
+        check_range("training.warmup_steps", self.warmup_steps, at_least=0)
+        check_range("training.seed", self.seed, at_least=0, below=2**32)
+        check_range("training.label_smoothing", self.label_smoothing, at_least=0, below=1)
+        if self.schedule == "inverse_sqrt" and not self.warmup_steps:
+            raise UserError(
+                "training.schedule inverse_sqrt needs training.warmup_steps of at least 1. "
+                "Received: 0."
+            )
+        if self.schedule == "halve" and self.warmup_steps:
+            raise UserError(
+                "training.warmup_steps does not go with training.schedule halve: use 0, or "
+                f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
+            )
+
+    @property
+    def monitor(self) -> tuple[str, str]:
+        """Return the logged figure that chooses the best weights, and "min" or "max"."""
+        return "val_loss", "min"
+
+    # What may differ when a run is continued: how long it goes on, and nothing that shapes it.
+    RESUMABLE = ("epochs", "max_minutes", "patience")
