@@ -1,0 +1,178 @@
+"""The rules on who imports what, checked on the syntax tree: nothing is imported to check them."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = "keras_attention"
+APPLICATIONS = f"{PACKAGE}.applications"
+
+# An area of the package -> the areas that it imports. An area that is not here is refused, so a
+# new folder has to say what it needs.
+LIBRARY = {
+    "ops": {"ops"},
+    "layers": {"ops", "layers"},
+    "decoding": {"ops", "decoding"},
+    "losses": {"ops", "losses"},
+    "metrics": {"ops", "metrics"},
+    "text": {"text"},
+    "visualization": {"visualization"},
+    "distribute": {"distribute"},
+}
+TASKS = {"translation", "summarization", "answer_selection", "classification"}
+
+# Tensors are made with keras.ops alone in these, so that they run on every backend.
+PORTABLE = {"ops", "layers", "decoding", "losses"}
+BACKENDS = {"tensorflow", "tensorflow_text", "jax", "torch"}
+
+# Parts of a dotted name that are not public, in packages that do not mark them by an underscore.
+PRIVATE = ("keras.src", "keras_hub.src", "keras_nlp.src", "tensorflow.python", "tf.python")
+# Modules that may use them, because no public way exists: the reason stands in the module.
+PRIVATE_ALLOWED = frozenset()
+
+LINE_LIMIT = 400
+
+
+@dataclass(frozen=True)
+class Import:
+    """`import module` (name None) or `from module import name`."""
+
+    line: int
+    module: str
+    name: str | None
+
+    @property
+    def dotted(self) -> str:
+        return self.module if self.name is None else f"{self.module}.{self.name}"
+
+
+def module_name(path: Path) -> str:
+    """The installed name of a file, given relative to the repository."""
+    parts = list(path.with_suffix("").parts)
+    if parts[0] == "applications":
+        parts.insert(0, PACKAGE)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def area_of(module: str) -> str:
+    """`ops` of keras_attention.ops.masks; `applications.common` of ….applications.common.files."""
+    parts = module.split(".")
+    return ".".join(parts[1:3]) if parts[1:2] == ["applications"] else ".".join(parts[1:2])
+
+
+def imports(tree: ast.AST, module: str, is_package: bool = False) -> list[Import]:
+    """Every import of a module, wherever it stands, with relative ones made absolute."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [Import(node.lineno, alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                parents = module.split(".")
+                kept = len(parents) - node.level + is_package
+                source = ".".join(parents[:kept] + ([source] if source else []))
+            found += [Import(node.lineno, source, alias.name) for alias in node.names]
+    return found
+
+
+def check_source(source: str, path: Path) -> list[str]:
+    """All violations of one file, as `path:line: message`."""
+    tree = ast.parse(source)
+    module = module_name(path)
+    found = imports(tree, module, path.name == "__init__.py")
+    problems = _check_private(tree, found, module)
+    lines = source.count("\n") + 1
+    if lines > LINE_LIMIT:
+        problems.append((LINE_LIMIT, f"{lines} lines, more than {LINE_LIMIT}: split the file"))
+    if module.split(".")[0] == PACKAGE:
+        if module == APPLICATIONS or module.startswith(APPLICATIONS + "."):
+            problems += _check_application(found, module)
+        else:
+            problems += _check_library(found, module)
+        if path.name == "__init__.py":
+            problems += _check_reexports(tree)
+    return [f"{path}:{line}: {message}" for line, message in sorted(problems)]
+
+
+def _check_library(found: list[Import], module: str):
+    area = area_of(module)
+    if area and area not in LIBRARY:
+        yield 1, f"area `{area}` has no entry in LIBRARY in tests/import_rules.py"
+        return
+    allowed = LIBRARY.get(area, set(LIBRARY))
+    for item in found:
+        if area in PORTABLE and item.module.split(".")[0] in BACKENDS:
+            yield item.line, f"`{area}` imports {item.module}: use keras.ops"
+        if item.module.split(".")[0] != PACKAGE:
+            continue
+        target = area_of(item.dotted)
+        if target not in allowed:
+            yield item.line, f"`{area or PACKAGE}` must not import {item.dotted}"
+
+
+def _check_application(found: list[Import], module: str):
+    own = area_of(module)
+    for item in found:
+        if item.module.split(".")[0] != PACKAGE:
+            continue
+        target = area_of(item.dotted)
+        if not target.startswith("applications"):
+            if len(item.module.split(".")) > 2:
+                yield item.line, f"{item.module} is inside an area: import its public name"
+            continue
+        task = target.removeprefix("applications.")
+        allowed = target in (own, "applications.common") or own == "applications.cli"
+        if not allowed and (own == "applications.common" or task in TASKS | {"cli"}):
+            yield item.line, f"`{own}` must not import {item.dotted}"
+
+
+def _check_private(tree: ast.AST, found: list[Import], module: str):
+    if module in PRIVATE_ALLOWED:
+        return []
+    names = [(item.line, item.dotted) for item in found]
+    names += [(node.lineno, ast.unparse(node)) for node in _attribute_chains(tree)]
+    return [(line, f"{name} is private") for line, name in names if _is_private(name)]
+
+
+def _is_private(dotted: str) -> bool:
+    if any(dotted == name or dotted.startswith(name + ".") for name in PRIVATE):
+        return True
+    parts = dotted.split(".")
+    foreign = parts[0] not in {PACKAGE, "self", "cls", "tests", "benchmarks", ""}
+    hidden = [part for part in parts[:-1] if part.startswith("_") and not part.endswith("__")]
+    return foreign and bool(hidden) and not parts[0].startswith("_")
+
+
+def _attribute_chains(tree: ast.AST) -> list[ast.Attribute]:
+    """Dotted names in the code whose first part is a module that the file imports."""
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    chains = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in modules:
+                chains.append(node)
+    return chains
+
+
+def _check_reexports(tree: ast.Module):
+    """An `__init__` says what is public: a docstring, imports and `__all__`, nothing else."""
+    imported, exported = set(), set()
+    for position, node in enumerate(tree.body):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imported |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            exported |= set(ast.literal_eval(node.value))
+        elif not (position == 0 and ast.get_docstring(tree) is not None):
+            yield node.lineno, "an __init__ holds re-exports and __all__ only"
+    if imported != exported:
+        names = ", ".join(sorted(imported ^ exported))
+        yield 1, f"__all__ and the imports of an __init__ differ in: {names}"
