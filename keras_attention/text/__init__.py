@@ -1,0 +1,21 @@
+"""Tokenizers and batches of text."""
+
+from keras_attention.text.batching import BucketedBatches
+from keras_attention.text.loading import load_tokenizer
+from keras_attention.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attention.text.special import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNK_ID
+from keras_attention.text.tokenizer import Tokenizer
+from keras_attention.text.word_tokenizer import WordTokenizer
+
+__all__ = [
+    "END_ID",
+    "PAD_ID",
+    "SPECIAL_TOKENS",
+    "START_ID",
+    "UNK_ID",
+    "BucketedBatches",
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "load_tokenizer",
+]

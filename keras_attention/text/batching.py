@@ -1,0 +1,230 @@
+"""Batches of a few fixed shapes from sequences of many lengths."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_attention.text.buckets import Lengths, choose_lengths, place
+from keras_attention.text.special import PAD_ID
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class BucketedBatches:
+    """Batches of parallel sequences, padded to the lengths of a few buckets.
+
+    An example is one sequence from each column (a sentence and its translation, say). It goes to
+    the smallest bucket that holds it, and every batch of a bucket has one shape for each column:
+    compiled code meets `len(batches.lengths)` shapes and no more. A bucket's last batch is filled
+    up with rows of padding alone.
+
+    Which examples are in which batch is a pure function of `(seed, epoch, index)`: training goes
+    on from any step as if it had never stopped, and nothing has to be saved for it.
+
+    Args:
+        columns: a tuple of columns, each a list of id lists; all have the same number of rows.
+        batch_size: rows of a batch. Give this or `tokens_per_batch`.
+        tokens_per_batch: ids of a batch, padding included, in its longest column; a bucket of
+            short sequences then has more rows.
+        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Chosen to
+            waste least on padding when not given.
+        number_of_buckets: how many buckets to choose at most.
+        multiple_of: chosen lengths are multiples of this.
+        seed: the seed of the order.
+        shuffle: draw a new order in each epoch; else examples keep their order in each bucket,
+            and buckets follow one another from the shortest.
+        assemble: what a batch is made into, a function of the padded arrays, one for each
+            column. A tuple of the arrays when not given.
+
+    Raises:
+        ValueError: where columns differ in rows or have none, or an example fits no bucket.
+
+    Example:
+
+    ```python
+    columns = ([[5, 6], [7]], [[8], [9, 4]])
+    batches = BucketedBatches(columns, batch_size=2, number_of_buckets=1)
+    source, target = batches.batch(epoch=0, index=0)  # (2, 2) and (2, 2)
+    ```
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Sequence[Sequence[int]]],
+        batch_size: int | None = None,
+        tokens_per_batch: int | None = None,
+        lengths: Sequence[Lengths] | None = None,
+        number_of_buckets: int = 8,
+        multiple_of: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+        assemble: Callable[..., Any] | None = None,
+    ):
+        _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of)
+        self.seed = seed
+        self.shuffle = shuffle
+        self._assemble = assemble or (lambda *arrays: arrays)
+        self._columns = [_Column(column) for column in columns]
+        sizes = np.stack([column.lengths for column in self._columns], axis=1)
+
+        def rows(longest):
+            if batch_size is not None:
+                return np.full_like(longest, batch_size)
+            return np.maximum(1, tokens_per_batch // longest)
+
+        if lengths is None:
+            lengths = choose_lengths(sizes, number_of_buckets, multiple_of, rows)
+        self.lengths = sorted((tuple(map(int, bucket)) for bucket in lengths), key=sum)
+        self._bucket_of = place(sizes, self.lengths)
+        self._rows = [int(rows(np.array(max(bucket)))) for bucket in self.lengths]
+        counts = np.bincount(self._bucket_of, minlength=len(self.lengths))
+        self._batches_of = [
+            math.ceil(count / rows) for count, rows in zip(counts, self._rows, strict=True)
+        ]
+        self._tokens = int(sizes.sum())
+        self._epoch: tuple[int, list[tuple[int, np.ndarray]]] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        return sum(self._batches_of)
+
+    @property
+    def number_of_examples(self) -> int:
+        """How many examples an epoch has."""
+        return len(self._bucket_of)
+
+    @property
+    def padding_fraction(self) -> float:
+        """The part of an epoch's ids that is padding, rows that fill up a batch included."""
+        area = sum(
+            batches * rows * sum(bucket)
+            for batches, rows, bucket in zip(
+                self._batches_of, self._rows, self.lengths, strict=True
+            )
+        )
+        return 1 - self._tokens / area if area else 0.0
+
+    def shapes(self) -> list[tuple[tuple[int, int], ...]]:
+        """Return the shapes that occur: for each bucket, the shape of each column."""
+        return [
+            tuple((rows, length) for length in bucket)
+            for rows, bucket, batches in zip(
+                self._rows, self.lengths, self._batches_of, strict=True
+            )
+            if batches
+        ]
+
+    def rows(self, epoch: int, index: int) -> np.ndarray:
+        """Return which example each row of a batch is, -1 for a row of padding alone."""
+        return self._order(epoch)[index][1]
+
+    def batch(self, epoch: int, index: int) -> Any:
+        """Return batch `index` of `epoch`, as `assemble` makes it from int32 arrays."""
+        bucket, rows = self._order(epoch)[index]
+        return self._assemble(
+            *(
+                column.padded(rows, length)
+                for column, length in zip(self._columns, self.lengths[bucket], strict=True)
+            )
+        )
+
+    def epoch(self, epoch: int = 0) -> Iterator[Any]:
+        """Yield the batches of one epoch."""
+        for index in range(len(self)):
+            yield self.batch(epoch, index)
+
+    def stream(self, start_step: int = 0) -> Iterator[Any]:
+        """Yield batches without end, from step `start_step` of the whole training on."""
+        step = start_step
+        while True:
+            epoch, index = divmod(step, len(self))
+            yield self.batch(epoch, index)
+            step += 1
+
+    def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
+        """Return the stream as a `tf.data.Dataset` whose signature leaves all dimensions open.
+
+        Args:
+            start_step: the step of the whole training to begin with.
+            epochs: end after so many epochs, counted from step 0; without end when not given.
+        """
+        import tensorflow as tf
+
+        def generate():
+            last = None if epochs is None else epochs * len(self)
+            for step, batch in enumerate(self.stream(start_step), start_step):
+                if step == last:
+                    return
+                yield batch
+
+        signature = tf.nest.map_structure(
+            lambda array: tf.TensorSpec([None] * np.ndim(array), np.asarray(array).dtype),
+            self.batch(0, 0),
+        )
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+        """Return (bucket, rows) of each batch of an epoch; the last epoch asked for is kept."""
+        kept = self._epoch  # one read: a prefetching thread may replace it
+        if kept is None or kept[0] != epoch:
+            kept = self._epoch = (epoch, self._draw(epoch))
+        return kept[1]
+
+    def _draw(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+        order = np.arange(self.number_of_examples)
+        generator = np.random.default_rng([self.seed, epoch])
+        if self.shuffle:
+            generator.shuffle(order)
+        batches = []
+        for bucket, (rows, count) in enumerate(zip(self._rows, self._batches_of, strict=True)):
+            members = order[self._bucket_of[order] == bucket]
+            filled = np.full(rows * count, -1)
+            filled[: len(members)] = members
+            batches += [(bucket, part) for part in filled.reshape(count, rows)]
+        if self.shuffle:
+            batches = [batches[i] for i in generator.permutation(len(batches))]
+        return batches
+
+
+class _Column:
+    """The sequences of one column, end to end in one array."""
+
+    def __init__(self, sequences: Sequence[Sequence[int]]):
+        self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        self._starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        flat = np.fromiter((i for sequence in sequences for i in sequence), np.int32)
+        self._flat = np.append(flat, np.int32(PAD_ID))  # something to point at when all are empty
+
+    def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
+        """Return the sequences `rows` (-1: none) as an array (len(rows), length)."""
+        columns = np.arange(length)
+        inside = columns < np.where(rows < 0, 0, self.lengths[rows])[:, None]
+        places = np.where(inside, self._starts[rows][:, None] + columns, 0)
+        return np.where(inside, self._flat[places], np.int32(PAD_ID))
+
+
+def _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of) -> None:
+    counts = [len(column) for column in columns]
+    if not counts or len(set(counts)) > 1 or counts[0] == 0:
+        raise ValueError(
+            "`columns` must be one or more lists of sequences, equally many in each and at least "
+            f"one. Received: columns of {counts} sequences"
+        )
+    if (batch_size is None) == (tokens_per_batch is None):
+        raise ValueError(
+            "Give one of `batch_size` and `tokens_per_batch`. "
+            f"Received: batch_size={batch_size}, tokens_per_batch={tokens_per_batch}"
+        )
+    sizes = {
+        "batch_size": batch_size,
+        "tokens_per_batch": tokens_per_batch,
+        "number_of_buckets": number_of_buckets,
+        "multiple_of": multiple_of,
+    }
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {size}")

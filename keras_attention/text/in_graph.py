@@ -1,0 +1,117 @@
+"""Tokenizers as TensorFlow modules, for exported models. Importing this imports TensorFlow."""
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from keras_attention.text.special import END_ID, PAD_ID, START_ID, UNK_ID
+from keras_attention.text.word_rules import Rules
+
+
+class SentencePieceInGraph(tf.Module):
+    """`SentencePieceTokenizer` inside a graph, on `tensorflow_text`.
+
+    A SavedModel that holds it is read with `import tensorflow_text` beside `tensorflow`.
+
+    Args:
+        model: the content of the `.model` file.
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__()
+        import tensorflow_text
+
+        # Two, because ids made from written pieces would turn a typed "<s>" into the start.
+        self._ids = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.string)
+
+    def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of each string: (B,) to ragged (B, None) int32."""
+        return self._ids.tokenize(strings)
+
+    def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
+        return self._ids.detokenize(_until_end(ids))
+
+    def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Written pieces of each string: (B,) to ragged (B, None)."""
+        return self._pieces.tokenize(strings)
+
+    def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        """Text that rows of written pieces stand for: ragged (B, None) to (B,)."""
+        text = tf.strings.reduce_join(tokens, axis=-1)
+        return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
+
+
+class WordsInGraph(tf.Module):
+    """`WordTokenizer` inside a graph, of TensorFlow's own string operations.
+
+    Args:
+        vocabulary: the token of each id, the special ones first.
+        lowercase: lower case of single characters; empty to leave text as it is.
+        split_rules: what turns text into tokens with spaces between.
+        join_rules: what turns tokens with spaces between into text.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        lowercase: Mapping[str, str],
+        split_rules: Rules,
+        join_rules: Rules,
+    ):
+        super().__init__()
+        words = tf.constant(list(vocabulary[END_ID + 1 :]), tf.string)
+        ids = tf.range(END_ID + 1, len(vocabulary))
+        self._vocabulary = tf.constant(list(vocabulary))
+        self._ids = _table(words, ids, UNK_ID)
+        self._lowercase = None
+        if lowercase:
+            self._lowercase = _table(
+                tf.constant(list(lowercase)), tf.constant(list(lowercase.values())), ""
+            )
+        self._split_rules = split_rules
+        self._join_rules = join_rules
+
+    def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of each string: (B,) to ragged (B, None) int32."""
+        return tf.ragged.map_flat_values(self._ids.lookup, self.tokens(strings))
+
+    def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
+        return self.join(tf.gather(self._vocabulary, _until_end(ids)))
+
+    def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Written tokens of each string: (B,) to ragged (B, None)."""
+        return tf.strings.split(_apply(self._split_rules, self._lowered(strings)))
+
+    def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        """Text that rows of written tokens stand for: ragged (B, None) to (B,)."""
+        return _apply(self._join_rules, tf.strings.reduce_join(tokens, axis=-1, separator=" "))
+
+    def _lowered(self, strings: tf.Tensor) -> tf.Tensor:
+        if self._lowercase is None:
+            return strings
+        characters = tf.strings.unicode_split(strings, "UTF-8")
+        lower = self._lowercase.lookup(characters.values)
+        lower = tf.where(lower == "", characters.values, lower)
+        return tf.strings.reduce_join(characters.with_values(lower), axis=-1)
+
+
+def _until_end(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
+    """Return the ids before the first end, without padding and start, as a ragged tensor."""
+    if isinstance(ids, tf.RaggedTensor):
+        ids = ids.to_tensor(PAD_ID)
+    ids = tf.cast(ids, tf.int32)
+    before = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=-1) == 0
+    return tf.ragged.boolean_mask(ids, before & (ids != PAD_ID) & (ids != START_ID))
+
+
+def _apply(rules: Rules, strings: tf.Tensor) -> tf.Tensor:
+    for pattern, replacement in rules:
+        strings = tf.strings.regex_replace(strings, pattern, replacement)
+    return strings
+
+
+def _table(keys: tf.Tensor, values: tf.Tensor, default) -> tf.lookup.StaticHashTable:
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)

@@ -1,0 +1,197 @@
+"""Subword pieces learnt from the user's own text."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_attention.text.special import END_ID, PAD_ID, START_ID, UNK_ID
+from keras_attention.text.tokenizer import Tokenizer, check_lines, until_end
+
+MODEL_TYPES = ("unigram", "bpe")
+_SPACE = "\u2581"
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Subword pieces by SentencePiece, the vocabulary learnt from raw text.
+
+    Text is normalised (NFKC, and case-folded where `lowercase=True`) by the model itself, so
+    Python and the graph agree. A space is part of the piece after it, written "▁".
+
+    Args:
+        model: the content of a SentencePiece `.model` file whose padding, unknown, start and end
+            have the ids 0, 1, 2 and 3. `train` makes one.
+
+    Raises:
+        ValueError: where `model` is no SentencePiece model, or its special ids are others.
+
+    Reference:
+        [Kudo & Richardson, 2018](https://arxiv.org/abs/1808.06226)
+
+    Example:
+
+    ```python
+    lines = ["the cat sat on the mat", "the dog sat on the log"]
+    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=24)
+    ids = tokenizer.encode(["the cat sat"])
+    tokenizer.decode(ids)  # ["the cat sat"]
+    ```
+    """
+
+    kind = "sentencepiece"
+    suffix = ".model"
+
+    def __init__(self, model: bytes):
+        self._model = bytes(model)
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
+        except RuntimeError as error:
+            raise ValueError(f"Expected a SentencePiece model. Received: {error}") from error
+        processor = self._processor
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if ids != (PAD_ID, UNK_ID, START_ID, END_ID):
+            raise ValueError(
+                "Expected a SentencePiece model whose padding, unknown, start and end have the "
+                f"ids 0, 1, 2, 3. Received: {', '.join(map(str, ids))}; train it with "
+                "--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3."
+            )
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        vocabulary_size: int,
+        model_type: str = "unigram",
+        lowercase: bool = False,
+        character_coverage: float = 1.0,
+        split_digits: bool = True,
+    ) -> "SentencePieceTokenizer":
+        """Learn pieces from `lines`, in memory; the same lines always give the same pieces.
+
+        Args:
+            lines: sentences; blank ones are passed over.
+            vocabulary_size: number of ids, the four special ones included. A text too small for
+                it gives a smaller vocabulary, with a warning that says how large.
+            model_type: `"unigram"` or `"bpe"`.
+            lowercase: fold case, in training and in use.
+            character_coverage: the part of all characters of the text that get an id of their
+                own; 0.9995 suits scripts with thousands of characters.
+            split_digits: each digit is a piece of its own, so that numbers can be copied.
+
+        Raises:
+            ValueError: where there is no text, or `vocabulary_size` does not hold the special
+                ids and the characters of the text.
+        """
+        check_lines(lines, "lines")
+        if model_type not in MODEL_TYPES:
+            raise ValueError(
+                f"`model_type` must be one of {list(MODEL_TYPES)}. Received: {model_type!r}"
+            )
+        lines = [line for line in lines if line.replace(_SPACE, " ").strip()]
+        if not lines:
+            raise ValueError("Training a tokenizer needs text. Received: no line that is not blank")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                vocab_size=vocabulary_size,
+                model_type=model_type,
+                character_coverage=character_coverage,
+                split_digits=split_digits,
+                normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+                hard_vocab_limit=False,
+                max_sentence_length=1 << 24,  # the default passes over longer lines in silence
+                num_threads=16,  # the pieces depend on it
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise ValueError(_reason(error, vocabulary_size)) from error
+        tokenizer = cls(_with_exact_scores(model.getvalue()))
+        if tokenizer.vocabulary_size < vocabulary_size:
+            warnings.warn(
+                f"The text is too small for {vocabulary_size} pieces; the vocabulary has all "
+                f"{tokenizer.vocabulary_size} that it gives.",
+                stacklevel=2,
+            )
+        return tokenizer
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self._processor.vocab_size()
+
+    @property
+    def vocabulary(self) -> list[str]:
+        return self._processor.id_to_piece(list(range(self.vocabulary_size)))
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        check_lines(lines, "encode")
+        return self._processor.encode(list(lines))
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        rows = [until_end(row) for row in ids]
+        highest = max((max(row) for row in rows if row), default=0)
+        if highest >= self.vocabulary_size:
+            raise ValueError(
+                f"Expected ids below the vocabulary's size {self.vocabulary_size}. "
+                f"Received: {highest}"
+            )
+        return self._processor.decode(rows)
+
+    def tokens(self, line: str) -> list[str]:
+        return self._processor.encode(line, out_type=str)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return "".join(tokens).replace(_SPACE, " ").removeprefix(" ")
+
+    def in_graph(self):
+        from keras_attention.text.in_graph import SentencePieceInGraph
+
+        return SentencePieceInGraph(self._model)
+
+    def _content(self) -> bytes:
+        return self._model
+
+    def _options(self) -> dict:
+        return {}
+
+    @classmethod
+    def _restore(cls, content: bytes, options: dict) -> "SentencePieceTokenizer":
+        return cls(content)
+
+
+def _with_exact_scores(model: bytes) -> bytes:
+    """Round the scores of the pieces so that sums of them are exact in float32.
+
+    "ppp" as p|pp and as pp|p has one score; with rounding errors it is left to the order of
+    summation, which differs between releases of SentencePiece, which of the two wins. Multiples of
+    2^-10 add up exactly for sentences of up to some hundreds of pieces: then ties are ties, and
+    the release inside tensorflow_text breaks them like the one in Python.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    for piece in proto.pieces:
+        piece.score = round(piece.score * 1024) / 1024
+    return proto.SerializeToString()
+
+
+def _reason(error: RuntimeError, vocabulary_size: int) -> str:
+    needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if needed:
+        return (
+            "`vocabulary_size` must hold the four special ids and every character of the text, "
+            f"{needed[1]} in all. Received: {vocabulary_size}; a `character_coverage` below 1 "
+            "leaves rare characters out."
+        )
+    if vocabulary_size < 5:
+        return (
+            "`vocabulary_size` must hold the four special ids and the characters of the text. "
+            f"Received: {vocabulary_size}"
+        )
+    return f"SentencePiece could not learn from this text. Received: {error}"
