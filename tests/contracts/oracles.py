@@ -57,6 +57,13 @@ def luong(weights, options, query, keys, mask, t):
     return softmax(scores, mask & np.isfinite(scores))
 
 
+def cosine(weights, options, query, keys, mask, t):
+    """Attention weights (S,) of one step of the user's own mechanism in `registry.py`."""
+    projected = [key @ weights["projection"] for key in keys]
+    norms = np.linalg.norm(query) * np.array([np.linalg.norm(key) for key in projected])
+    return softmax(np.array([query @ key for key in projected]) / norms, mask)
+
+
 def local(weights, options, query, keys, mask, t):
     """Attention weights (S,) of one step of Luong's local attention, `t` the query's 0-based place."""
     half_width = options.get("half_width", 10)
@@ -82,10 +89,13 @@ def mechanism(attend, weights, options, inputs):
     query, value = np.float64(inputs["query"]), np.float64(inputs["value"])
     keys = np.float64(inputs.get("key", inputs["value"]))
     mask = inputs.get("value_mask", np.ones(value.shape[:2], bool))
+    query_mask = inputs.get("query_mask", np.ones(query.shape[:2], bool))
     scores = np.zeros(query.shape[:2] + value.shape[1:2])
     contexts = np.zeros(query.shape[:2] + value.shape[2:])
     for b in range(len(query)):
         for t in range(query.shape[1]):
+            if not query_mask[b, t]:
+                continue  # a query that is padding reads nothing
             scores[b, t] = attend(weights, options, query[b, t], keys[b], mask[b], t)
             for s in np.flatnonzero(scores[b, t]):  # a weight of 0 takes nothing of its value
                 contexts[b, t] += scores[b, t, s] * value[b, s]

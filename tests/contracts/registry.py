@@ -1,0 +1,352 @@
+"""Every public layer, with what the checks of this folder need of it.
+
+A layer that `keras_attention.layers` exports without an entry here fails the suite.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import keras
+from keras import ops
+
+from keras_attention.layers import (
+    AttentionDecoder,
+    AttentionMechanism,
+    BahdanauAttention,
+    LocalAttention,
+    LuongAttention,
+)
+from tests.contracts import oracles
+from tests.contracts.kinds import VALUE_SIZE, Decoder, Mechanism
+
+UNITS, CELL, QUERY = 17, 3, 11
+
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class CosineAttention(AttentionMechanism):
+    """A mechanism of a user's own, by the two methods that the base class asks for."""
+
+    def build_score(self, query_size, key_size):
+        self.projection = self.add_weight((key_size, query_size), name="projection")
+
+    def project_key(self, key):
+        return ops.normalize(ops.matmul(key, self.cast(self.projection)))
+
+    def score(self, query, key, positions):
+        return ops.matmul(ops.normalize(query), ops.transpose(key, (0, 2, 1)))
+
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class LeakyCell(keras.layers.Layer):
+    """A cell of a user's own: no `output_size`, no `training`, and an output that is not its state."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = self.state_size = units
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight((input_shape[-1], self.units), name="kernel")
+
+    def call(self, inputs, states):
+        state = 0.7 * states[0] + 0.3 * ops.tanh(ops.matmul(inputs, self.kernel))
+        return 2.0 * state, [state]
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A layer's cases; options that together give every constructor argument another value than
+    its default; and options that it refuses."""
+
+    cases: list
+    configs: list[Callable[[], dict]]
+    refused: list[dict] = field(default_factory=list)
+
+
+def additive(query_size, key_size=VALUE_SIZE, units=UNITS):
+    """Pinned weights of the additive score."""
+    return {
+        "query_kernel": (query_size, units),
+        "key_kernel": (key_size, units),
+        "score_vector": (units,),
+    }
+
+
+def position(query_size=QUERY, units=UNITS):
+    """Pinned weights of a predicted position."""
+    return {"position_kernel": (query_size, units), "position_vector": (units,)}
+
+
+# Each score: its options, its pinned weights, and the query and key sizes that it is tried with.
+SCORES = {
+    "dot": ({"score": "dot"}, {}, {"query_size": VALUE_SIZE}),
+    "general": ({"score": "general"}, {"score_kernel": (QUERY, 5)}, {"key_size": 5}),
+    "concat": ({"score": "concat", "units": UNITS}, additive(QUERY), {}),
+    "location": ({"score": "location", "max_length": 6}, {"location_kernel": (QUERY, 6)}, {}),
+}
+
+
+def luong(score):
+    """The case of one of Luong's scores."""
+    options, weights, sizes = SCORES[score]
+    return Mechanism(f"luong-{score}", LuongAttention, options, oracles.luong, weights, **sizes)
+
+
+def local(alignment, score, half_width=2):
+    """The case of one alignment with one score."""
+    options, weights, sizes = SCORES[score]
+    options = options | {"alignment": alignment, "half_width": half_width}
+    if alignment == "predictive":
+        options["units"] = UNITS
+        weights = weights | position(sizes.get("query_size", QUERY))
+    name = f"local-{alignment[0]}-{score}"
+    return Mechanism(name, LocalAttention, options, oracles.local, weights, **sizes)
+
+
+def gru(path="cell", units=CELL, width=2 + VALUE_SIZE, reset_after=True):
+    """Pinned weights of a GRU cell."""
+    return {
+        f"{path}.kernel": (width, 3 * units),
+        f"{path}.recurrent_kernel": (units, 3 * units),
+        f"{path}.bias": (2, 3 * units) if reset_after else (3 * units,),
+    }
+
+
+def gated(path="cell", units=CELL, width=2 + VALUE_SIZE, gates=4):
+    """Pinned weights of an LSTM cell, or with `gates=1` of a SimpleRNN cell."""
+    return {
+        f"{path}.kernel": (width, gates * units),
+        f"{path}.recurrent_kernel": (units, gates * units),
+        f"{path}.bias": (gates * units,),
+    }
+
+
+def within(weights):
+    """Pinned weights of a decoder's mechanism."""
+    return {f"attention.{name}": shape for name, shape in weights.items()}
+
+
+def attentional(cell_size, size):
+    """The pinned weight of the attentional vector."""
+    return {"attentional_kernel": (VALUE_SIZE + cell_size, size)}
+
+
+def decoder(name, make_cell, cells, mechanism, weights, **options):
+    """A case of the decoder; `mechanism` is a class, its options and its oracle."""
+    make, of_attention, attend = mechanism
+    return Decoder(
+        f"decoder-{name}",
+        AttentionDecoder,
+        make_cell,
+        cells,
+        lambda: make(**of_attention),
+        of_attention,
+        attend,
+        weights,
+        options,
+    )
+
+
+ADDITIVE = (BahdanauAttention, {"units": UNITS, "use_bias": True}, oracles.bahdanau)
+ADDITIVE_WEIGHTS = within(additive(CELL) | {"bias": (UNITS,)})
+GENERAL = (LuongAttention, {"score": "general"}, oracles.luong)
+MONOTONIC = (
+    LocalAttention,
+    {"alignment": "monotonic", "score": "general", "half_width": 1},
+    oracles.local,
+)
+PREDICTIVE = (
+    LocalAttention,
+    {"alignment": "predictive", "score": "concat", "units": UNITS, "half_width": 2},
+    oracles.local,
+)
+
+DECODERS = [
+    decoder(
+        "previous-gru",
+        lambda: keras.layers.GRUCell(CELL),
+        [("gru", CELL, "cell")],
+        ADDITIVE,
+        gru() | ADDITIVE_WEIGHTS,
+    ),
+    decoder(
+        "previous-gru-reset-before-vector",
+        lambda: keras.layers.GRUCell(CELL, reset_after=False),
+        [("gru", CELL, "cell")],
+        ADDITIVE,
+        gru(reset_after=False) | ADDITIVE_WEIGHTS | attentional(CELL, 7),
+        attention_size=7,
+    ),
+    decoder(
+        "previous-lstm-stack",
+        lambda: [keras.layers.LSTMCell(5), keras.layers.LSTMCell(CELL)],
+        [("lstm", 5, "cell.cells.0"), ("lstm", CELL, "cell.cells.1")],
+        ADDITIVE,
+        gated("cell.cells.0", 5) | gated("cell.cells.1", CELL, 5) | ADDITIVE_WEIGHTS,
+    ),
+    decoder(
+        "previous-simple",
+        lambda: keras.layers.SimpleRNNCell(CELL),
+        [("simple", CELL, "cell")],
+        MONOTONIC,
+        gated(gates=1) | within({"score_kernel": (CELL, VALUE_SIZE)}),
+    ),
+    decoder(
+        "previous-own-cell",
+        lambda: LeakyCell(CELL),
+        [("leaky", CELL, "cell")],
+        GENERAL,
+        {"cell.kernel": (2 + VALUE_SIZE, CELL)} | within({"score_kernel": (CELL, VALUE_SIZE)}),
+    ),
+    decoder(
+        "current-lstm",
+        lambda: keras.layers.LSTMCell(CELL),
+        [("lstm", CELL, "cell")],
+        GENERAL,
+        gated(width=2) | within({"score_kernel": (CELL, VALUE_SIZE)}) | attentional(CELL, CELL),
+        query="current",
+    ),
+    decoder(
+        "current-lstm-feeding",
+        lambda: keras.layers.LSTMCell(CELL),
+        [("lstm", CELL, "cell")],
+        GENERAL,
+        gated(width=2 + 7) | within({"score_kernel": (CELL, VALUE_SIZE)}) | attentional(CELL, 7),
+        query="current",
+        attention_size=7,
+        input_feeding=True,
+    ),
+    decoder(
+        "current-gru-local-p-feeding",
+        lambda: keras.layers.GRUCell(CELL),
+        [("gru", CELL, "cell")],
+        PREDICTIVE,
+        gru(width=2 + CELL)
+        | within(additive(CELL) | position(CELL))
+        | attentional(CELL, CELL),
+        query="current",
+        input_feeding=True,
+    ),
+    decoder(
+        "current-mixed-stack-feeding",
+        lambda: keras.layers.StackedRNNCells(
+            [keras.layers.GRUCell(5), keras.layers.LSTMCell(CELL), LeakyCell(11)]
+        ),
+        [("gru", 5, "cell.cells.0"), ("lstm", CELL, "cell.cells.1"), ("leaky", 11, "cell.cells.2")],
+        MONOTONIC,
+        gru("cell.cells.0", 5, 2 + 11)
+        | gated("cell.cells.1", CELL, 5)
+        | {"cell.cells.2.kernel": (CELL, 11)}
+        | within({"score_kernel": (11, VALUE_SIZE)})
+        | attentional(11, 11),
+        query="current",
+        input_feeding=True,
+    ),
+]
+
+PARTS = {"cell": keras.layers.GRUCell(3), "attention": BahdanauAttention(3)}
+
+ENTRIES = {
+    AttentionMechanism: Entry(
+        cases=[
+            Mechanism("own", CosineAttention, {}, oracles.cosine, {"projection": (VALUE_SIZE, QUERY)})
+        ],
+        configs=[lambda: {"dropout": 0.3, "seed": 5}],
+        refused=[{"dropout": 1.0}, {"dropout": -0.1}],
+    ),
+    BahdanauAttention: Entry(
+        cases=[
+            Mechanism(
+                "bahdanau", BahdanauAttention, {"units": UNITS}, oracles.bahdanau, additive(QUERY)
+            ),
+            Mechanism(
+                "bahdanau-bias-keys",
+                BahdanauAttention,
+                {"units": UNITS, "use_bias": True},
+                oracles.bahdanau,
+                additive(QUERY, 5) | {"bias": (UNITS,)},
+                key_size=5,
+            ),
+        ],
+        configs=[
+            lambda: {
+                "units": 7,
+                "use_bias": True,
+                "kernel_initializer": keras.initializers.HeNormal(seed=3),
+                "score_initializer": keras.initializers.RandomNormal(0.0, 0.3, seed=4),
+                "bias_initializer": keras.initializers.Constant(0.5),
+                "dropout": 0.3,
+                "seed": 5,
+            }
+        ],
+        refused=[{"units": 0}, {"units": 2.5}, {"units": 7, "dropout": 1.0}],
+    ),
+    LuongAttention: Entry(
+        cases=[luong(score) for score in SCORES],
+        configs=[
+            lambda: {
+                "score": "concat",
+                "units": 7,
+                "kernel_initializer": keras.initializers.HeNormal(seed=3),
+                "dropout": 0.3,
+                "seed": 5,
+            },
+            lambda: {"score": "location", "max_length": 19},
+        ],
+        refused=[
+            {"score": "cosine"},
+            {"score": "concat"},
+            {"score": "concat", "units": -1},
+            {"score": "location"},
+            {"score": "dot", "units": 7},
+            {"score": "general", "max_length": 7},
+        ],
+    ),
+    LocalAttention: Entry(
+        cases=[local(a, score) for a in ("monotonic", "predictive") for score in SCORES],
+        configs=[
+            lambda: {
+                "half_width": 3,
+                "alignment": "predictive",
+                "score": "concat",
+                "units": 7,
+                "kernel_initializer": keras.initializers.HeNormal(seed=3),
+                "dropout": 0.3,
+                "seed": 5,
+            },
+            lambda: {"score": "location", "max_length": 19},
+        ],
+        refused=[
+            {"half_width": 0},
+            {"half_width": 1.5},
+            {"alignment": "diagonal"},
+            {"score": "concat"},
+            {"score": "location"},
+        ],
+    ),
+    AttentionDecoder: Entry(
+        cases=DECODERS,
+        configs=[
+            lambda: {
+                "cell": keras.layers.StackedRNNCells(
+                    [keras.layers.GRUCell(5, dropout=0.2), LeakyCell(CELL)]
+                ),
+                "attention": LocalAttention(3, "predictive", score="concat", units=7),
+                "query": "current",
+                "attention_size": 7,
+                "input_feeding": True,
+            }
+        ],
+        refused=[
+            {"cell": keras.layers.Dense(3), "attention": BahdanauAttention(3)},
+            {"cell": keras.layers.GRUCell(3), "attention": keras.layers.Attention()},
+            {**PARTS, "query": "next"},
+            {**PARTS, "attention_size": 0},
+            {**PARTS, "query": "previous", "input_feeding": True},
+        ],
+    ),
+}
+
+CASES = {case.name: case for entry in ENTRIES.values() for case in entry.cases}

@@ -1,0 +1,165 @@
+"""Every form of a call agrees with the float64 oracle: eager, symbolic, compiled, stepwise."""
+
+from functools import cache
+
+import keras
+import numpy as np
+import pytest
+from keras import ops, tree
+
+from tests.contracts.backend import compiled, tensors_of, to_numpy
+from tests.contracts.kinds import BATCH, LENGTH, STEPS, VALUE_SIZE, model_of, randomise, weight_of
+from tests.contracts.registry import CASES
+
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@cache
+def built(name):
+    """One float32 layer a case, for the checks that change nothing in it."""
+    return CASES[name].build()
+
+
+@cache
+def functional(name):
+    """The functional model of `built(name)`."""
+    return model_of(CASES[name], built(name), CASES[name].inputs())
+
+
+def weights_of(case, layer):
+    """The pinned weights in float64."""
+    return {path: np.float64(to_numpy(weight_of(layer, path))) for path in case.weights}
+
+
+def results_of(function, inputs):
+    """NumPy results of a function of a dictionary of tensors."""
+    return {name: to_numpy(value) for name, value in function(tensors_of(inputs)).items()}
+
+
+def assert_close(results, expected, atol=1e-5):
+    """Every expected result is there, in its shape, and near."""
+    assert set(results) == set(expected)
+    for name, value in expected.items():
+        assert results[name].shape == value.shape, name
+        np.testing.assert_allclose(results[name], value, atol=atol, rtol=1e-4, err_msg=name)
+
+
+@every_case
+def test_eager_call_agrees_with_the_oracle(name):
+    case, layer = CASES[name], built(name)
+    for inputs in (case.inputs(), {k: v for k, v in case.inputs().items() if "mask" not in k}):
+        expected = case.oracle(weights_of(case, layer), inputs)
+        assert_close(results_of(lambda x: case.call(layer, x), inputs), expected)
+        # An oracle of constants would prove nothing.
+        assert np.std(expected["scores"]) > 1e-3 and np.std(expected[case.output]) > 1e-2
+
+
+@every_case
+def test_symbolic_call_agrees_and_knows_its_shapes(name):
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs()
+    results = results_of(functional(name), inputs)
+    assert_close(results, case.oracle(weights_of(case, layer), inputs))
+    for key, symbol in functional(name).output.items():
+        assert len(symbol.shape) == results[key].ndim, key
+        for known, size in zip(symbol.shape, results[key].shape, strict=True):
+            assert known is None or known == size, key
+        assert symbol.shape[0] is None
+        assert keras.backend.standardize_dtype(symbol.dtype) == str(results[key].dtype)
+    fixed = {k: keras.Input(batch_shape=v.shape, dtype=str(v.dtype)) for k, v in inputs.items()}
+    for key, symbol in case.call(layer, fixed).items():
+        assert tuple(symbol.shape) == results[key].shape, key
+
+
+@every_case
+def test_one_compiled_function_serves_every_batch_and_length(name):
+    case, layer = CASES[name], built(name)
+    function = compiled(lambda x: case.call(layer, x), case.inputs())
+    for batch, steps, lengths in ((BATCH, STEPS, None), (2, 3, (11, 2)), (1, 1, (1,)), (2, 2, (29, 23))):
+        inputs = case.inputs(7, batch, steps, lengths) if lengths else case.inputs(7)
+        assert_close(results_of(function, inputs), case.oracle(weights_of(case, layer), inputs))
+
+
+@every_case
+def test_one_model_serves_every_batch_and_length(name):
+    case, model = CASES[name], functional(name)
+    for batch, steps, lengths in ((2, 3, (11, 2)), (1, 1, (1,))):
+        inputs = case.inputs(9, batch, steps, lengths)
+        expected = case.oracle(weights_of(case, built(name)), inputs)
+        assert_close(results_of(model, inputs), expected)
+
+
+@every_case
+def test_steps_agree_with_the_call(name):
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs(3)
+    expected = case.oracle(weights_of(case, layer), inputs)
+    assert_close(results_of(lambda x: case.run_steps(layer, x), inputs), expected)
+    function = compiled(lambda x: case.run_steps(layer, x | {"value": x["value"]}), inputs)
+    if keras.backend.backend() != "tensorflow":  # its open number of steps has no Python loop
+        assert_close(results_of(function, inputs), expected)
+
+
+@every_case
+def test_memory_and_state_are_batch_first_tensors_that_a_search_can_reorder(name):
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs(4)
+    memory, before, after = case.carried(layer, tensors_of(inputs))
+    for leaf in tree.flatten((memory, before, after)):
+        assert ops.is_tensor(leaf) and leaf.shape[0] == BATCH
+    tree.assert_same_structure(before, after)
+    for first, second in zip(tree.flatten(before), tree.flatten(after), strict=True):
+        assert first.shape == second.shape and first.dtype == second.dtype
+    order = np.array([2, 0, 2, 1])
+    reordered = {key: value[order] for key, value in inputs.items()}
+    wanted = case.carried(layer, tensors_of(reordered))
+    for given, leaf in zip(
+        tree.flatten((memory, before, after)), tree.flatten(wanted), strict=True
+    ):
+        taken = to_numpy(ops.take(given, order, axis=0))
+        np.testing.assert_allclose(taken, to_numpy(leaf), atol=1e-6)
+
+
+@every_case
+def test_the_layer_keeps_nothing_between_calls(name):
+    """Memory and state are arguments and results: another call in between changes nothing."""
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs()
+    first = results_of(lambda x: case.call(layer, x), inputs)
+    case.call(layer, tensors_of(case.inputs(8, 2, 3, (11, 2))))
+    attributes = set(vars(layer))
+    case.run_steps(layer, tensors_of(case.inputs(8, 2, 3, (11, 2))))
+    assert set(vars(layer)) == attributes
+    assert_close(results_of(lambda x: case.call(layer, x), inputs), first, atol=0)
+
+
+@every_case
+def test_without_more_asked_for_a_call_returns_one_tensor(name):
+    case, layer = CASES[name], built(name)
+    inputs = tensors_of(case.inputs())
+    first, second = (inputs.pop(key) for key in case.main_inputs)
+    options = {k: v for k, v in inputs.items() if not k.startswith("state")}
+    full = case.call(layer, dict(zip(case.main_inputs, (first, second), strict=True)) | options)
+    alone = layer(first, second, **options)
+    np.testing.assert_allclose(to_numpy(alone), to_numpy(full[case.output]), atol=1e-6)
+
+
+@every_case
+def test_model_add_is_self_attention(name):
+    layer, case = CASES[name].self_attention()
+    model = keras.Sequential()
+    model.add(keras.Input((None, VALUE_SIZE)))
+    model.add(keras.layers.Masking(mask_value=5.0))
+    model.add(layer)
+    randomise(layer)
+    x = case.inputs()["value"]
+    mask = case.inputs()["value_mask"]
+    weights = weights_of(case, layer)
+    expected = case.oracle(weights, case.of_one_input(x, np.ones_like(mask)))[case.output]
+    np.testing.assert_allclose(to_numpy(model(x)), expected, atol=2e-5, rtol=1e-4)
+    assert model.output_shape == (None, None, expected.shape[-1])
+    padded = np.where(mask[:, :, None], x, np.float32(5.0))
+    expected = case.oracle(weights, case.of_one_input(padded, mask))[case.output]
+    result = to_numpy(model(padded))
+    assert result.shape == (BATCH, LENGTH, expected.shape[-1])
+    np.testing.assert_allclose(result[mask], expected[mask], atol=2e-5, rtol=1e-4)

@@ -1,0 +1,51 @@
+"""Mixed precision: the policy's dtypes out, float32 weights, and results near the float64 oracle."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.contracts.backend import random, tensors_of, to_numpy
+from tests.contracts.kinds import model_of
+from tests.contracts.registry import CASES
+from tests.contracts.test_calls import every_case, weights_of
+
+HALVES = {"mixed_float16": ("float16", 1e-2), "mixed_bfloat16": ("bfloat16", 8e-2)}
+
+
+@pytest.mark.parametrize("policy", HALVES)
+@every_case
+def test_results_are_in_the_compute_dtype_and_near_the_oracle(name, policy):
+    keras.config.set_dtype_policy(policy)
+    dtype, tolerance = HALVES[policy]
+    case = CASES[name]
+    layer, inputs = case.build(), case.inputs()
+    assert all(weight.dtype == "float32" for weight in layer.trainable_weights)
+    expected = case.oracle(weights_of(case, layer), inputs)
+    forms = {
+        "eager": case.call(layer, tensors_of(inputs)),
+        "symbolic": model_of(case, layer, inputs)(tensors_of(inputs)),
+        "steps": case.run_steps(layer, tensors_of(inputs)),
+    }
+    for form, results in forms.items():
+        for key, value in results.items():
+            assert keras.backend.standardize_dtype(value.dtype) == dtype, (form, key)
+            np.testing.assert_allclose(
+                to_numpy(value), expected[key], atol=tolerance, rtol=tolerance, err_msg=f"{form} {key}"
+            )
+
+
+@pytest.mark.parametrize("policy", HALVES)
+@every_case
+def test_a_training_step_in_mixed_precision(name, policy):
+    """`LossScaleOptimizer` comes with `mixed_float16`: two steps lower the loss and stay finite."""
+    keras.config.set_dtype_policy(policy)
+    case = CASES[name]
+    layer, inputs = case.build(), case.inputs(6)
+    model = model_of(case, layer, inputs)
+    model = keras.Model(model.input, model.output[case.output])
+    model.compile(keras.optimizers.Adam(0.01), loss="mse", jit_compile=False)
+    target = random(50, *to_numpy(model(tensors_of(inputs))).shape)
+    losses = [model.train_on_batch(inputs, target) for _ in range(3)]
+    assert np.all(np.isfinite(losses))
+    assert losses[-1] < losses[0] or not case.weights
+    assert all(np.all(np.isfinite(value)) for value in weights_of(case, layer).values())

@@ -1,0 +1,112 @@
+"""The registry is complete: every public layer, every constructor argument, every weight."""
+
+import inspect
+import json
+
+import keras
+import pytest
+
+from keras_attention import layers
+from tests.contracts.kinds import weight_of
+from tests.contracts.registry import CASES, ENTRIES
+
+CONFIGS = [(cls, make) for cls, entry in ENTRIES.items() for make in entry.configs]
+CONFIG_NAMES = [f"{cls.__name__}-{place}" for place, (cls, _) in enumerate(CONFIGS)]
+
+
+def public_layers():
+    """The layers that the package exports."""
+    exported = [getattr(layers, name) for name in layers.__all__]
+    return [x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)]
+
+
+def arguments_of(cls):
+    """The constructor's own arguments, without those of every Keras layer."""
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return {p.name: p for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD}
+
+
+def constructed(cls, options):
+    """A layer of a class; of a base class, that of its entry."""
+    return ENTRIES[cls].cases[0].layer(**options)
+
+
+def test_every_public_layer_has_an_entry():
+    assert public_layers(), "keras_attention.layers exports no layer"
+    missing = [cls.__name__ for cls in public_layers() if cls not in ENTRIES]
+    assert not missing, f"add an entry to tests/contracts/registry.py for: {missing}"
+    assert all(entry.cases for entry in ENTRIES.values())
+    assert len(CASES) == sum(len(entry.cases) for entry in ENTRIES.values()), "names repeat"
+
+
+@pytest.mark.parametrize("cls", ENTRIES, ids=lambda cls: cls.__name__)
+def test_configs_cover_every_argument_with_another_value_than_its_default(cls):
+    configs = [make() for make in ENTRIES[cls].configs]
+    for name, parameter in arguments_of(cls).items():
+        values = [config[name] for config in configs if name in config]
+        assert values, f"no config of {cls.__name__} gives `{name}`"
+        assert any(value != parameter.default for value in values), f"`{name}` is its default"
+    unknown = {name for config in configs for name in config} - set(arguments_of(cls))
+    assert not unknown
+
+
+@pytest.mark.parametrize(("cls", "make"), CONFIGS, ids=CONFIG_NAMES)
+def test_config_holds_every_argument_and_makes_the_layer_again(cls, make):
+    options = make()
+    layer = constructed(cls, {**options, "name": "named", "dtype": "mixed_bfloat16"})
+    config = layer.get_config()
+    for name in arguments_of(cls):
+        assert name in config, f"`{name}` is not in the config"
+    for name, value in options.items():
+        assert config[name] == keras.saving.serialize_keras_object(value), name
+    written = json.loads(json.dumps(config))
+    restored = type(layer).from_config(written)
+    assert restored.get_config() == config
+    assert restored.name == "named"
+    assert restored.dtype_policy.name == "mixed_bfloat16"
+    assert type(layer).from_config(written).get_config() == config, "from_config altered its input"
+
+
+@pytest.mark.parametrize("cls", public_layers(), ids=lambda cls: cls.__name__)
+def test_registered_under_the_package(cls):
+    if cls is layers.AttentionMechanism:  # a base: what is saved is a subclass
+        with pytest.raises(NotImplementedError, match="score"):
+            cls()(keras.ops.ones((2, 3, 5)))
+    else:
+        assert keras.saving.get_registered_name(cls) == f"keras_attention>{cls.__name__}"
+        assert keras.saving.get_registered_object(f"keras_attention>{cls.__name__}") is cls
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_are_pinned_by_name_shape_and_order(name):
+    """Saved models load by these: a change here is a change of the file format."""
+    layer = CASES[name].build()
+    variables = {path: weight_of(layer, path) for path in CASES[name].weights}
+    shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
+    assert shapes == CASES[name].weights
+    for path, variable in variables.items():
+        assert variable.path.split("/")[-1] == path.rpartition(".")[2]
+    own = [weight for weight in layer.weights if "seed" not in weight.path]
+    assert {id(weight) for weight in own} == {id(variable) for variable in variables.values()}
+    assert len(own) == len(variables)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [(cls, options) for cls, entry in ENTRIES.items() for options in entry.refused],
+    ids=lambda value: value.__name__ if inspect.isclass(value) else "-".join(map(str, value)),
+)
+def test_constructor_refuses(cls, options):
+    with pytest.raises(ValueError, match="Received: "):
+        constructed(cls, options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_keras_file_loads_without_custom_objects(name, tmp_path, request):
+    from tests.contracts.test_calls import assert_close, functional, results_of
+
+    case = CASES[name]
+    model, inputs = functional(name), case.inputs()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(results_of(loaded, inputs), results_of(model, inputs), atol=1e-6)

@@ -1,0 +1,103 @@
+"""Gradients against the oracle's slopes, and one compiled training step that moves every weight."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tests.contracts.backend import (
+    input_gradients,
+    random,
+    tensors_of,
+    to_numpy,
+    weight_gradients,
+)
+from tests.contracts.kinds import model_of
+from tests.contracts.registry import CASES, ENTRIES
+from tests.contracts.test_calls import built, every_case, weights_of
+
+STEP = 1e-6
+FIRST_CASES = {entry.cases[0].name for entry in ENTRIES.values()}
+
+
+def upstream(results):
+    """Random numbers for each result, the same for layer and oracle."""
+    return {key: random(60 + len(key), *value.shape) for key, value in sorted(results.items())}
+
+
+def slope(case, weights, inputs, group, key, direction, factors):
+    """Central difference of the oracle's weighted sum along a direction in one array."""
+
+    def total(sign):
+        moved = {"weights": dict(weights), "inputs": dict(inputs)}
+        moved[group][key] = np.float64(moved[group][key]) + sign * STEP * direction
+        results = case.oracle(moved["weights"], moved["inputs"])
+        return sum(np.sum(np.float64(factors[name]) * value) for name, value in results.items())
+
+    return (total(1) - total(-1)) / (2 * STEP)
+
+
+def check(gradient, case, weights, inputs, group, key, factors):
+    """One gradient is finite, and its projections are the oracle's slopes."""
+    assert gradient is not None, f"{key} has no gradient"
+    assert np.all(np.isfinite(gradient)), key
+    assert np.any(gradient != 0.0), f"the gradient of {key} is zero"
+    for seed in (71, 72):
+        direction = np.float64(random(seed, *gradient.shape))
+        expected = slope(case, weights, inputs, group, key, direction, factors)
+        scale = np.linalg.norm(gradient)
+        np.testing.assert_allclose(
+            np.sum(gradient * direction), expected, rtol=1e-3, atol=1e-4 * scale + 1e-6, err_msg=key
+        )
+
+
+@every_case
+def test_gradients_are_the_slopes_of_the_oracle(name):
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs(5)
+    weights = weights_of(case, layer)
+    factors = upstream(case.oracle(weights, inputs))
+    moving = [key for key, array in inputs.items() if array.dtype == np.float32]
+
+    def loss(*arrays):
+        given = tensors_of(inputs) | dict(zip(moving, arrays, strict=True))
+        results = case.call(layer, given)
+        return sum(ops.sum(results[key] * factors[key]) for key in results)
+
+    tensors = tensors_of({key: inputs[key] for key in moving}).values()
+    of_weights = weight_gradients(layer, lambda: loss(*tensors))
+    paths = {id(weight): path for path, weight in _variables(case, layer)}
+    assert len(of_weights) == len(case.weights)
+    for variable, gradient in zip(layer.trainable_weights, of_weights, strict=True):
+        path = paths[id(variable)]
+        check(gradient, case, weights, inputs, "weights", path, factors)
+    of_inputs = input_gradients(loss, *(inputs[key] for key in moving))
+    for key, gradient in zip(moving, of_inputs, strict=True):
+        check(gradient, case, weights, inputs, "inputs", key, factors)
+
+
+def _variables(case, layer):
+    from tests.contracts.kinds import weight_of
+
+    return [(path, weight_of(layer, path)) for path in case.weights]
+
+
+@every_case
+def test_one_compiled_training_step_changes_every_weight(name):
+    case = CASES[name]
+    layer, inputs = case.build(), case.inputs(6)
+    model = model_of(case, layer, inputs)
+    model = keras.Model(model.input, model.output[case.output])
+    # XLA compiles for seconds: the first case of each layer stands for its siblings.
+    jit = name in FIRST_CASES if keras.backend.backend() == "tensorflow" else "auto"
+    model.compile(keras.optimizers.Adam(0.01), loss="mse", jit_compile=jit)
+    before = weights_of(case, layer)
+    target = random(50, *to_numpy(model(tensors_of(inputs))).shape)
+    loss = model.train_on_batch(inputs, target)
+    assert np.isfinite(loss)
+    if not before:  # a score without weights: the step runs, and there is nothing to change
+        assert case.weights == {}
+    after = weights_of(case, layer)
+    for path, value in before.items():
+        assert np.any(after[path] != value), f"{path} has not changed"
+        assert np.all(np.isfinite(after[path]))
+    assert model.train_on_batch(inputs, target) <= loss * (1 if before else 1.0001)
