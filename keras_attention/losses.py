@@ -1,0 +1,225 @@
+"""Losses over padded sequences of token ids."""
+
+import keras
+from keras import ops
+
+_MEANS = ("mean", "sum_over_batch_size")
+
+
+def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, ignore_index=0):
+    """Cross-entropy of each target token, 0 where the target is padding.
+
+    With `ε` the label smoothing, `V` the vocabulary's size and `z` the logits,
+
+    `loss = -Σ_v q_v log softmax(z)_v`, where `q_v = (1 - ε) [v = target] + ε / V`,
+
+    which is computed as `logsumexp(z) - (1 - ε) z_target - ε mean(z)`: neither the smoothed one-hot
+    targets nor the log-probabilities ever exist as a `(B, T, V)` tensor. All of it runs in float32,
+    whatever the dtype of the logits.
+
+    The gradient, softmax minus the smoothed labels, is written out (first order only). Without
+    XLA on two CPU cores, a forward and backward pass over `(64, 30, 8000)` logits took about a
+    third of the time of the same formula differentiated by TensorFlow, and of Keras' categorical
+    cross-entropy on smoothed one-hot targets; with XLA all three took the same.
+
+    Args:
+        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
+        logits: Unnormalised scores, of shape `(..., V)`.
+        label_smoothing: Float in `[0, 1)`, the part `ε` of the probability that is spread evenly
+            over the whole vocabulary.
+        ignore_index: Integer id whose positions cost nothing (the padding), or `None` to count
+            every position. It may lie outside the vocabulary, as -1 does.
+
+    Returns:
+        A float32 tensor with the shape of `target`.
+
+    Raises:
+        ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
+
+    Reference:
+        Szegedy et al. 2016, "Rethinking the Inception Architecture for Computer Vision",
+        section 7 (label smoothing).
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.losses import masked_sparse_categorical_crossentropy
+
+    logits = np.zeros((1, 3, 4), "float32")  # four tokens, all equally likely
+    target = np.array([[2, 3, 0]])  # the last one is padding
+    values = masked_sparse_categorical_crossentropy(target, logits)
+    # [[1.3862944, 1.3862944, 0.]], ln(4) for each real token
+    ```
+    """
+    _check_smoothing(label_smoothing)
+    logits = ops.cast(ops.convert_to_tensor(logits), "float32")
+    target = ops.cast(ops.convert_to_tensor(target), "int32")
+    _check_shapes(target, logits)
+    real = _real_tokens(target, ignore_index)
+    # An ignored id may lie outside the vocabulary, so it must not reach the gather.
+    index = ops.expand_dims(ops.where(real, target, ops.zeros_like(target)), axis=-1)
+    values = _smoothed_crossentropy(index, logits, float(label_smoothing))
+    return ops.where(real, values, ops.zeros_like(values))
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
+    """Cross-entropy between token ids and logits, averaged over the real tokens of the batch.
+
+    Keras' own mean divides by every position, so that a batch with more padding weighs less; this
+    loss divides by the number of real tokens, which are those whose target is not `ignore_index`
+    (and that an implicit Keras mask on the logits, where there is one, keeps). A batch of padding
+    alone costs 0, with gradients of 0. See
+    [`masked_sparse_categorical_crossentropy`][keras_attention.losses.masked_sparse_categorical_crossentropy]
+    for the value of one token.
+
+    Args:
+        label_smoothing: Float in `[0, 1)`: the part of the probability that is spread evenly over
+            the whole vocabulary.
+        ignore_index: Integer id of the padding, or `None` to count every position.
+        reduction: One of Keras' names, each over the real tokens alone.
+            `"sum_over_batch_size"` (or `"mean"`): the sum, weighted by `sample_weight` where it is
+            given, over the number of real tokens. `"mean_with_sample_weight"`: the weighted sum
+            over the sum of the weights. `"sum"`: the weighted sum. `"none"`: the weighted value of
+            each token.
+        name: Name of the loss.
+
+    Call arguments:
+        y_true: Token ids, of shape `(B, T)`.
+        y_pred: Logits, of shape `(B, T, V)`, in any float dtype; the loss is float32.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+
+    Returns:
+        A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
+
+    Raises:
+        ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
+
+    Example:
+
+    ```python
+    import keras
+    from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+
+    model = keras.Sequential([keras.layers.Embedding(50, 8), keras.layers.Dense(50)])
+    model.compile("adam", MaskedSparseCategoricalCrossentropy(label_smoothing=0.1))
+    ```
+    """
+
+    def __init__(
+        self,
+        label_smoothing=0.0,
+        ignore_index=0,
+        reduction="sum_over_batch_size",
+        name="masked_sparse_categorical_crossentropy",
+    ):
+        _check_smoothing(label_smoothing)
+        # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
+        # and lower precisions have no room for a vocabulary.
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+        self.label_smoothing = float(label_smoothing)
+        self.ignore_index = ignore_index
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
+        weight = ops.cast(_real_tokens(target, self.ignore_index), "float32")
+        if self.reduction in _MEANS:
+            weight = weight * _positions_per_token(weight, getattr(y_pred, "_keras_mask", None))
+        if sample_weight is not None:
+            weight = weight * _fit_weight(sample_weight, target)
+        return super().__call__(target, y_pred, sample_weight=weight)
+
+    def call(self, y_true, y_pred):
+        return masked_sparse_categorical_crossentropy(
+            y_true, y_pred, self.label_smoothing, self.ignore_index
+        )
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(label_smoothing=self.label_smoothing, ignore_index=self.ignore_index)
+        return config
+
+
+def _smoothed_crossentropy(index, logits, smoothing):
+    """The value of each position, with its gradient written out: softmax minus smoothed labels.
+
+    Left to the backend, the gradients of the gather, the mean and the exponential are so many
+    tensors of the logits' size, to be kept and added; here one is made and patched at the targets.
+    """
+    vocabulary = logits.shape[-1]
+
+    @ops.custom_gradient
+    def crossentropy(logits):
+        # Against the largest logit, so that differences of large logits keep their digits.
+        largest = ops.max(logits, axis=-1, keepdims=True)
+        shifted = logits - largest
+        total = ops.sum(ops.exp(shifted), axis=-1, keepdims=True)
+        at_target = ops.take_along_axis(shifted, index, axis=-1)
+        values = ops.log(total) - (1.0 - smoothing) * at_target
+        if smoothing:
+            values = values - smoothing * ops.mean(shifted, axis=-1, keepdims=True)
+
+        def gradient(*args, upstream=None):
+            upstream = ops.expand_dims(args[0] if upstream is None else upstream, axis=-1)
+            slope = ops.exp(logits - largest) * (upstream / total)
+            if smoothing:
+                slope = slope - upstream * (smoothing / vocabulary)
+            label = 1.0 - smoothing + smoothing / vocabulary
+            patch = upstream * (ops.exp(at_target) / total - label)
+            rows = ops.reshape(slope, (-1, vocabulary))
+            columns = ops.reshape(index, (-1,))
+            places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)
+            rows = ops.scatter_update(rows, places, ops.reshape(patch, (-1,)))
+            return ops.reshape(rows, ops.shape(logits))
+
+        return ops.squeeze(values, axis=-1), gradient
+
+    return crossentropy(logits)
+
+
+def _positions_per_token(real, mask):
+    """The positions that Keras divides by (those of its mask, or all) over the real tokens."""
+    positions = ops.ones_like(real) if mask is None else ops.cast(mask, real.dtype)
+    return ops.divide_no_nan(ops.sum(positions), ops.sum(positions * real))
+
+
+def _real_tokens(target, ignore_index):
+    if ignore_index is None:
+        return ops.ones_like(target, dtype="bool")
+    return ops.not_equal(target, ignore_index)
+
+
+def _fit_weight(sample_weight, target):
+    """Give a weight for each example a time axis, so that it broadcasts over the tokens."""
+    weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+    while len(weight.shape) < len(target.shape):
+        weight = ops.expand_dims(weight, axis=-1)
+    if len(weight.shape) > len(target.shape):
+        raise ValueError(
+            "`sample_weight` must have a weight for each example or each target token. "
+            f"Received: sample_weight of shape {tuple(weight.shape)} for targets of shape "
+            f"{tuple(target.shape)}."
+        )
+    return weight
+
+
+def _check_smoothing(label_smoothing):
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(
+            "`label_smoothing` must be at least 0 and less than 1. "
+            f"Received: label_smoothing={label_smoothing}"
+        )
+
+
+def _check_shapes(target, logits):
+    expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
+    fits = len(expected) == len(received) and all(
+        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            "The logits must have the shape of the target ids and one last axis more, over the "
+            f"vocabulary. Received: target of shape {received} and logits of shape "
+            f"{tuple(logits.shape)}."
+        )

@@ -1,0 +1,222 @@
+"""Masked cross-entropy against a float64 oracle that builds the smoothed one-hot targets."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.losses import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_sparse_categorical_crossentropy,
+)
+
+B, T, V = 3, 5, 11
+
+
+def oracle(target, logits, smoothing=0.0, ignore_index=0):
+    logits = np.asarray(logits, "float64")
+    top = logits.max(-1, keepdims=True)
+    log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    real = target != ignore_index
+    labels = np.eye(logits.shape[-1])[np.where(real, target, 0)]
+    labels = (1 - smoothing) * labels + smoothing / logits.shape[-1]
+    return np.where(real, -(labels * log_p).sum(-1), 0.0)
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(7)
+    target = rng.integers(1, V, (B, T))
+    target[0, 3:] = target[2, 1:] = 0
+    return target, rng.normal(0, 3, (B, T, V)).astype("float32")
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+def gradient(function, logits):
+    """The gradient of a scalar function of the logits, on whichever backend runs."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        logits = tf.constant(logits)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = function(logits)
+        return tape.gradient(value, logits).numpy()
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(function)(logits))
+    import torch
+
+    logits = torch.tensor(logits, requires_grad=True)
+    function(logits).backward()
+    return logits.grad.numpy()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
+def test_each_token_has_the_value_of_the_oracle(batch, smoothing):
+    values = masked_sparse_categorical_crossentropy(*batch, label_smoothing=smoothing)
+    np.testing.assert_allclose(array(values), oracle(*batch, smoothing), rtol=2e-5, atol=1e-6)
+    assert array(values)[0, 3] == 0
+
+
+def test_the_mean_is_over_real_tokens(batch):
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.1)(*batch)
+    expected = oracle(*batch, 0.1).sum() / (batch[0] != 0).sum()
+    np.testing.assert_allclose(array(loss), expected, rtol=1e-5)
+
+
+def test_more_padding_changes_nothing(batch):
+    target, logits = batch
+    wider = np.pad(target, ((0, 2), (0, 4)))
+    noise = np.random.default_rng(1).normal(size=(B + 2, T + 4, V)).astype("float32")
+    noise[:B, :T] = logits
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.2)
+    np.testing.assert_allclose(array(loss(wider, noise)), array(loss(target, logits)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(B,), (B, 1), (B, T)])
+def test_weights_scale_tokens_and_each_reduction_divides_as_it_says(batch, shape):
+    target, logits = batch
+    weight = np.random.default_rng(3).uniform(0.2, 2.0, shape)
+    each = weight[:, None] if len(shape) == 1 else weight
+    each = each * (target != 0)
+    values = oracle(target, logits) * each
+    expected = {
+        "sum_over_batch_size": values.sum() / (target != 0).sum(),
+        "mean": values.sum() / (target != 0).sum(),
+        "mean_with_sample_weight": values.sum() / each.sum(),
+        "sum": values.sum(),
+        "none": values,
+    }
+    for reduction, value in expected.items():
+        loss = MaskedSparseCategoricalCrossentropy(reduction=reduction)
+        received = array(loss(target, logits, sample_weight=weight.astype("float32")))
+        np.testing.assert_allclose(received, value, rtol=2e-5, atol=1e-6, err_msg=reduction)
+
+
+@pytest.mark.parametrize("ignore_index", [-1, -100, 4, None])
+def test_any_id_can_be_the_ignored_one(batch, ignore_index):
+    target = np.where(batch[0] == 0, 0 if ignore_index is None else ignore_index, batch[0])
+    values = masked_sparse_categorical_crossentropy(
+        target, batch[1], label_smoothing=0.1, ignore_index=ignore_index
+    )
+    expected = oracle(target, batch[1], 0.1, ignore_index)
+    np.testing.assert_allclose(array(values), expected, rtol=2e-5, atol=1e-6)
+
+
+def test_an_implicit_mask_leaves_its_tokens_out_of_sum_and_count(batch):
+    target, logits = batch
+    mask = np.ones((B, T), "bool")
+    mask[1, 2:] = False
+    logits = ops.convert_to_tensor(logits)
+    try:
+        logits._keras_mask = ops.convert_to_tensor(mask)
+    except AttributeError:
+        pytest.skip("this backend's concrete arrays carry no implicit mask")
+    weight = np.arange(1, B + 1, dtype="float32")
+    kept = oracle(target, array(logits)) * mask * weight[:, None]
+    count = ((target != 0) & mask).sum()
+    loss = MaskedSparseCategoricalCrossentropy()(target, logits, sample_weight=weight)
+    np.testing.assert_allclose(array(loss), kept.sum() / count, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_low_precision_logits_give_a_float32_loss(batch, dtype):
+    target, logits = batch
+    low = ops.cast(logits, dtype)
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.1)(target, low)
+    exact = array(ops.cast(low, "float32"))
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    expected = oracle(target, exact, 0.1).sum() / (target != 0).sum()
+    np.testing.assert_allclose(array(loss), expected, rtol=1e-5)
+
+
+def test_large_ids_survive_a_low_precision_default():
+    previous = keras.config.floatx()
+    keras.config.set_floatx("float16")
+    try:
+        logits = np.zeros((1, 1, 5003), "float32")
+        logits[0, 0, 4999] = 20.0
+        loss = MaskedSparseCategoricalCrossentropy()(np.array([[4999]]), logits)
+    finally:
+        keras.config.set_floatx(previous)
+    assert array(loss) < 1e-4
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_extreme_logits(smoothing):
+    logits = np.array([[[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4]]], "float32")
+    target = np.array([[1, 2]])
+    values = masked_sparse_categorical_crossentropy(target, logits, smoothing)
+    np.testing.assert_allclose(array(values), oracle(target, logits, smoothing), rtol=1e-5)
+
+
+def test_gradient_is_softmax_minus_smoothed_labels(batch):
+    target, logits = batch
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.1)
+    exact = np.exp(logits - logits.max(-1, keepdims=True).astype("float64"))
+    labels = 0.9 * np.eye(V)[target] + 0.1 / V
+    real = (target != 0)[..., None]
+    expected = (exact / exact.sum(-1, keepdims=True) - labels) * real / real.sum()
+    received = gradient(lambda x: loss(target, x), logits)
+    np.testing.assert_allclose(received, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight", "sum"])
+def test_a_batch_of_padding_costs_nothing(reduction):
+    target = np.zeros((B, T), "int32")
+    logits = np.full((B, T, V), 1e4, "float32")
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.1, reduction=reduction)
+    assert array(loss(target, logits)) == 0
+    np.testing.assert_array_equal(gradient(lambda x: loss(target, x), logits), 0)
+
+
+def test_config_round_trip():
+    loss = MaskedSparseCategoricalCrossentropy(0.2, ignore_index=3, reduction="sum", name="cost")
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert type(again) is MaskedSparseCategoricalCrossentropy
+    assert again.get_config() == loss.get_config()
+    assert again.get_config() == {
+        "name": "cost",
+        "reduction": "sum",
+        "label_smoothing": 0.2,
+        "ignore_index": 3,
+    }
+
+
+def test_a_compiled_model_trains_with_it_and_reloads(tmp_path, batch):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input((None,), dtype="int32"), keras.layers.Embedding(V, 7), keras.layers.Dense(V)]
+    )
+    model.compile(keras.optimizers.Adam(0.1), MaskedSparseCategoricalCrossentropy(0.1))
+    target = batch[0]
+    history = model.fit(target, target, epochs=20, verbose=0).history["loss"]
+    assert history[-1] < 0.7 * history[0]
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    expected = model.evaluate(target, target, verbose=0)
+    np.testing.assert_allclose(again.evaluate(target, target, verbose=0), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0, 3])
+def test_smoothing_out_of_range(smoothing):
+    with pytest.raises(ValueError, match=f"Received: label_smoothing={smoothing}"):
+        MaskedSparseCategoricalCrossentropy(label_smoothing=smoothing)
+    with pytest.raises(ValueError, match=f"Received: label_smoothing={smoothing}"):
+        masked_sparse_categorical_crossentropy([1], [[0.0, 1.0]], smoothing)
+
+
+@pytest.mark.parametrize("shape", [(B, T + 1), (B,), (B, T, 1)])
+def test_shapes_that_do_not_fit(batch, shape):
+    with pytest.raises(ValueError, match="Received: target of shape"):
+        MaskedSparseCategoricalCrossentropy()(np.ones(shape, "int32"), batch[1])
+
+
+def test_weights_of_too_many_axes(batch):
+    with pytest.raises(ValueError, match="Received: sample_weight of shape"):
+        MaskedSparseCategoricalCrossentropy()(*batch, sample_weight=np.ones((B, T, 1)))
