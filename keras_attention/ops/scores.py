@@ -6,6 +6,8 @@ window of `W` keys for every query.
 
 from keras import ops
 
+from keras_attention.ops.additive import blocked_additive_score
+
 
 def dot_score(query, key):
     """`e_ts = q_t . k_s`.
@@ -40,8 +42,6 @@ def additive_score(query, key, score_vector):
     if len(key.shape) == 4:
         hidden = ops.tanh(ops.expand_dims(query, 2) + key)
         return ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, -1)), -1)
-    from keras_attention.ops.additive import blocked_additive_score
-
     return blocked_additive_score(query, key, score_vector)
 
 
