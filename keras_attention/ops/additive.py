@@ -38,7 +38,7 @@ def _block_size(query, key):
     """Return how many queries make a block, or `None` where one block holds all."""
     batch_size, steps, units = ops.shape(query)
     sizes = (batch_size, ops.shape(key)[1], units)
-    if steps == 1:
+    if query.shape[1] == 1:
         return None
     if not all(isinstance(size, int) for size in (*sizes, steps)):
         return BLOCK_QUERIES
