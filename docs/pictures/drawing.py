@@ -1,0 +1,25 @@
+"""Heat maps of attention weights, drawn in one style."""
+
+import io
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+
+from docs.pictures import mechanisms, reversal
+
+
+def draw_all() -> dict[str, bytes]:
+    """Return the PNG of every picture by its name."""
+    pictures: dict[str, Callable[[], Figure]] = {
+        "bahdanau": mechanisms.bahdanau,
+        "luong": mechanisms.luong,
+        "local": mechanisms.local,
+        "decoder": reversal.decoder,
+    }
+    return {name: _png(picture()) for name, picture in pictures.items()}
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=120, metadata={"Software": None})
+    return stream.getvalue()
