@@ -47,7 +47,7 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids, up to its first end; padding and start are left out."""
+        """Return the text of each row of ids up to its first end, padding and start left out."""
 
     @abc.abstractmethod
     def tokens(self, line: str) -> list[str]:

@@ -1,0 +1,52 @@
+"""Reading lines of text that users name, with errors that say which file and which line."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+from keras_attention.applications.common.errors import UserError
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Return the lines of a UTF-8 text file, plain or `.gz`, without their ends.
+
+    Only line feeds end a line (and a carriage return before one goes with it), so that files
+    which are parallel by line for other programs are so here. A byte order mark is dropped.
+
+    Raises:
+        UserError: where the file is missing, empty, no UTF-8 text or a damaged archive.
+    """
+    path = Path(path)
+    content = _content(path).removeprefix(b"\xef\xbb\xbf")
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise UserError(f"{path} is empty: expected one sentence a line.")
+    return [_decoded(line, path, number) for number, line in enumerate(lines, 1)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+    if path.suffix != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is no whole gzip file ({error}).") from error
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: expected UTF-8 text. Received: the byte "
+            f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
+            "instance with iconv -f LATIN1 -t UTF-8."
+        ) from None
