@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
+
 _MEANS = ("mean", "sum_over_batch_size")
 
 
@@ -55,8 +57,8 @@ def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, 
     _check_smoothing(label_smoothing)
     logits = ops.cast(ops.convert_to_tensor(logits), "float32")
     target = ops.cast(ops.convert_to_tensor(target), "int32")
-    _check_shapes(target, logits)
-    real = _real_tokens(target, ignore_index)
+    check_token_shapes(target, logits)
+    real = real_tokens(target, ignore_index)
     # An ignored id may lie outside the vocabulary, so it must not reach the gather.
     index = ops.expand_dims(ops.where(real, target, ops.zeros_like(target)), axis=-1)
     values = _smoothed_crossentropy(index, logits, float(label_smoothing))
@@ -123,11 +125,11 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        weight = ops.cast(_real_tokens(target, self.ignore_index), "float32")
+        weight = ops.cast(real_tokens(target, self.ignore_index), "float32")
         if self.reduction in _MEANS:
             weight = weight * _positions_per_token(weight, getattr(y_pred, "_keras_mask", None))
         if sample_weight is not None:
-            weight = weight * _fit_weight(sample_weight, target)
+            weight = weight * token_weights(sample_weight, target)
         return super().__call__(target, y_pred, sample_weight=weight)
 
     def call(self, y_true, y_pred):
@@ -184,42 +186,9 @@ def _positions_per_token(real, mask):
     return ops.divide_no_nan(ops.sum(positions), ops.sum(positions * real))
 
 
-def _real_tokens(target, ignore_index):
-    if ignore_index is None:
-        return ops.ones_like(target, dtype="bool")
-    return ops.not_equal(target, ignore_index)
-
-
-def _fit_weight(sample_weight, target):
-    """Give a weight for each example a time axis, so that it broadcasts over the tokens."""
-    weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
-    while len(weight.shape) < len(target.shape):
-        weight = ops.expand_dims(weight, axis=-1)
-    if len(weight.shape) > len(target.shape):
-        raise ValueError(
-            "`sample_weight` must have a weight for each example or each target token. "
-            f"Received: sample_weight of shape {tuple(weight.shape)} for targets of shape "
-            f"{tuple(target.shape)}."
-        )
-    return weight
-
-
 def _check_smoothing(label_smoothing):
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(
             "`label_smoothing` must be at least 0 and less than 1. "
             f"Received: label_smoothing={label_smoothing}"
-        )
-
-
-def _check_shapes(target, logits):
-    expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
-    fits = len(expected) == len(received) and all(
-        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
-    )
-    if not fits:
-        raise ValueError(
-            "The logits must have the shape of the target ids and one last axis more, over the "
-            f"vocabulary. Received: target of shape {received} and logits of shape "
-            f"{tuple(logits.shape)}."
         )

@@ -1,0 +1,30 @@
+"""Measures of models and of their output: over tokens, over text and over alignments."""
+
+from keras_attention.metrics.alignment import (
+    Alignment,
+    AlignmentErrorRate,
+    alignment_error_rate,
+    read_alignments,
+)
+from keras_attention.metrics.corpus import (
+    CorpusScore,
+    LengthBucket,
+    bleu,
+    bleu_by_length,
+    chrf,
+)
+from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perplexity
+
+__all__ = [
+    "Alignment",
+    "AlignmentErrorRate",
+    "CorpusScore",
+    "LengthBucket",
+    "MaskedSparseCategoricalAccuracy",
+    "Perplexity",
+    "alignment_error_rate",
+    "bleu",
+    "bleu_by_length",
+    "chrf",
+    "read_alignments",
+]

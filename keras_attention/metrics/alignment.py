@@ -1,0 +1,168 @@
+"""Word alignments against gold alignments: precision, recall and alignment error rate."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The links of a sentence pair: 0-indexed pairs of a source and a target position.
+
+    Attributes:
+        sure: The links that any right alignment must have.
+        possible: The links that it may have; the sure ones are always among them.
+    """
+
+    sure: frozenset[tuple[int, int]]
+    possible: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self):
+        object.__setattr__(self, "sure", frozenset(self.sure))
+        object.__setattr__(self, "possible", self.sure | frozenset(self.possible))
+
+
+@dataclass(frozen=True)
+class AlignmentErrorRate:
+    """Agreement of predicted with gold links, as fractions of 1.
+
+    Attributes:
+        precision: Part of the predicted links that are possible; 0 with no predicted link.
+        recall: Part of the sure links that are predicted; 0 with no sure link.
+        value: The alignment error rate; less is better.
+        sentences: How many sentence pairs were compared.
+    """
+
+    precision: float
+    recall: float
+    value: float
+    sentences: int
+
+    def __str__(self) -> str:
+        return (
+            f"AER {self.value:.2%} (precision {self.precision:.2%}, recall {self.recall:.2%}, "
+            f"{self.sentences} sentence pairs)"
+        )
+
+
+def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[Alignment]:
+    """Read alignments in Pharaoh form, a line for each sentence pair.
+
+    A line holds links between spaces: `i-j` for a sure one and `ipj` for a possible one, `i` the
+    source position and `j` the target position. An empty line is a pair without links.
+
+    Args:
+        path: The file's path.
+        one_indexed: Whether positions start at 1 in the file, as in several gold alignments;
+            they start at 0 in what most aligners write. Nothing in a file says which, and the wrong
+            choice gives an error rate that only looks bad.
+
+    Returns:
+        A list of `Alignment`, 0-indexed.
+
+    Raises:
+        ValueError: If a link is malformed, or is 0 where positions start at 1; the message names
+            the file and the line.
+        OSError: If the file cannot be read.
+
+    Example:
+
+    ```python
+    import pathlib, tempfile
+    from keras_attention.metrics import read_alignments
+
+    path = pathlib.Path(tempfile.mkdtemp()) / "gold"
+    path.write_text("1-1 2p3\\n\\n")
+    first, second = read_alignments(path, one_indexed=True)
+    print(first.sure, sorted(first.possible))  # frozenset({(0, 0)}) [(0, 0), (1, 2)]
+    ```
+    """
+    # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
+    lines = Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [
+        _parse_line(line, one_indexed, f"{path}, line {number}")
+        for number, line in enumerate(lines, start=1)
+    ]
+
+
+def alignment_error_rate(
+    predicted: Sequence[Alignment] | Sequence[Iterable[tuple[int, int]]],
+    gold: Sequence[Alignment],
+) -> AlignmentErrorRate:
+    """Alignment error rate, precision and recall over a corpus.
+
+    With A the predicted, S the sure and P the possible links (S within P), counted over all pairs,
+
+    `AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)`,
+    `precision = |A ∩ P| / |A|`, `recall = |A ∩ S| / |S|`.
+
+    Where neither side has a link there is no error, and the rate is 0.
+
+    Args:
+        predicted: For each sentence pair an `Alignment` (its possible links count as predicted), or
+            the 0-indexed `(source, target)` pairs.
+        gold: For each sentence pair its `Alignment`.
+
+    Returns:
+        An `AlignmentErrorRate`.
+
+    Raises:
+        ValueError: If the numbers of sentence pairs differ, or there are none.
+
+    Reference:
+        Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
+        section 6.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import Alignment, alignment_error_rate
+
+    gold = [Alignment(sure={(0, 0), (1, 2)}, possible={(1, 1)})]
+    print(alignment_error_rate([{(0, 0), (1, 1)}], gold))
+    # AER 25.00% (precision 100.00%, recall 50.00%, 1 sentence pairs)
+    ```
+    """
+    if len(predicted) != len(gold) or not gold:
+        raise ValueError(
+            "There must be as many predicted as gold alignments, and at least one. "
+            f"Received: {len(predicted)} predicted and {len(gold)} gold."
+        )
+    links = sure = in_sure = in_possible = 0
+    for guess, truth in zip(predicted, gold, strict=True):
+        guess = guess.possible if isinstance(guess, Alignment) else frozenset(guess)
+        links += len(guess)
+        sure += len(truth.sure)
+        in_sure += len(guess & truth.sure)
+        in_possible += len(guess & truth.possible)
+    return AlignmentErrorRate(
+        precision=in_possible / links if links else 0.0,
+        recall=in_sure / sure if sure else 0.0,
+        value=1.0 - (in_sure + in_possible) / (links + sure) if links + sure else 0.0,
+        sentences=len(gold),
+    )
+
+
+def _parse_line(line, one_indexed, place):
+    sure, possible = set(), set()
+    for text in line.split():
+        match = _LINK.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{place}: a link is two positions joined by '-' (sure) or 'p' (possible), such as "
+                f"3-4 or 3p4. Received: {text[:40]!r}"
+            )
+        source, target = int(match[1]) - one_indexed, int(match[3]) - one_indexed
+        if min(source, target) < 0:
+            raise ValueError(
+                f"{place}: positions start at 1 with one_indexed=True; read a file that starts at "
+                f"0 with one_indexed=False. Received: {text!r}"
+            )
+        (sure if match[2] == "-" else possible).add((source, target))
+    return Alignment(frozenset(sure), frozenset(possible))

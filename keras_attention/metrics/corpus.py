@@ -1,0 +1,227 @@
+"""Scores of a corpus of generated text against references, computed by sacrebleu."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+References = Sequence[str] | Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class CorpusScore:
+    """A score of a whole corpus, with all that is needed to repeat and to compare it.
+
+    Attributes:
+        name: The measure's name, such as `"BLEU"` or `"chrF2"`.
+        value: The score, from 0 to 100.
+        signature: The reference tool's signature: its version and every setting of the score.
+        details: What BLEU is made of: the precision of each n-gram order, the brevity penalty and
+            the lengths; empty for other measures.
+    """
+
+    name: str
+    value: float
+    signature: str
+    details: str = ""
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f} ({self.signature})"
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The score of those sentences whose source has `shortest` to `longest` words.
+
+    Attributes:
+        shortest: The fewest words of a source in the bucket.
+        longest: The most words, or `None` where the bucket is open.
+        sentences: How many sentences fell into the bucket.
+        score: Their `CorpusScore`, or `None` for an empty bucket.
+    """
+
+    shortest: int
+    longest: int | None
+    sentences: int
+    score: CorpusScore | None
+
+    @property
+    def label(self) -> str:
+        """The range of lengths in words, such as `"10-19"` or `"40+"`."""
+        return f"{self.shortest}+" if self.longest is None else f"{self.shortest}-{self.longest}"
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: References,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> CorpusScore:
+    """BLEU of detokenised text, exactly as the sacrebleu command gives it.
+
+    Args:
+        hypotheses: The output, a string for each sentence; an empty string counts as no words.
+        references: For each sentence its reference, or the list of its references, whose number
+            may differ between sentences (sacrebleu itself takes a list for each reference file).
+        lowercase: Whether case is ignored.
+        tokenize: sacrebleu's tokeniser: `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"` and
+            others.
+
+    Returns:
+        A `CorpusScore`; its details are the n-gram precisions, brevity penalty and lengths.
+
+    Raises:
+        ValueError: If there are no sentences, if the numbers of hypotheses and references differ,
+            if a sentence has no reference, or if the tokeniser is unknown.
+
+    Reference:
+        Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import bleu
+
+    score = bleu(["A dog runs on the grass."], ["A dog runs over the grass."])
+    print(f"{score.value:.2f}", score.signature)
+    ```
+    """
+    from sacrebleu.metrics import BLEU
+
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ValueError(
+            f"`tokenize` must be one of {sorted(BLEU.TOKENIZERS)}. Received: tokenize={tokenize!r}"
+        )
+    streams = _reference_streams(hypotheses, references)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize)
+    score = metric.corpus_score(hypotheses, streams)
+    details = (
+        f"{score.prec_str} (BP {score.bp:.3f}, ratio {score.ratio:.3f}, "
+        f"{score.sys_len} words for {score.ref_len})"
+    )
+    return CorpusScore("BLEU", score.score, str(metric.get_signature()), details)
+
+
+def chrf(
+    hypotheses: Sequence[str],
+    references: References,
+    lowercase: bool = False,
+    word_order: int = 0,
+) -> CorpusScore:
+    """chrF (character n-gram F-score) of a corpus, exactly as the sacrebleu command gives it.
+
+    Args:
+        hypotheses: The output, a string for each sentence.
+        references: For each sentence its reference, or the list of its references.
+        lowercase: Whether case is ignored.
+        word_order: Longest word n-gram counted besides the characters: 0 for chrF, 2 for chrF++.
+
+    Returns:
+        A `CorpusScore`, from 0 to 100.
+
+    Raises:
+        ValueError: If there are no sentences, if the numbers of hypotheses and references differ,
+            or if a sentence has no reference.
+
+    Reference:
+        Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation"; Popović 2017.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import chrf
+
+    print(chrf(["A dog runs on the grass."], ["A dog runs over the grass."]))
+    ```
+    """
+    from sacrebleu.metrics import CHRF
+
+    streams = _reference_streams(hypotheses, references)
+    metric = CHRF(lowercase=lowercase, word_order=word_order)
+    score = metric.corpus_score(hypotheses, streams)
+    return CorpusScore(score.name, score.score, str(metric.get_signature()))
+
+
+def bleu_by_length(
+    sources: Sequence[str] | Sequence[Sequence[str]],
+    hypotheses: Sequence[str],
+    references: References,
+    edges: Sequence[int] = (10, 20, 30, 40, 50),
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> list[LengthBucket]:
+    """BLEU by the length of the source sentence, which shows what long sentences cost a model.
+
+    Args:
+        sources: The source sentences: strings, whose length is counted in words between spaces, or
+            lists of tokens (for a script without spaces), counted as they are.
+        hypotheses: The output, a string for each sentence.
+        references: For each sentence its reference, or the list of its references.
+        edges: The length at which each bucket but the first begins, ascending: `(10, 20)` makes
+            the buckets 0-9, 10-19 and 20+.
+        lowercase: As for `bleu`.
+        tokenize: As for `bleu`.
+
+    Returns:
+        A list of `LengthBucket`, shortest sources first; an empty bucket has no score.
+
+    Raises:
+        ValueError: If the numbers of sentences differ, or the edges are not positive and ascending.
+
+    Reference:
+        Bahdanau et al. 2015, figure 2, and Luong et al. 2015, figure 6, use it to compare models.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import bleu_by_length
+
+    for bucket in bleu_by_length(["ein Hund", "eine Katze"], ["a dog"] * 2, ["a dog"] * 2, (2, 5)):
+        print(bucket.label, bucket.sentences, bucket.score)
+    ```
+    """
+    if len(sources) != len(hypotheses):
+        raise ValueError(
+            "There must be as many sources as hypotheses. "
+            f"Received: {len(sources)} sources and {len(hypotheses)} hypotheses."
+        )
+    _reference_streams(hypotheses, references)
+    starts = [0, *edges]
+    if any(after <= before for before, after in zip(starts, starts[1:], strict=False)):
+        raise ValueError(f"`edges` must be positive and ascending. Received: edges={edges}")
+    lengths = [len(line.split() if isinstance(line, str) else line) for line in sources]
+    buckets = []
+    for start, end in zip(starts, [*edges, None], strict=True):
+        chosen = [i for i, n in enumerate(lengths) if n >= start and (end is None or n < end)]
+        score = None
+        if chosen:
+            outputs, targets = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
+            score = bleu(outputs, targets, lowercase, tokenize)
+        longest = None if end is None else end - 1
+        buckets.append(LengthBucket(start, longest, len(chosen), score))
+    return buckets
+
+
+def _reference_streams(hypotheses, references):
+    """Turn the references of each sentence into sacrebleu's streams, `None` where one lacks."""
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(lines, str):
+            raise ValueError(
+                f"`{name}` must be a list with an entry for each sentence. "
+                f"Received: the string {lines[:40]!r}"
+            )
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            "There must be as many references as hypotheses (several references of a sentence are "
+            f"a list in its place). Received: {len(hypotheses)} hypotheses and {len(references)} "
+            "references."
+        )
+    if not hypotheses:
+        raise ValueError("A corpus score needs at least one sentence. Received: no hypotheses.")
+    groups = [[line] if isinstance(line, str) else list(line) for line in references]
+    for number, group in enumerate(groups):
+        if not group:
+            raise ValueError(f"Each sentence needs a reference. Received: none at index {number}.")
+    depth = max(map(len, groups))
+    return [[group[i] if i < len(group) else None for group in groups] for i in range(depth)]

@@ -1,0 +1,131 @@
+"""Metrics over the real tokens of padded sequences, streamed over batches."""
+
+import keras
+from keras import ops
+
+from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
+
+
+class _TokenMean(keras.metrics.Metric):
+    """The weighted mean of a value of each real token; a subclass says which value."""
+
+    def __init__(self, ignore_index, name, dtype):
+        super().__init__(name=name, dtype=dtype)
+        self.ignore_index = ignore_index
+        self.total = self.add_variable(shape=(), initializer="zeros", name="total")
+        self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+
+    def token_values(self, target, logits):
+        """Return the value of each token, of the shape of `target`, from float32 logits."""
+        raise NotImplementedError
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        mask = getattr(y_pred, "_keras_mask", None)
+        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
+        logits = ops.cast(ops.convert_to_tensor(y_pred), "float32")
+        check_token_shapes(target, logits)
+        real = real_tokens(target, self.ignore_index)
+        if mask is not None:
+            real = ops.logical_and(real, mask)
+        # An ignored id may lie outside the vocabulary.
+        values = self.token_values(ops.where(real, target, ops.zeros_like(target)), logits)
+        weights = ops.cast(real, "float32")
+        if sample_weight is not None:
+            weights = weights * token_weights(sample_weight, target)
+        # `where`, as a padded position may hold infinities, which no weight of 0 removes.
+        values = ops.where(real, values, ops.zeros_like(values))
+        self.total.assign_add(ops.cast(ops.sum(values * weights), self.total.dtype))
+        self.count.assign_add(ops.cast(ops.sum(weights), self.count.dtype))
+
+    def result(self):
+        return ops.divide_no_nan(self.total, self.count)
+
+    def get_config(self):
+        config = super().get_config()
+        config["ignore_index"] = self.ignore_index
+        return config
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Perplexity(_TokenMean):
+    """Perplexity of a language or translation model, from its logits.
+
+    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset:
+    log-likelihoods and tokens are counted across batches, so that the result does not depend on how
+    the data are cut into batches. The mean of the batches' perplexities, or the exponential of a
+    smoothed loss, is another (larger) number. Computed in float32; 1 before the first token.
+
+    Args:
+        ignore_index: Integer id of the padding, or `None` to count every position.
+        name: Name of the metric.
+        dtype: Data type of the counts; Keras' default float.
+
+    Call arguments:
+        y_true: Token ids, of shape `(B, T)`.
+        y_pred: Logits, of shape `(B, T, V)`. Where they carry an implicit Keras mask, the tokens
+            that it leaves out are not counted.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+
+    Raises:
+        ValueError: If the shapes do not fit each other.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.metrics import Perplexity
+
+    metric = Perplexity()
+    metric.update_state(np.array([[1, 3, 0]]), np.zeros((1, 3, 5)))  # five equally likely tokens
+    print(float(metric.result()))  # 5.0
+    ```
+    """
+
+    def __init__(self, ignore_index=0, name="perplexity", dtype=None):
+        super().__init__(ignore_index, name, dtype)
+
+    def token_values(self, target, logits):
+        logits = logits - ops.max(logits, axis=-1, keepdims=True)
+        target_logit = ops.take_along_axis(logits, ops.expand_dims(target, axis=-1), axis=-1)
+        return ops.log(ops.sum(ops.exp(logits), axis=-1)) - ops.squeeze(target_logit, axis=-1)
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MaskedSparseCategoricalAccuracy(_TokenMean):
+    """Part of the real tokens to which the model gives the highest score of the vocabulary.
+
+    Args:
+        ignore_index: Integer id of the padding, or `None` to count every position.
+        name: Name of the metric.
+        dtype: Data type of the counts; Keras' default float.
+
+    Call arguments:
+        y_true: Token ids, of shape `(B, T)`.
+        y_pred: Logits or probabilities, of shape `(B, T, V)`. Where they carry an implicit Keras
+            mask, the tokens that it leaves out are not counted.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+
+    Raises:
+        ValueError: If the shapes do not fit each other.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.metrics import MaskedSparseCategoricalAccuracy
+
+    metric = MaskedSparseCategoricalAccuracy()
+    metric.update_state(np.array([[1, 2, 0]]), np.array([[[0, 9, 0], [0, 9, 0], [0, 9, 0]]]))
+    print(float(metric.result()))  # 0.5: one of two real tokens
+    ```
+    """
+
+    def __init__(self, ignore_index=0, name="token_accuracy", dtype=None):
+        super().__init__(ignore_index, name, dtype)
+
+    def token_values(self, target, logits):
+        best = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        return ops.cast(ops.equal(best, target), "float32")

@@ -1,0 +1,47 @@
+"""What losses and metrics over padded token ids have in common."""
+
+from keras import ops
+
+
+def real_tokens(target, ignore_index):
+    """Boolean tensor of the shape of `target`: True for the tokens that are not padding.
+
+    Args:
+        target: Integer token ids.
+        ignore_index: The id of the padding, or `None` where every position counts.
+    """
+    if ignore_index is None:
+        return ops.ones_like(target, dtype="bool")
+    return ops.not_equal(target, ignore_index)
+
+
+def token_weights(sample_weight, target):
+    """Give weights `(B,)`, `(B, 1)` or `(B, T)` the number of axes of the target, in float32.
+
+    Raises:
+        ValueError: If the weights have more axes than the target.
+    """
+    weights = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+    if len(weights.shape) > len(target.shape):
+        raise ValueError(
+            "`sample_weight` must have a weight for each example or for each target token. "
+            f"Received: sample_weight of shape {tuple(weights.shape)} for targets of shape "
+            f"{tuple(target.shape)}."
+        )
+    while len(weights.shape) < len(target.shape):
+        weights = ops.expand_dims(weights, axis=-1)
+    return weights
+
+
+def check_token_shapes(target, logits):
+    """Raise a ValueError unless logits `(..., V)` belong to target ids `(...)`."""
+    expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
+    fits = len(expected) == len(received) and all(
+        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            "The logits must have the shape of the target ids and one last axis more, over the "
+            f"vocabulary. Received: target of shape {received} and logits of shape "
+            f"{tuple(logits.shape)}."
+        )
