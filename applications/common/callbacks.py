@@ -7,8 +7,8 @@ judged, then reported, and the checkpoint is written last.
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 import keras
 import numpy as np

@@ -1,7 +1,8 @@
 """Checks of configuration values, written so that every refusal names what is accepted."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, Iterable
+from typing import Any
 
 from keras_attention.applications.common.errors import UserError
 

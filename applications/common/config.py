@@ -10,6 +10,10 @@ Example:
 """
 
 import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,23 +26,33 @@ from keras_attention.applications.common.files import write_text
 C = TypeVar("C")
 
 
-def load_config(config_class: type[C], path: Path | None = None, overrides: list[str] = ()) -> C:
-    """Fill `config_class` from a YAML file (or defaults) and command-line `overrides`.
+def load_config(
+    config_class: type[C],
+    path: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    defaults: Sequence[str] = (),
+) -> C:
+    """Fill `config_class` from its defaults, a YAML file and command-line `overrides`.
 
     Args:
         config_class: the dataclass of the task's configuration.
         path: a YAML file; keys that it leaves out keep their defaults.
         overrides: `["--section.key", "value", "--section.key=value", ...]`, stronger than the file.
+        defaults: the same, weaker than the file and stronger than the class' own defaults.
 
     Raises:
         UserError: for an unreadable file, an unknown key or a refused value.
     """
     overrides = list(overrides)
     _check_override_keys(config_class, overrides)
-    arguments = [] if path is None else [f"--config={_checked_file(config_class, Path(path))}"]
+    arguments = list(defaults)
+    if path is not None:
+        arguments += ["--config", yaml.safe_dump(_read_sections(config_class, Path(path)))]
     import jsonargparse
 
-    parser = config_parser(config_class)
+    parser = jsonargparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", action="config")
+    parser.add_class_arguments(config_class)
     try:
         namespace = parser.instantiate(parser.parse_args(arguments + overrides))
     except (jsonargparse.ArgumentError, ValueError, TypeError) as error:
@@ -47,21 +61,11 @@ def load_config(config_class: type[C], path: Path | None = None, overrides: list
     return config_class(**sections)
 
 
-def config_parser(config_class: type, prog: str | None = None):
-    """Return the jsonargparse parser of `config_class` (its help lists every key and default)."""
-    import jsonargparse
-
-    parser = jsonargparse.ArgumentParser(
-        prog=prog, exit_on_error=False, add_help=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", action="config", help="YAML file with any of these keys")
-    parser.add_class_arguments(config_class)
-    return parser
-
-
 def save_config(config: Any, path: Path) -> None:
     """Write `config` as YAML that `load_config` reads back equal."""
-    write_text(path, yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True))
+    write_text(
+        path, yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    )
 
 
 def changed_keys(old: Any, new: Any) -> list[str]:
@@ -88,24 +92,36 @@ def _accepted(config_class: type) -> dict[str, list[str]]:
 
 def _check_override_keys(config_class: type, overrides: list[str]) -> None:
     accepted = _accepted(config_class)
-    every_key = [f"--{section}.{key}" for section, keys in accepted.items() for key in keys]
-    expects_value = False
+    awaited = None  # the key whose value comes next
     for argument in overrides:
-        if not argument.startswith("--"):
-            if not expects_value:
+        if awaited or not argument.startswith("--"):
+            if not awaited:
                 raise UserError(f"expected --section.key value. Received: '{argument}'.")
-            expects_value = False
+            awaited = None
             continue
-        name, equals, _ = argument.partition("=")
-        section, _, key = name.removeprefix("--").partition(".")
+        name, equals, _ = argument.removeprefix("--").partition("=")
+        section, _, key = name.partition(".")
         if not key:
-            check_key(name, every_key, "the configuration")
+            raise UserError(
+                f"there is no option --{name}.{_with_section(name, accepted)} "
+                f"Expected --section.key with a section of {', '.join(accepted)}."
+            )
         check_key(section, accepted, "the configuration")
         check_key(key, accepted[section], f"section '{section}'")
-        expects_value = not equals
+        awaited = None if equals else name
+    if awaited:
+        raise UserError(f"--{awaited} needs a value.")
 
 
-def _checked_file(config_class: type, path: Path) -> Path:
+def _with_section(key: str, accepted: dict[str, list[str]]) -> str:
+    """Ask whether `--section.key` is meant, for a key given without its section."""
+    full = {key: f"--{section}.{key}" for section, keys in accepted.items() for key in keys}
+    close = get_close_matches(key, full, n=1)
+    return f" Did you mean '{full[close[0]]}'?" if close else ""
+
+
+def _read_sections(config_class: type, path: Path) -> dict[str, dict]:
+    """Read a configuration file and check its keys; sections left empty are left out."""
     if not path.is_file():
         raise UserError(f"no configuration file {path}.")
     try:
@@ -121,7 +137,7 @@ def _checked_file(config_class: type, path: Path) -> Path:
             raise UserError(f"{path}: section '{section}' must hold keys. Received: {keys!r}.")
         for key in keys or {}:
             check_key(str(key), accepted[section], f"{path}: section '{section}'")
-    return path
+    return {section: keys for section, keys in (content or {}).items() if keys}
 
 
 def _plainer(error: Exception, config_class: type) -> UserError:
@@ -139,17 +155,18 @@ def _plainer(error: Exception, config_class: type) -> UserError:
 
 
 def type_words(annotation: Any) -> str:
-    """Say what values a field accepts: `one of a, b`, `int`, `float or null`."""
-    import types
-    import typing
-
+    """Say what values a field accepts: `one of a, b`, `a whole number`, `a number or null`."""
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, typing.get_args(annotation)))
     if origin in (typing.Union, types.UnionType):
         parts = [type_words(part) for part in typing.get_args(annotation)]
         return " or ".join(dict.fromkeys(parts))
-    if annotation is type(None):
-        return "null"
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    return words.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        type(None): "null",
+    }
+    return words.get(annotation, str(annotation))

@@ -14,9 +14,9 @@ preparation leaves no run folder at all.
 
 import json
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_text

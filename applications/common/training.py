@@ -1,7 +1,7 @@
 """One training run: Keras' `fit`, called once, from the start or from a checkpoint."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Sequence
 
 import keras
 

@@ -1,0 +1,77 @@
+"""What a run folder of the translation application holds, in memory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_attention.applications.common.config import load_config
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.translation.config import TranslationConfig
+from keras_attention.applications.translation.model import TranslationModel, build_model
+from keras_attention.text import Tokenizer, load_tokenizer
+
+TASK = "translation"
+SOURCE, TARGET = "source", "target"
+"""The names of the tokenizers in `RUN/tokenizers`; a shared one is there under both."""
+
+
+@dataclass(frozen=True)
+class TranslationRun:
+    """A run folder and what is in it.
+
+    Args:
+        folder: the run folder.
+        config: its configuration.
+        source_tokenizer: of the source side.
+        target_tokenizer: of the target side; another object with the same ids where it is shared.
+        model: the model; with its best weights where `load_run` was asked for them.
+    """
+
+    folder: RunFolder
+    config: TranslationConfig
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    model: TranslationModel
+
+
+def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
+    """Load a run folder.
+
+    Args:
+        path: the run folder.
+        weights: load the best weights; else the model has new ones.
+
+    Raises:
+        UserError: if there is no such run, it is not whole, or has no weights yet.
+    """
+    folder = RunFolder(path)
+    if folder.task != TASK:
+        raise UserError(f"{path} is a run of task '{folder.task}'. Expected: {TASK}.")
+    config = load_config(TranslationConfig, folder.config)
+    tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
+    best = folder.require_weights() if weights else None
+    model = new_model(config, *tokenizers)
+    if best is not None:
+        _load_weights(model, best)
+    return TranslationRun(folder, config, *tokenizers, model)
+
+
+def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -> TranslationModel:
+    """Build the model that `config` describes for the vocabularies of two tokenizers."""
+    return build_model(
+        config.model,
+        source.vocabulary_size,
+        target.vocabulary_size,
+        max_source_length=config.data.max_length,
+    )
+
+
+def _load_weights(model: TranslationModel, path: Path) -> None:
+    try:
+        model.load_weights(path)
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be loaded ({type(error).__name__}): it is damaged, or config.yaml "
+            "was changed since it was written. `train --resume` on the run writes it anew once "
+            "a better epoch comes."
+        ) from None

@@ -1,0 +1,199 @@
+"""Training a translation model: from a configuration to a run folder with weights."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_attention.applications.common.config import changed_keys, load_config, save_config
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.messages import say
+from keras_attention.applications.common.reporting import TokenCount
+from keras_attention.applications.common.run_folder import (
+    RunFolder,
+    refuse_existing,
+    writing,
+)
+from keras_attention.applications.common.training import Outcome, start_from_seed, train
+from keras_attention.applications.translation.config import (
+    SPLITS,
+    TranslationConfig,
+)
+from keras_attention.applications.translation.corpus import ParallelCorpus
+from keras_attention.applications.translation.data import (
+    encode_corpus,
+    has_split,
+    load_corpus,
+    make_batches,
+)
+from keras_attention.applications.translation.run import SOURCE, TARGET, TASK, load_run, new_model
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.metrics import Perplexity, bleu
+from keras_attention.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
+
+
+def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
+    """Train a model into the new run folder `output`.
+
+    Raises:
+        UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
+    """
+    refuse_existing(Path(output))
+    config = with_absolute_paths(config)
+    _check_data(config)
+    train_corpus = load_corpus(config.data, "train")
+    tokenizers = train_tokenizers(config, train_corpus)
+    new_model(config, *tokenizers)  # a model that cannot be must not leave a run folder
+    encode_corpus(load_corpus(config.data, "dev"), *tokenizers, config.data)
+    with RunFolder.prepare(output, TASK) as folder:
+        save_config(config, folder / "config.yaml")
+        for tokenizer, name in zip(tokenizers, (SOURCE, TARGET), strict=True):
+            tokenizer.save(folder / "tokenizers", name)
+    return _fit(output, train_corpus)
+
+
+def resume_translation(output: Path | str, config: TranslationConfig | None = None) -> Outcome:
+    """Continue a run as if it had never stopped.
+
+    Args:
+        output: the run folder.
+        config: a configuration whose `epochs`, `max_minutes` and `patience` are taken over; any
+            other difference from the run's own is refused.
+    """
+    folder = RunFolder(output)
+    own = load_config(TranslationConfig, folder.config)
+    if config is not None:
+        config = with_absolute_paths(config)
+        resumable = [f"training.{name}" for name in type(own.training).RESUMABLE]
+        refused = [key for key in changed_keys(own, config) if key not in resumable]
+        if refused:
+            raise UserError(
+                f"--resume continues {output} with its own configuration, which differs in "
+                f"{', '.join(refused)}. Only {', '.join(resumable)} may be changed."
+            )
+        save_config(config, folder.config)
+    return _fit(output)
+
+
+def _fit(output: Path | str, corpus: ParallelCorpus | None = None) -> Outcome:
+    folder = RunFolder(output)
+    with writing(folder):
+        config = load_config(TranslationConfig, folder.config)
+        start_from_seed(config.training)
+        run = load_run(output, weights=False)
+        corpus = corpus or load_corpus(config.data, "train")
+        encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
+        say(str(encoded.report))
+        batches = make_batches(encoded, config.training.batch_size, seed=config.training.seed)
+        development = Development(run, batches.lengths)
+        say(str(development.report))
+        say(
+            f"{run.model.name}: {run.model.count_params():,} weights; {len(batches)} batches of "
+            f"{config.training.batch_size} in {len(batches.lengths)} shapes, "
+            f"{batches.padding_fraction:.0%} padding"
+        )
+        return train(
+            run.folder,
+            config.training,
+            run.model,
+            MaskedSparseCategoricalCrossentropy(config.training.label_smoothing),
+            batches.to_dataset,
+            len(batches),
+            development,
+            metrics=[TokenCount()],
+        )
+
+
+class Development:
+    """The development set: called, it gives the figures of an epoch.
+
+    `val_loss` is the mean negative log-likelihood of a token, without label smoothing, and
+    `val_perplexity` its exponential; `val_bleu`, of greedy search, comes in where training is
+    stopped by it.
+
+    Args:
+        run: the run; its model is measured as it is when called.
+        lengths: the bucket lengths of the training batches.
+    """
+
+    def __init__(self, run, lengths):
+        config = run.config
+        self.corpus = load_corpus(config.data, "dev")
+        encoded = encode_corpus(
+            self.corpus, run.source_tokenizer, run.target_tokenizer, config.data
+        )
+        self.report = encoded.report
+        batches = make_batches(encoded, config.training.batch_size, shuffle=False, lengths=lengths)
+        self._perplexity = perplexity_of(run.model)
+        self._dataset = batches.to_dataset(epochs=1)
+        self._translator = None
+        if config.training.early_stopping == "bleu":
+            from keras_attention.applications.translation.translator import Translator
+
+            self._translator = Translator(run)
+
+    def __call__(self) -> dict[str, float]:
+        perplexity = self._perplexity(self._dataset)
+        figures = {"val_loss": math.log(perplexity), "val_perplexity": perplexity}
+        if self._translator is not None:
+            results = self._translator.translate(self.corpus.source, beam_size=1)
+            texts = [result.text for result in results]
+            figures["val_bleu"] = bleu(texts, self.corpus.target).value
+        return figures
+
+
+def perplexity_of(model) -> Callable[[tf.data.Dataset], float]:
+    """Return a function from a dataset of batches to the perplexity of `model` on it."""
+    metric = Perplexity()
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[{"source": ids, "target": ids}, ids])
+    def update(inputs, labels):
+        metric.update_state(labels, model(inputs, training=False))
+
+    def measure(dataset):
+        metric.reset_state()
+        for inputs, labels in dataset:
+            update(inputs, labels)
+        return float(metric.result())
+
+    return measure
+
+
+def train_tokenizers(config: TranslationConfig, corpus: ParallelCorpus) -> list[Tokenizer]:
+    """Train the tokenizers of both sides on the training text."""
+    if config.tokenizer.shared:
+        tokenizer = _train_tokenizer(config, corpus.source + corpus.target)
+        return [tokenizer, tokenizer]
+    return [_train_tokenizer(config, side) for side in (corpus.source, corpus.target)]
+
+
+def _train_tokenizer(config: TranslationConfig, lines: list[str]) -> Tokenizer:
+    section = config.tokenizer
+    common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
+    if section.kind == "words":
+        return WordTokenizer.train(lines, min_count=section.min_count, **common)
+    return SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
+
+
+def with_absolute_paths(config: TranslationConfig) -> TranslationConfig:
+    """Return `config` with absolute paths, so that a run can be used from any folder."""
+    names = ["folder", *(f"{split}_{side}" for split in SPLITS for side in (SOURCE, TARGET, "tsv"))]
+    given = {name: getattr(config.data, name) for name in names}
+    paths = {name: str(Path(path).expanduser().absolute()) for name, path in given.items() if path}
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, **paths))
+
+
+def _check_data(config: TranslationConfig) -> None:
+    if not has_split(config.data, "train"):
+        raise UserError(
+            "name the training data: --data.train_source F --data.train_target F, "
+            "--data.train_tsv F, or --data.dataset dates."
+        )
+    if not has_split(config.data, "dev"):
+        raise UserError(
+            "name a development set, which training is judged by: --data.dev_source F "
+            "--data.dev_target F, or --data.dev_tsv F."
+        )

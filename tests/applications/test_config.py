@@ -1,0 +1,135 @@
+"""The configuration: what is accepted, what is refused and how, and that it is kept exactly."""
+
+import dataclasses
+
+import pytest
+
+from keras_attention.applications.common.config import changed_keys, load_config, save_config
+from keras_attention.applications.common.config_help import config_help
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.translation.config import PRESETS, TranslationConfig
+
+
+def load(*overrides, path=None, **settings):
+    return load_config(TranslationConfig, path, overrides, **settings)
+
+
+def yaml_file(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nothing_given_gives_the_defaults():
+    assert load() == TranslationConfig()
+
+
+def test_an_option_beats_the_file_which_beats_presets_which_beat_defaults(tmp_path):
+    path = yaml_file(tmp_path, "training: {epochs: 7, batch_size: 17}\nmodel:\n")
+    presets = ["--training.epochs=3", "--training.patience=2"]
+    config = load("--training.batch_size", "19", path=path, defaults=presets)
+    training = config.training
+    assert (training.batch_size, training.epochs, training.patience) == (19, 7, 2)
+    assert config.model == TranslationConfig().model
+
+
+def test_values_get_the_types_of_their_fields(tmp_path):
+    path = yaml_file(tmp_path, "training: {learning_rate: 1e-4, clip_norm: null}\n")
+    config = load("--training.max_minutes=2", "--model.input_feeding", "false", path=path)
+    assert config.training.learning_rate == 1e-4
+    assert config.training.clip_norm is None
+    assert config.training.max_minutes == 2.0
+    assert config.model.input_feeding is False
+
+
+def test_saved_config_reloads_equal(tmp_path):
+    config = load(
+        "--data.train_tsv=Straße/訓練: a.tsv",
+        "--training.learning_rate=3e-05",
+        "--training.steps_per_epoch=11",
+        "--training.jit_compile=true",
+        "--decoding.length_penalty=0.6",
+        "--training.clip_norm=null",
+    )
+    path = tmp_path / "config.yaml"
+    save_config(config, path)
+    assert load(path=path) == config
+    assert all(section.name in path.read_text() for section in dataclasses.fields(config))
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_presets_are_valid_and_change_the_defaults(preset):
+    config = load("--data.dataset", preset, defaults=PRESETS[preset])
+    assert config != load("--data.dataset", preset)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--training.epoch", "3"], "no key 'epoch'. Did you mean 'epochs'? Accepted: epochs, ba"),
+        (["--trainin.epochs", "3"], "no key 'trainin'. Did you mean 'training'? Accepted: data,"),
+        (["--epochs", "3"], "no option --epochs. Did you mean '--training.epochs'?"),
+        (["--training.epochs", "many"], "training.epochs must be a whole number. Received: 'many'"),
+        (["--training.epochs", "2.5"], "training.epochs must be a whole number. Received: '2.5'"),
+        (["--training.epochs", "0"], "training.epochs must be at least 1. Received: 0"),
+        (["--training.epochs"], "--training.epochs needs a value"),
+        (["--model.dropout=1"], "model.dropout must be at least 0 and below 1. Received: 1.0"),
+        (["--model.score", "dt"], "model.score must be one of dot, general, concat, location. R"),
+        (["--data.dataset", "x"], "data.dataset must be one of dates, multi30k or null. Received"),
+        (["--training.deterministic=maybe"], "must be true or false. Received: 'maybe'"),
+        (["--training.learning_rate=fast"], "must be a number. Received: 'fast'"),
+        (["--training.early_stopping=chrf"], "must be one of bleu, loss, none"),
+        (["positional"], "expected --section.key value. Received: 'positional'"),
+        (["--training.schedule=inverse_sqrt"], "needs training.warmup_steps"),
+        (["--training.schedule=halve", "--training.warmup_steps=5"], "does not go with"),
+        (["--data.train_source=a"], "needs data.train_target"),
+        (["--data.dev_source=a", "--data.dev_target=b", "--data.dev_tsv=c"], "not both"),
+        (["--data.dataset=dates", "--data.train_tsv=c"], "do not go together"),
+        (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
+        (["--decoding.min_length=101"], "at most decoding.max_length (100). Received: 101"),
+        (["--model.attention=local-m", "--model.score=location"], "attention global only"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(overrides, message):
+    with pytest.raises(UserError) as caught:
+        load(*overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data: {fodler: x}", "section 'data' has no key 'fodler'. Did you mean 'folder'?"),
+        ("dat: {}", "no key 'dat'. Did you mean 'data'?"),
+        ("- a", "must hold the sections data, tokenizer, model, training, decoding"),
+        ("data: [1]", "section 'data' must hold keys. Received: [1]"),
+        ("data: [", "is not YAML"),
+        ("training: {epochs: many}", "training.epochs must be a whole number. Received: 'many'"),
+        ("training: {epochs: -1}", "training.epochs must be at least 1. Received: -1"),
+    ],
+)
+def test_wrong_files_are_refused_in_one_line(tmp_path, text, message):
+    with pytest.raises(UserError) as caught:
+        load(path=yaml_file(tmp_path, text))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="no configuration file .*absent.yaml"):
+        load(path=tmp_path / "absent.yaml")
+
+
+def test_changed_keys_names_what_differs():
+    old = load("--training.epochs=3", "--model.units=5")
+    new = load("--training.epochs=4", "--model.units=5", "--data.max_length=9")
+    assert changed_keys(old, new) == ["data.max_length", "training.epochs"]
+
+
+def test_help_describes_every_key():
+    text = config_help(TranslationConfig, PRESETS)
+    for section in dataclasses.fields(TranslationConfig):
+        for field in dataclasses.fields(section.type):
+            assert f"--{section.name}.{field.name}\n" in text
+    assert max(map(len, text.splitlines())) <= 100
