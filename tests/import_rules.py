@@ -124,8 +124,11 @@ def _check_application(found: list[Import], module: str):
                 yield item.line, f"{item.module} is inside an area: import its public name"
             continue
         task = target.removeprefix("applications.")
-        allowed = target in (own, "applications.common") or own == "applications.cli"
-        if not allowed and (own == "applications.common" or task in TASKS | {"cli"}):
+        allowed = target in (own, "applications.common") or own in (
+            "applications.cli",
+            "applications.command",
+        )
+        if not allowed and (own == "applications.common" or task in TASKS | {"cli", "command"}):
             yield item.line, f"`{own}` must not import {item.dotted}"
 
 
