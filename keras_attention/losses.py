@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
 
-_MEANS = ("mean", "sum_over_batch_size")
+_REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
 
 
 def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, ignore_index=0):
@@ -69,10 +69,11 @@ def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, 
 class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
     """Cross-entropy between token ids and logits, averaged over the real tokens of the batch.
 
-    Keras' own mean divides by every position, so that a batch with more padding weighs less; this
-    loss divides by the number of real tokens, which are those whose target is not `ignore_index`
-    (and that an implicit Keras mask on the logits, where there is one, keeps). A batch of padding
-    alone costs 0, with gradients of 0. See
+    Keras' own default divides by every position, so that a batch with more padding weighs less.
+    This loss divides by the number of real tokens of the whole batch, which are those whose target
+    is not `ignore_index` (and that an implicit Keras mask on the logits, where there is one,
+    keeps); with `sample_weight` each token counts as much as it weighs. A batch of padding alone
+    costs 0, with gradients of 0. See
     [`masked_sparse_categorical_crossentropy`][keras_attention.losses.masked_sparse_categorical_crossentropy]
     for the value of one token.
 
@@ -80,11 +81,9 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         label_smoothing: Float in `[0, 1)`: the part of the probability that is spread evenly over
             the whole vocabulary.
         ignore_index: Integer id of the padding, or `None` to count every position.
-        reduction: One of Keras' names, each over the real tokens alone.
-            `"sum_over_batch_size"` (or `"mean"`): the sum, weighted by `sample_weight` where it is
-            given, over the number of real tokens. `"mean_with_sample_weight"`: the weighted sum
-            over the sum of the weights. `"sum"`: the weighted sum. `"none"`: the weighted value of
-            each token.
+        reduction: `"mean_with_sample_weight"`: the weighted sum over the real tokens, divided by
+            the sum of their weights (their number, where no weights are given). `"sum"`: the
+            weighted sum. `"none"`: the weighted value of each token.
         name: Name of the loss.
 
     Call arguments:
@@ -96,7 +95,8 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
 
     Raises:
-        ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
+        ValueError: If the smoothing lies outside `[0, 1)`, the reduction is none of the above, or
+            the shapes do not fit each other.
 
     Example:
 
@@ -113,10 +113,15 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         self,
         label_smoothing=0.0,
         ignore_index=0,
-        reduction="sum_over_batch_size",
+        reduction="mean_with_sample_weight",
         name="masked_sparse_categorical_crossentropy",
     ):
         _check_smoothing(label_smoothing)
+        if reduction not in _REDUCTIONS:
+            raise ValueError(
+                "`reduction` must be 'mean_with_sample_weight' (the mean over real tokens), 'sum' "
+                f"or 'none'. Received: reduction={reduction!r}"
+            )
         # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
         # and lower precisions have no room for a vocabulary.
         super().__init__(name=name, reduction=reduction, dtype="float32")
@@ -125,9 +130,8 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
+        # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
         weight = ops.cast(real_tokens(target, self.ignore_index), "float32")
-        if self.reduction in _MEANS:
-            weight = weight * _positions_per_token(weight, getattr(y_pred, "_keras_mask", None))
         if sample_weight is not None:
             weight = weight * token_weights(sample_weight, target)
         return super().__call__(target, y_pred, sample_weight=weight)
@@ -178,12 +182,6 @@ def _smoothed_crossentropy(index, logits, smoothing):
         return ops.squeeze(values, axis=-1), gradient
 
     return crossentropy(logits)
-
-
-def _positions_per_token(real, mask):
-    """The positions that Keras divides by (those of its mask, or all) over the real tokens."""
-    positions = ops.ones_like(real) if mask is None else ops.cast(mask, real.dtype)
-    return ops.divide_no_nan(ops.sum(positions), ops.sum(positions * real))
 
 
 def _check_smoothing(label_smoothing):

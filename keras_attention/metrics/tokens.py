@@ -6,44 +6,41 @@ from keras import ops
 from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
 
 
-class _TokenMean(keras.metrics.Metric):
-    """The weighted mean of a value of each real token; a subclass says which value."""
+class _TokenMean(keras.metrics.MeanMetricWrapper):
+    """The weighted mean of a value of each real token; a subclass says which value.
+
+    The wrapper of Keras is the public way to an implicit mask of the predictions, on every backend.
+    """
 
     def __init__(self, ignore_index, name, dtype):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(self._values, name=name, dtype=dtype)
         self.ignore_index = ignore_index
-        self.total = self.add_variable(shape=(), initializer="zeros", name="total")
-        self.count = self.add_variable(shape=(), initializer="zeros", name="count")
 
     def token_values(self, target, logits):
         """Return the value of each token, of the shape of `target`, from float32 logits."""
         raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        mask = getattr(y_pred, "_keras_mask", None)
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        logits = ops.cast(ops.convert_to_tensor(y_pred), "float32")
-        check_token_shapes(target, logits)
-        real = real_tokens(target, self.ignore_index)
-        if mask is not None:
-            real = ops.logical_and(real, mask)
-        # An ignored id may lie outside the vocabulary.
-        values = self.token_values(ops.where(real, target, ops.zeros_like(target)), logits)
-        weights = ops.cast(real, "float32")
+        weights = ops.cast(real_tokens(target, self.ignore_index), "float32")
         if sample_weight is not None:
             weights = weights * token_weights(sample_weight, target)
-        # `where`, as a padded position may hold infinities, which no weight of 0 removes.
-        values = ops.where(real, values, ops.zeros_like(values))
-        self.total.assign_add(ops.cast(ops.sum(values * weights), self.total.dtype))
-        self.count.assign_add(ops.cast(ops.sum(weights), self.count.dtype))
+        # Keras averages weights and values over all axes but the first before it adds them up,
+        # which would make a token of a shorter batch weigh more: take the average back.
+        steps = ops.prod(ops.shape(target)[1:]) if len(target.shape) > 1 else 1
+        super().update_state(target, y_pred, weights * ops.cast(steps, "float32"))
 
-    def result(self):
-        return ops.divide_no_nan(self.total, self.count)
+    def _values(self, target, logits):
+        logits = ops.cast(logits, "float32")
+        check_token_shapes(target, logits)
+        real = real_tokens(target, self.ignore_index)
+        # An ignored id may lie outside the vocabulary.
+        values = self.token_values(ops.where(real, target, ops.zeros_like(target)), logits)
+        # Padding may hold infinities, which no weight of 0 removes.
+        return ops.where(real, values, ops.zeros_like(values))
 
     def get_config(self):
-        config = super().get_config()
-        config["ignore_index"] = self.ignore_index
-        return config
+        return {"name": self.name, "dtype": self.dtype, "ignore_index": self.ignore_index}
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

@@ -123,11 +123,11 @@ def test_before_the_first_token_and_after_a_reset(batches):
 
 @pytest.mark.parametrize("kind", [Perplexity, MaskedSparseCategoricalAccuracy])
 def test_config_round_trip(kind):
-    metric = kind(ignore_index=7, name="other", dtype="float64")
+    metric = kind(ignore_index=7, name="other", dtype="float16")
     again = keras.metrics.deserialize(keras.metrics.serialize(metric))
     assert type(again) is kind
     assert again.get_config() == metric.get_config()
-    assert again.get_config() == {"name": "other", "dtype": "float64", "ignore_index": 7}
+    assert again.get_config() == {"name": "other", "dtype": "float16", "ignore_index": 7}
 
 
 def test_in_a_compiled_model_the_implicit_mask_is_respected():
