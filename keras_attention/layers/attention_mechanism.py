@@ -15,7 +15,7 @@ class AttentionMechanism(keras.layers.Layer):
     A mechanism can be called on whole sequences, like any Keras layer, or one query at a time,
     as a decoder needs it:
 
-    ```python
+    ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
     state = mechanism.initial_state(memory)                    # {} where it keeps none
     context, scores, state = mechanism.step(query, memory, state)
@@ -122,8 +122,7 @@ class AttentionMechanism(keras.layers.Layer):
             value = query
             query_mask = mask if query_mask is None else query_mask
             value_mask = query_mask if value_mask is None else value_mask
-        _check_shapes(query.shape, value.shape, value.shape if key is None else key.shape)
-        check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+        self._check_call(query, value, key, query_mask, value_mask)
         memory = self.prepare_memory(value, key, value_mask, training=training)
         context, scores, _ = self.attend(
             query, memory, self.initial_state(memory), query_mask, return_attention_scores
@@ -145,6 +144,8 @@ class AttentionMechanism(keras.layers.Layer):
         self._check_built()
         value = self.cast(value)
         key = value if key is None else self.cast(key)
+        _check_size("value", value.shape, self.value_size)
+        _check_size("key", key.shape, self.key_size)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         memory = {"value": value, "key": self.project_key(key)}
         if mask is not None:
@@ -193,6 +194,15 @@ class AttentionMechanism(keras.layers.Layer):
             weights = weights * ops.expand_dims(memory["dropout"], 1)
         return ops.matmul(weights, memory["value"])
 
+    def loop_weights(self) -> dict | None:
+        """Return what lets a decoder run its whole loop with a gradient of its own.
+
+        A mechanism that is a softmax over an additive or a dot score of projected queries and
+        keys gives the weights concerned: `query` where queries are projected, `score_vector`
+        where the score is additive. Any other gives `None`.
+        """
+        return None
+
     def cast(self, tensor):
         """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""
         return ops.cast(tensor, self.compute_dtype)
@@ -211,8 +221,9 @@ class AttentionMechanism(keras.layers.Layer):
         training=None,
         mask=None,
     ):
-        value = query if value is None else value
-        _check_shapes(query.shape, value.shape, value.shape if key is None else key.shape)
+        if value is None:
+            value, value_mask = query, query_mask if value_mask is None else value_mask
+        self._check_call(query, value, key, query_mask, value_mask)
         batch_size, steps = query.shape[:2]
         context = keras.KerasTensor((batch_size, steps, value.shape[2]), self.compute_dtype)
         if not return_attention_scores:
@@ -223,12 +234,30 @@ class AttentionMechanism(keras.layers.Layer):
     def get_config(self):
         return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
 
+    def _check_call(self, query, value, key, query_mask, value_mask):
+        key = value if key is None else key
+        _check_shapes(query.shape, value.shape, key.shape)
+        if self.built:
+            _check_size("query", query.shape, self.query_size)
+            _check_size("value", value.shape, self.value_size)
+            _check_size("key", key.shape, self.key_size)
+        check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+        check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
+
     def _check_built(self):
         if not self.built:
             raise ValueError(
                 f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
                 "or `build(query_shape, value_shape)`, before its memory is prepared."
             )
+
+
+def _check_size(name, shape, size):
+    if shape[-1] != size:
+        raise ValueError(
+            f"The layer was built for a {name} of {size} features. "
+            f"Received: {name} of shape {tuple(shape)}"
+        )
 
 
 def _check_shapes(query, value, key):

@@ -1,6 +1,6 @@
 """Boolean masks. True means: attend. No other convention appears in the package."""
 
-from keras import ops
+from keras import backend, ops
 
 
 def combine_masks(*masks):
@@ -58,7 +58,7 @@ def lengths(mask, value=None):
 
 
 def check_mask(mask, expected, name: str):
-    """Raise a ValueError where a mask has not the shape of the sequence that it masks.
+    """Raise a ValueError where a mask does not fit the sequence that it masks.
 
     Args:
         mask: The mask, or `None`.
@@ -71,8 +71,10 @@ def check_mask(mask, expected, name: str):
     fits = len(shape) == len(expected) and all(
         a is None or b is None or a == b for a, b in zip(shape, expected, strict=True)
     )
-    if not fits:
+    dtype = backend.standardize_dtype(mask.dtype)
+    # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
+    if not fits or backend.is_float_dtype(dtype):
         raise ValueError(
             f"`{name}` must be boolean (True = attend) of shape {tuple(expected)}, one entry "
-            f"for each position. Received: {name} of shape {shape}"
+            f"for each position. Received: {name} of shape {shape} and dtype {dtype}"
         )

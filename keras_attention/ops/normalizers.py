@@ -27,6 +27,8 @@ def masked_softmax(scores, mask=None, axis: int = -1):
     """
     dtype = backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
+    if mask is None and scores.shape[axis] == 1:
+        mask = ops.ones_like(scores, dtype="bool")  # Keras' softmax warns of a single position
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=axis), dtype)
     mask = ops.cast(mask, "bool")
