@@ -29,8 +29,9 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     Example:
 
     ```python
+    tokenizer = WordTokenizer.train(["the cat", "the dog"], vocabulary_size=20)
     tokenizer.save("run", "source")
-    tokenizer = load_tokenizer("run", "source")
+    assert load_tokenizer("run", "source").vocabulary_size == tokenizer.vocabulary_size
     ```
     """
     path = Path(folder) / f"{name}.json"

@@ -35,7 +35,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     ```python
     lines = ["the cat sat on the mat", "the dog sat on the log"]
-    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=24)
+    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=19)
     ids = tokenizer.encode(["the cat sat"])
     tokenizer.decode(ids)  # ["the cat sat"]
     ```
