@@ -17,8 +17,8 @@ def to_numpy(tensor):
 def compiled(function, arrays):
     """Compiles `function(dict of tensors)` once, with every batch and length left open.
 
-    TensorFlow traces it a single time under a signature without batch or length; JAX compiles it for
-    each shape; PyTorch runs it as it is.
+    TensorFlow traces it a single time under a signature without batch or length; JAX compiles it
+    for each shape; PyTorch runs it as it is.
     """
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -39,7 +39,7 @@ def compiled(function, arrays):
 
 
 def weight_gradients(layer, loss):
-    """Gradients of `loss()`, a scalar, with respect to `layer.trainable_weights`, as NumPy arrays or None."""
+    """Gradients of the scalar `loss()` for each of `layer.trainable_weights`, arrays or None."""
     variables = layer.trainable_weights
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -65,7 +65,7 @@ def weight_gradients(layer, loss):
 
 
 def input_gradients(function, *arrays):
-    """Gradients of the scalar `function(*tensors)` with respect to each array, as NumPy arrays or None."""
+    """Gradients of the scalar `function(*tensors)` for each array, arrays or None."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

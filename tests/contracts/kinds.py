@@ -1,7 +1,7 @@
 """The two kinds of layer that recur over queries, each with its own form of every check.
 
-A case is one way to build one layer: its options, its pinned weights, its oracle. Both kinds offer the
-same methods, so that a check is written once:
+A case is one way to build one layer: its options, its pinned weights, its oracle. Both kinds
+offer the same methods, so that a check is written once:
 
 - `build()` a layer with random weights; `inputs()` arrays by argument name;
 - `call(layer, inputs)` and `run_steps(layer, inputs)` give the same dictionary of results;
@@ -55,6 +55,12 @@ def model_of(case, layer, arrays):
         for name, array in arrays.items()
     }
     return keras.Model(symbols, case.call(layer, symbols))
+
+
+def trainable_model(case, layer, arrays):
+    """A model of the layer's main output through a dense layer, which trains in any case."""
+    model = model_of(case, layer, arrays)
+    return keras.Model(model.input, keras.layers.Dense(2)(model.output[case.output]))
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,10 @@ class Mechanism:
         yield "query without steps", good | {"query": good["query"][:, 0]}
         yield "value without steps", good | {"value": value[:, 0]}
         yield "another batch", good | {"query": good["query"][:2]}
-        yield "fewer keys", good | {"key": random(0, BATCH, LENGTH - 1, self.key_size or VALUE_SIZE)}
+        yield (
+            "fewer keys",
+            good | {"key": random(0, BATCH, LENGTH - 1, self.key_size or VALUE_SIZE)},
+        )
         yield "a shorter mask", good | {"value_mask": mask[:, 1:]}
         yield "a mask of pairs", good | {"value_mask": np.repeat(mask[:, None], STEPS, 1)}
         yield "a mask that is added", good | {"value_mask": np.where(mask, 0, -1e9).astype("f")}
@@ -190,7 +199,11 @@ class Decoder:
         return arrays
 
     def _first_states(self, inputs):
-        return [inputs[f"state_{i}"] for i in range(len(self.state_sizes))] if "state_0" in inputs else None
+        return (
+            [inputs[f"state_{i}"] for i in range(len(self.state_sizes))]
+            if "state_0" in inputs
+            else None
+        )
 
     def call(self, layer, inputs, **options):
         """Outputs, contexts, scores and last states of whole sequences."""
@@ -242,7 +255,9 @@ class Decoder:
         own = {name: array for name, array in weights.items() if "." not in name}
         cells = []
         for kind, units, path in self.cells:
-            of_cell = {n.rpartition(".")[2]: a for n, a in weights.items() if n.startswith(path + ".")}
+            of_cell = {
+                n.rpartition(".")[2]: a for n, a in weights.items() if n.startswith(path + ".")
+            }
             cells.append({"kind": kind, "units": units, **of_cell})
         states = [
             np.float64(inputs.get(f"state_{place}", np.zeros((len(inputs["inputs"]), size))))

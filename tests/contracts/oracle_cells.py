@@ -1,7 +1,7 @@
 """Recurrent cells in NumPy float64: one step of one example.
 
-A cell is a list of layers from the bottom up, each `{"kind": ..., "units": ..., weights...}`; a single
-cell is a list of one. States are flat, in Keras' order (LSTM: hidden state, then cell state).
+A cell is a list of layers from the bottom up, each `{"kind": ..., "units": ..., weights...}`; a
+single cell is a list of one. States are flat, in Keras' order (LSTM: hidden, then cell state).
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def _lstm(layer, x, states):
 
 
 def _leaky(layer, x, states):
-    """The user's own cell of `registry.py`: one state, a leaky average, and an output that is not it."""
+    """The user's own cell of `registry.py`: a leaky average, and an output that is twice that."""
     state = 0.7 * states[0] + 0.3 * np.tanh(x @ layer["kernel"])
     return 2.0 * state, [state]
 

@@ -1,6 +1,6 @@
 """The mechanisms and the decoder in NumPy float64, one query step of one example at a time.
 
-Written from the papers' equations, without a look at the layers, and slow on purpose: no batching, no
+Written from the papers' equations, not from the layers, and slow on purpose: no batching, no
 projection ahead of the loop, no masks added to scores. `weights` are dictionaries of arrays by
 attribute name, `options` the layer's constructor arguments.
 """
@@ -11,7 +11,7 @@ from tests.contracts.oracle_cells import step_cell
 
 
 def softmax(scores, allowed):
-    """Softmax over the allowed entries of a vector, zero elsewhere and zero where none is allowed."""
+    """Softmax over the allowed entries of a vector; zero elsewhere, also where none is allowed."""
     result = np.zeros(len(scores))
     if np.any(allowed):
         exponentials = np.exp(scores[allowed] - np.max(scores[allowed]))
@@ -57,15 +57,14 @@ def luong(weights, options, query, keys, mask, t):
     return softmax(scores, mask & np.isfinite(scores))
 
 
-def cosine(weights, options, query, keys, mask, t):
+def squashed(weights, options, query, keys, mask, t):
     """Attention weights (S,) of one step of the user's own mechanism in `registry.py`."""
-    projected = [key @ weights["projection"] for key in keys]
-    norms = np.linalg.norm(query) * np.array([np.linalg.norm(key) for key in projected])
-    return softmax(np.array([query @ key for key in projected]) / norms, mask)
+    scores = [query @ np.tanh(key @ weights["projection"]) for key in keys]
+    return softmax(np.array(scores), mask)
 
 
 def local(weights, options, query, keys, mask, t):
-    """Attention weights (S,) of one step of Luong's local attention, `t` the query's 0-based place."""
+    """Attention weights (S,) of one step of local attention, `t` the query's 0-based place."""
     half_width = options.get("half_width", 10)
     scores = SCORES[options.get("score", "general")](weights, options, query, keys)
     places = np.arange(len(keys))
@@ -103,16 +102,18 @@ def mechanism(attend, weights, options, inputs):
 
 
 def decoder(attend, weights, options, cell, inputs, states):
-    """Outputs (B,T,O), contexts (B,T,Dv), scores (B,T,S) and the last states of a recurrent decoder.
+    """Outputs (B,T,O), contexts (B,T,Dv), scores (B,T,S) and last states of a recurrent decoder.
 
     `weights` has the decoder's own (`attentional_kernel`), `weights["attention"]` the mechanism's;
-    `options["attention"]` are the mechanism's arguments; `cell` is the cell's specification with its
-    weights, `states` the list of its first states, (B, units) each.
+    `options["attention"]` are the mechanism's arguments; `cell` is the cell's specification with
+    its weights, `states` the list of its first states, (B, units) each.
     """
     x, value = np.float64(inputs["inputs"]), np.float64(inputs["value"])
     mask = inputs.get("value_mask", np.ones(value.shape[:2], bool))
     results = [
-        _decode_example(attend, weights, options, cell, x[b], value[b], mask[b], [s[b] for s in states])
+        _decode_example(
+            attend, weights, options, cell, x[b], value[b], mask[b], [s[b] for s in states]
+        )
         for b in range(len(x))
     ]
     outputs, contexts, scores, lasts = (list(parts) for parts in zip(*results, strict=True))
@@ -135,7 +136,9 @@ def _decode_example(attend, weights, options, cell, x, value, mask, states):
 
     def look(query, t):
         attention = attend(weights["attention"], options["attention"], query, value, mask, t)
-        return attention, sum((a * v for a, v in zip(attention, value, strict=True) if a), 0 * value[0])
+        return attention, sum(
+            (a * v for a, v in zip(attention, value, strict=True) if a), 0 * value[0]
+        )
 
     for t in range(len(x)):
         parts = [x[t]]

@@ -75,7 +75,12 @@ def test_symbolic_call_agrees_and_knows_its_shapes(name):
 def test_one_compiled_function_serves_every_batch_and_length(name):
     case, layer = CASES[name], built(name)
     function = compiled(lambda x: case.call(layer, x), case.inputs())
-    for batch, steps, lengths in ((BATCH, STEPS, None), (2, 3, (11, 2)), (1, 1, (1,)), (2, 2, (29, 23))):
+    for batch, steps, lengths in (
+        (BATCH, STEPS, None),
+        (2, 3, (11, 2)),
+        (1, 1, (1,)),
+        (2, 2, (29, 23)),
+    ):
         inputs = case.inputs(7, batch, steps, lengths) if lengths else case.inputs(7)
         assert_close(results_of(function, inputs), case.oracle(weights_of(case, layer), inputs))
 

@@ -1,4 +1,4 @@
-"""Masks: implicit and explicit, in and out; padding changes nothing; an empty memory gives zeros."""
+"""Masks implicit and explicit, in and out; padding changes nothing; no memory gives zeros."""
 
 import keras
 import numpy as np
@@ -139,10 +139,16 @@ def test_implicit_masks_flow_in_and_out(name, kind):
     sources = [masked_source(kind, size, 1 - place) for place, size in enumerate(sizes)]
     (_, query, query_mask), (_, value, mask) = sources
     rest = {
-        key: array for key, array in case.inputs().items() if key not in (*case.main_inputs, "value_mask")
+        key: array
+        for key, array in case.inputs().items()
+        if key not in (*case.main_inputs, "value_mask")
     }
-    given = dict(zip(case.main_inputs, [s(ops.convert_to_tensor(a)) for s, a, _ in sources], strict=True))
-    explicit = {key: to_numpy(tensor) for key, tensor in given.items()} | {"value_mask": mask} | rest
+    given = dict(
+        zip(case.main_inputs, [s(ops.convert_to_tensor(a)) for s, a, _ in sources], strict=True)
+    )
+    explicit = (
+        {key: to_numpy(tensor) for key, tensor in given.items()} | {"value_mask": mask} | rest
+    )
     explicit |= {"query_mask": query_mask} if isinstance(case, Mechanism) else {}
     expected = case.oracle(weights_of(case, layer), explicit)
 

@@ -1,15 +1,15 @@
-"""Mixed precision: the policy's dtypes out, float32 weights, and results near the float64 oracle."""
+"""Mixed precision: the policy's dtypes out, float32 weights, results near the float64 oracle."""
 
 import keras
 import numpy as np
 import pytest
 
 from tests.contracts.backend import random, tensors_of, to_numpy
-from tests.contracts.kinds import model_of
-from tests.contracts.registry import CASES
+from tests.contracts.kinds import model_of, trainable_model
+from tests.contracts.registry import CASES, FIRST_CASES
 from tests.contracts.test_calls import every_case, weights_of
 
-HALVES = {"mixed_float16": ("float16", 1e-2), "mixed_bfloat16": ("bfloat16", 8e-2)}
+HALVES = {"mixed_float16": ("float16", 2e-2), "mixed_bfloat16": ("bfloat16", 8e-2)}
 
 
 @pytest.mark.parametrize("policy", HALVES)
@@ -30,22 +30,25 @@ def test_results_are_in_the_compute_dtype_and_near_the_oracle(name, policy):
         for key, value in results.items():
             assert keras.backend.standardize_dtype(value.dtype) == dtype, (form, key)
             np.testing.assert_allclose(
-                to_numpy(value), expected[key], atol=tolerance, rtol=tolerance, err_msg=f"{form} {key}"
+                to_numpy(value),
+                expected[key],
+                atol=tolerance,
+                rtol=tolerance,
+                err_msg=f"{form} {key}",
             )
 
 
 @pytest.mark.parametrize("policy", HALVES)
-@every_case
+@pytest.mark.parametrize("name", sorted(FIRST_CASES))
 def test_a_training_step_in_mixed_precision(name, policy):
     """`LossScaleOptimizer` comes with `mixed_float16`: two steps lower the loss and stay finite."""
     keras.config.set_dtype_policy(policy)
     case = CASES[name]
     layer, inputs = case.build(), case.inputs(6)
-    model = model_of(case, layer, inputs)
-    model = keras.Model(model.input, model.output[case.output])
+    model = trainable_model(case, layer, inputs)
     model.compile(keras.optimizers.Adam(0.01), loss="mse", jit_compile=False)
-    target = random(50, *to_numpy(model(tensors_of(inputs))).shape)
+    target = random(50, *model(tensors_of(inputs)).shape)
     losses = [model.train_on_batch(inputs, target) for _ in range(3)]
     assert np.all(np.isfinite(losses))
-    assert losses[-1] < losses[0] or not case.weights
+    assert losses[-1] < losses[0]
     assert all(np.all(np.isfinite(value)) for value in weights_of(case, layer).values())

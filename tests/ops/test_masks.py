@@ -17,7 +17,9 @@ def test_combining_is_a_logical_and_of_those_given():
     np.testing.assert_array_equal(to_numpy(joined), [[True, False, True], [False] * 3])
     assert combine_masks() is None
     assert combine_masks(None, None) is None
-    np.testing.assert_array_equal(to_numpy(combine_masks(None, ops.convert_to_tensor(first))), first)
+    np.testing.assert_array_equal(
+        to_numpy(combine_masks(None, ops.convert_to_tensor(first))), first
+    )
 
 
 def test_a_pair_is_attended_only_where_both_are_real():

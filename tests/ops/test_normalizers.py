@@ -56,7 +56,7 @@ def test_a_mask_broadcasts_over_queries():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_extremes_of_each_type(dtype):
-    """The largest scores, and masked positions that hold infinities and NaN, leave finite weights."""
+    """The largest scores, and infinities and NaN where masked, leave finite weights."""
     largest = 60000.0 if dtype == "float16" else 1e29
     scores = np.float32(
         [
@@ -75,7 +75,7 @@ def test_extremes_of_each_type(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_softmax_is_taken_in_float32_or_wider(dtype):
-    """In float16, the sum of 100,000 equal exponentials would overflow: each weight is 1e-5 still."""
+    """In float16, the sum of 100,000 equal exponentials would overflow: weights are 1e-5 still."""
     weights = masked_softmax(ops.zeros((1, 100_000), dtype), ops.ones((1, 100_000), "bool"))
     np.testing.assert_allclose(to_numpy(weights), 1e-5, rtol=5e-3)
 

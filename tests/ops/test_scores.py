@@ -1,4 +1,4 @@
-"""Scores against open sums in float64, over a whole memory and over windows, and their gradients."""
+"""Scores against open sums in float64, over whole memories and windows, and their gradients."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,9 @@ def test_additive_score_and_its_gradients(key_shape):
     scores = to_numpy(additive_score(*tensors))
     np.testing.assert_allclose(scores, additive_oracle(query, key, vector), rtol=1e-5, atol=1e-5)
     upstream = random(7, *scores.shape)
-    gradients = input_gradients(lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector)
+    gradients = input_gradients(
+        lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector
+    )
     expected = additive_gradients(query, key, vector, upstream)
     for gradient, wanted in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
@@ -70,7 +72,9 @@ def test_additive_score_in_blocks_of_any_number_of_queries(steps):
     np.testing.assert_allclose(
         to_numpy(scores), additive_oracle(query, key, vector), rtol=1e-4, atol=1e-5
     )
-    gradients = input_gradients(lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector)
+    gradients = input_gradients(
+        lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector
+    )
     expected = additive_gradients(query, key, vector, upstream)
     for gradient, wanted in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-3)

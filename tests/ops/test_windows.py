@@ -32,14 +32,18 @@ def test_integer_centres():
 def test_large_places_are_exact():
     """float16 cannot tell 2049 from 2048."""
     center = ops.convert_to_tensor(np.int32([[100_001]]))
-    np.testing.assert_array_equal(to_numpy(window_positions(center, 1)), [[[100_000, 100_001, 100_002]]])
+    np.testing.assert_array_equal(
+        to_numpy(window_positions(center, 1)), [[[100_000, 100_001, 100_002]]]
+    )
 
 
 @pytest.mark.parametrize("trailing", [(), (5,), (2, 3)], ids=["rows", "features", "heads"])
 def test_gathering_takes_the_rows_and_clips_at_the_ends(trailing):
     memory = random(1, 2, 7, *trailing)
     positions = np.int32([[[-2, 0, 1], [5, 6, 9]], [[3, 4, 5], [6, 7, 8]]])
-    gathered = to_numpy(gather_windows(ops.convert_to_tensor(memory), ops.convert_to_tensor(positions)))
+    gathered = to_numpy(
+        gather_windows(ops.convert_to_tensor(memory), ops.convert_to_tensor(positions))
+    )
     assert gathered.shape == (2, 2, 3, *trailing)
     for b, t, w in np.ndindex(positions.shape):
         place = min(max(positions[b, t, w], 0), 6)
