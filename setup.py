@@ -1,4 +1,8 @@
-"""Build script: installs the top-level `applications` folder as `keras_attention.applications`."""
+"""Build script: installs the top-level `applications` folder as `keras_attention.applications`.
+
+The command's parser is installed a second time, alone, so that `keras-attention --help` answers
+without importing Keras: see docs/adr/0002-how-applications-install.md.
+"""
 
 from pathlib import Path
 
@@ -17,10 +21,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=PACKAGES + APPLICATIONS,
+    packages=[*PACKAGES, *APPLICATIONS, "keras_attention_command"],
     package_dir={
         "keras_attention": "keras_attention",
         "keras_attention.applications": "applications",
+        "keras_attention_command": "applications/command",
     },
     python_requires=">=3.10",
     install_requires=[
@@ -45,6 +50,6 @@ setup(
         "jax": ["jax"],
     },
     entry_points={
-        "console_scripts": ["keras-attention = keras_attention.applications.cli:main"],
+        "console_scripts": ["keras-attention = keras_attention_command:main"],
     },
 )

@@ -1,0 +1,69 @@
+"""The examples of the pages and of the docstrings, and how one is run."""
+
+import doctest
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+FENCE = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def fences(text: str) -> list[tuple[int, str]]:
+    """Every block fenced as `python`, with the line that it starts on."""
+    return [
+        (text.count("\n", 0, found.start(2)) + 1, textwrap.dedent(found[2]))
+        for found in FENCE.finditer(text)
+    ]
+
+
+def run_fences(text: str, origin: str, names: dict | None = None) -> int:
+    """Run the blocks in order, in one namespace, as a reader would; return how many there are.
+
+    Blocks of a prompt session (`>>>`) are left to `run_prompts`. `names` are known from the start.
+    """
+    blocks = [block for block in fences(text) if not block[1].startswith(">>>")]
+    namespace = {**(names or {}), "__name__": "__example__"}
+    for line, source in blocks:
+        # Blank lines before, so that a traceback names the line of the page.
+        exec(compile("\n" * (line - 1) + source, origin, "exec"), namespace)
+    return len(blocks)
+
+
+def run_prompts(text: str, origin: str, names: dict) -> int:
+    """Run the `>>>` examples of a text and compare what they print; return how many there are."""
+    # A fence's end would be read as expected output.
+    text = re.sub(r"^ *```.*$", "", text, flags=re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest(text, dict(names), origin, origin, 0)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(test, out=report.append)
+    assert runner.failures == 0, "".join(report)
+    return len(test.examples)
+
+
+def pages(repository: Path) -> list[Path]:
+    """The README and the pages of the documentation."""
+    return [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+
+
+def documented(module) -> list[tuple[str, object]]:
+    """The public names of a module that the package itself defines, and their public methods."""
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    found = []
+    for name in names:
+        value = getattr(module, name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        found.append((f"{module.__name__}.{name}", value))
+        if inspect.isclass(value):
+            found += [
+                (f"{module.__name__}.{name}.{method}", function)
+                for method, function in vars(value).items()
+                if inspect.isfunction(function) and not method.startswith("_")
+            ]
+    return found
