@@ -113,7 +113,7 @@ class TranslationModel(keras.Model):
         raise NotImplementedError
 
     def decode(self, source, target, training=False, return_attention_scores=False):
-        """Return the vectors `(B, T, feature_size)` before the word scores, and attention scores."""
+        """Return the vectors `(B, T, feature_size)` before the word scores, and the scores."""
         raise NotImplementedError
 
     def start(self, source):

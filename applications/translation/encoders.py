@@ -3,17 +3,16 @@
 import keras
 from keras import ops
 
+from keras_attention.applications.translation.recurrent import ProjectedGRUCell, hold_where_masked
+
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class BidirectionalEncoder(keras.layers.Layer):
     """Bidirectional GRU over the source, the encoder of Bahdanau et al. (2015).
 
     Each word's annotation joins the state of a GRU that has read up to it and of one that has
-    read back to it: $h_s = [\\overrightarrow{h}_s; \\overleftarrow{h}_s]$.
-
-    The cells are `keras.layers.GRU(reset_after=False)`: the reset gate acts on the state before the
-    recurrent product, as in the paper. Keras' update gate keeps the old state where the
-    paper's takes the new one ($z_{Keras} = 1 - z$): the same family of functions.
+    read back to it: $h_s = [\\overrightarrow{h}_s; \\overleftarrow{h}_s]$. The cell is
+    `ProjectedGRUCell`, the paper's.
 
     Masked words leave the states as they are. Where a whole row is masked, its
     annotations and states are zeros.
@@ -38,18 +37,27 @@ class BidirectionalEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.units = units
         self.supports_masking = True
-        self.recurrent = keras.layers.Bidirectional(
-            keras.layers.GRU(
-                units, reset_after=False, return_sequences=True, return_state=True, name="gru"
-            ),
-            name="bidirectional",
-        )
+        self.projection = keras.layers.Dense(6 * units, name="projection")
+        self.forward = self._direction("forward", False)
+        self.backward = self._direction("backward", True)
+
+    def _direction(self, name, go_backwards):
+        cell = ProjectedGRUCell(self.units)
+        return keras.layers.RNN(cell, return_sequences=True, go_backwards=go_backwards, name=name)
 
     def build(self, input_shape):
-        self.recurrent.build(tuple(input_shape))
+        self.projection.build(tuple(input_shape))
+        self.forward.build((*input_shape[:2], 3 * self.units))
+        self.backward.build((*input_shape[:2], 3 * self.units))
 
     def call(self, inputs, mask=None):
-        return tuple(self.recurrent(inputs, mask=mask))
+        forward, backward = ops.split(self.projection(inputs), 2, axis=-1)
+        if mask is not None:
+            forward, backward = hold_where_masked(forward, mask), hold_where_masked(backward, mask)
+        forward = self.forward(forward)
+        backward = ops.flip(self.backward(backward), axis=1)
+        annotations = ops.concatenate([forward, backward], axis=-1)
+        return annotations, forward[:, -1], backward[:, 0]
 
     def compute_mask(self, inputs, previous_mask):
         return None  # Whoever attends is handed the mask by name.

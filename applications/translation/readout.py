@@ -100,8 +100,8 @@ class WordLogits(keras.layers.Layer):
 def flat_matmul(inputs, kernel):
     """Return `inputs (..., D) @ kernel (D, V)` as one product over all rows.
 
-    TensorFlow treats a rank-3 by rank-2 product as a broadcast batch product, whose gradient
-    makes one `(D, V)` matrix for each sentence and sums them; over rows it makes one.
+    What a backend makes of a product of rank 3 by rank 2 differs between releases of Keras; a
+    broadcast batch product would make a gradient `(D, V)` for each sentence and add them up.
     """
     shape = ops.shape(inputs)
     rows = ops.matmul(ops.reshape(inputs, (-1, shape[-1])), kernel)

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.applications.translation.base import TranslationModel
 from keras_attention.applications.translation.encoders import BidirectionalEncoder, padding_mask
 from keras_attention.applications.translation.readout import MaxoutReadout
+from keras_attention.applications.translation.recurrent import ProjectedGRUCell
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -73,8 +74,12 @@ class RNNEncDec(TranslationModel):
         self.encoder = BidirectionalEncoder(units, name="encoder")
         self.sentence = keras.layers.Dense(2 * units, activation="tanh", name="sentence")
         self.first_state = keras.layers.Dense(units, activation="tanh", name="first_state")
-        self.decoder = keras.layers.GRU(
-            units, reset_after=False, return_sequences=True, name="decoder"
+        self.word_projection = keras.layers.Dense(3 * units, name="word_projection")
+        self.sentence_projection = keras.layers.Dense(
+            3 * units, use_bias=False, name="sentence_projection"
+        )
+        self.decoder = keras.layers.RNN(
+            ProjectedGRUCell(units), return_sequences=True, name="decoder"
         )
         self.readout = MaxoutReadout(self.feature_size, name="readout")
         self.build()
@@ -85,7 +90,9 @@ class RNNEncDec(TranslationModel):
         self.encoder.build(words)
         self.sentence.build((None, 2 * self.units))
         self.first_state.build((None, 2 * self.units))
-        self.decoder.build((None, None, self.embedding_size + 2 * self.units))
+        self.word_projection.build(words)
+        self.sentence_projection.build((None, 2 * self.units))
+        self.decoder.build((None, None, 3 * self.units))
         self.readout.build([(None, None, self.units), words, sentence])
 
     def encode(self, source, training=False):
@@ -98,20 +105,21 @@ class RNNEncDec(TranslationModel):
     def decode(self, source, target, training=False, return_attention_scores=False):
         sentence, first = self.encode(source, training)
         words = self.embed_target(target, training)
+        projected = self.word_projection(words) + self.sentence_projection(sentence)[:, None]
+        states = self.decoder(projected, initial_state=first)
         contexts = ops.repeat(sentence[:, None], ops.shape(words)[1], axis=1)
-        inputs = ops.concatenate([words, contexts], axis=-1)
-        states = self.decoder(inputs, initial_state=first)
         return self.readout([states, words, contexts]), None
 
     def start(self, source):
         sentence, first = self.encode(source)
-        return {"memory": {"sentence": sentence}, "decoder": {"cell": [first]}}
+        memory = {"sentence": sentence, "projected": self.sentence_projection(sentence)}
+        return {"memory": memory, "decoder": {"cell": [first]}}
 
     def advance(self, words, state):
-        sentence = state["memory"]["sentence"]
-        inputs = ops.concatenate([words, sentence], axis=-1)
-        output, cell = self.decoder.cell(inputs, state["decoder"]["cell"])
-        features = self.readout([output, words, sentence])
+        memory = state["memory"]
+        projected = self.word_projection(words) + memory["projected"]
+        output, cell = self.decoder.cell(projected, state["decoder"]["cell"])
+        features = self.readout([output, words, memory["sentence"]])
         return features, {**state, "decoder": {"cell": list(cell)}}
 
     def get_config(self):

@@ -23,7 +23,7 @@ class RNNSearch(TranslationModel):
     p(y_i) = \\mathrm{softmax}(W_o\\,\\mathrm{maxout}(\\tilde t_i))
     \\end{aligned}$$
 
-    The GRU is Keras' cell with `reset_after=False`, which is the paper's up to the sense of the
+    The GRU is the paper's (`keras.layers.GRUCell(reset_after=False)`), up to the sense of the
     update gate ($z_{Keras} = 1 - z$); context enters both gates and the candidate. Biases stand
     where the paper leaves them out of its formulas; $y_0$ is the start token's embedding.
 
