@@ -1,7 +1,7 @@
 """The problems measured: sizes, and the inputs and weights that all contenders share.
 
-Everything is made from a seed with NumPy, so that each contender's own process makes the same arrays.
-Weights are named and shaped as Keras shapes them; a contender with another layout converts.
+Everything is made from a seed with NumPy, so that the process of each contender makes the same
+arrays. Weights are named and shaped as Keras shapes them; one with another layout converts.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,68 @@
-"""The programs compared, each behind the same three calls: forward, train, check."""
+"""The programs compared. Each lives in its own module, imported only in its own process.
+
+A program is built by `program(problem, compiled)` and has
+
+- `forward()`: one forward pass; returns the outputs as NumPy;
+- `train()`: one training step (forward, mean squared error, gradients to the weights, the inputs
+  and the memory, SGD); returns the loss and those gradients as a callable `gradients()`, so that
+  converting them to NumPy is no part of the step's time.
+"""
+
+import importlib
+from dataclasses import dataclass
+
+OURS, KERAS, TORCH = "ours", "keras", "pytorch"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program, as a side of the comparison runs it.
+
+    `compiled` is XLA (`jit_compile=True`) for TensorFlow programs and `torch.compile` for PyTorch.
+    """
+
+    name: str
+    side: str
+    module: str
+    program: str
+    compiled: bool
+    label: str
+
+    def load(self):
+        """Imports the program's framework and returns what builds it."""
+        module = importlib.import_module(f"benchmarks.contenders.{self.module}")
+        return getattr(module, self.program)
+
+
+def _tensorflow(name: str, side: str, module: str, program: str, label: str) -> list[Contender]:
+    return [
+        Contender(name, side, module, program, False, label),
+        Contender(f"{name}-xla", side, module, program, True, f"{label}, XLA"),
+    ]
+
+
+_DECODERS = [
+    *_tensorflow("ours", OURS, "our_layers", "OurDecoder", "AttentionDecoder"),
+    *_tensorflow("keras-rnn", KERAS, "keras_layers", "RNNDecoder", "Keras RNN over a cell"),
+    *_tensorflow("keras-loop", KERAS, "keras_layers", "LoopDecoder", "Keras unrolled loop"),
+    Contender("torch", TORCH, "torch_decoder", "TorchDecoder", False, "PyTorch loop"),
+]
+_ATTENTIONS = [
+    *_tensorflow("ours", OURS, "our_layers", "OurAttention", "BahdanauAttention"),
+    *_tensorflow("keras", KERAS, "keras_layers", "KerasAttention", "Dense, AdditiveAttention"),
+]
+_EXTRA = [
+    Contender("torch-compiled", TORCH, "torch_decoder", "TorchDecoder", True, "torch.compile loop"),
+]
+
+
+def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
+    """The programs that solve a kind of problem, ours first."""
+    if kind == "additive":
+        return list(_ATTENTIONS)
+    return _DECODERS + (_EXTRA if extra else [])
+
+
+def find(kind: str, name: str) -> Contender:
+    """The contender of that name."""
+    return next(c for c in contenders_for(kind, extra=True) if c.name == name)

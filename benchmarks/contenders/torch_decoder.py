@@ -1,7 +1,5 @@
 """The decoder loops as one writes them in PyTorch: cells, linear layers, a Python loop."""
 
-import os
-
 import numpy as np
 import torch
 from torch import nn
@@ -96,10 +94,9 @@ def _same(array: np.ndarray) -> np.ndarray:
 
 
 class TorchDecoder:
-    """One of the decoders with the shared weights; forward pass, training step, check values."""
+    """One of the decoders with the shared weights."""
 
     def __init__(self, problem: Problem, compiled: bool):
-        torch.set_num_threads(os.cpu_count() or 1)
         decoder = BahdanauDecoder if problem.kind == "bahdanau" else LuongDecoder
         self._gates = _swap_gates if problem.kind == "bahdanau" else _same
         self.module = decoder(problem.size.units)
@@ -107,6 +104,9 @@ class TorchDecoder:
         arrays = {name: torch.from_numpy(array) for name, array in make_inputs(problem).items()}
         self._targets = arrays.pop("targets")
         self._arguments = arrays
+        # an encoder and an embedding stand before a decoder, and train with it
+        for name in ("inputs", "value"):
+            arrays[name].requires_grad_(True)
         self._call = torch.compile(self.module) if compiled else self.module
         self._optimizer = torch.optim.SGD(self.module.parameters(), lr=LEARNING_RATE)
 
@@ -148,24 +148,22 @@ class TorchDecoder:
         with torch.inference_mode():
             return self._call(**self._arguments).numpy()
 
-    def _backward(self):
+    def train(self):
+        for tensor in (self._arguments["inputs"], self._arguments["value"]):
+            tensor.grad = None
         self._optimizer.zero_grad(set_to_none=True)
         loss = F.mse_loss(self._call(**self._arguments), self._targets)
         loss.backward()
-        return loss
-
-    def train(self) -> float:
-        loss = self._backward()
         self._optimizer.step()
-        return loss.item()
+        return loss.item(), self._gradients
 
-    def check(self) -> dict[str, np.ndarray]:
-        """Outputs, and the loss's gradient to every weight in the shared layout."""
-        results = {"outputs": self.forward(), "loss": np.asarray(self._backward().item())}
-        for name, parameter, _, back in self._places():
-            results[name] = back(parameter.grad.numpy())
-        cell = self.module.cell
-        biases = [self._gates(part.grad.numpy()) for part in (cell.bias_ih, cell.bias_hh)]
+    def _gradients(self) -> dict[str, np.ndarray]:
+        """The last step's gradients in the shared names and layout."""
+        gradients = {name: back(part.grad.numpy()) for name, part, _, back in self._places()}
+        biases = (self.module.cell.bias_ih, self.module.cell.bias_hh)
+        biases = [self._gates(part.grad.numpy()) for part in biases]
         is_gru = isinstance(self.module, BahdanauDecoder)
-        results["bias"] = np.stack(biases) if is_gru else biases[0]
-        return results
+        gradients["bias"] = np.stack(biases) if is_gru else biases[0]
+        for name in ("inputs", "value"):
+            gradients[name] = self._arguments[name].grad.numpy()
+        return gradients

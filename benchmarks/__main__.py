@@ -1,0 +1,134 @@
+"""`python -m benchmarks`: measure, print tables, keep the figures as JSON."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import machine, report
+from benchmarks.children import BenchmarkError, measure
+from benchmarks.problems import (
+    ATTENTION_SIZES,
+    ATTENTIONS,
+    DECODER_SIZES,
+    DECODERS,
+    Problem,
+    Size,
+)
+
+QUICK_SIZE = Size(3, 5, 7, 16)
+CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, **{kind: (kind,) for kind in DECODERS}}
+DEFAULT_FOLDER = Path(__file__).parent / "results"
+
+
+def parse_arguments(arguments=None) -> argparse.Namespace:
+    """The command's options; `--quick` changes the defaults of the others."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure this package's layers against PyTorch and plain Keras layers.",
+    )
+    add = parser.add_argument
+    add("--only", choices=CHOICES, help="default: decoder (bahdanau and luong) and attention")
+    add(
+        "--size",
+        type=_size,
+        action="append",
+        metavar="BATCHxSTEPSxMEMORYxUNITS",
+        help="in place of the sizes of the project's goals; may be repeated",
+    )
+    add("--rounds", type=_positive(int), help="default: 5, with --quick 2")
+    add(
+        "--seconds",
+        type=_positive(float),
+        help="of each program in each round of each pass; default: 2, with --quick 0.2",
+    )
+    add("--quick", action="store_true", help="a tiny size and few rounds, to see that all runs")
+    add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
+    add("--output", type=Path, help="JSON file; default: one in benchmarks/results")
+    options = parser.parse_args(arguments)
+    if options.torch_compile and options.only == "attention":
+        parser.error("--torch-compile is of the decoder only. Received: --only attention")
+    options.size = options.size or ([QUICK_SIZE] if options.quick else None)
+    options.rounds = options.rounds or (2 if options.quick else 5)
+    options.seconds = options.seconds or (0.2 if options.quick else 2.0)
+    return options
+
+
+def _size(text: str) -> Size:
+    try:
+        return Size.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive(number):
+    def parse(text: str):
+        try:
+            value = number(text)
+        except ValueError:
+            value = 0
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"expected a positive number. Received: {text!r}")
+        return value
+
+    return parse
+
+
+def chosen_problems(options: argparse.Namespace) -> list[Problem]:
+    """The problems that the options ask for, each kind at its own sizes if none is given."""
+    kinds = CHOICES[options.only] if options.only else (*DECODERS, *ATTENTIONS)
+    problems = []
+    for kind in kinds:
+        sizes = ATTENTION_SIZES if kind in ATTENTIONS else DECODER_SIZES
+        problems += [Problem(kind, size) for size in options.size or sizes]
+    return problems
+
+
+def run(options: argparse.Namespace, output: Path) -> None:
+    """Measures; prints each table and keeps the figures as soon as a problem is done."""
+    problems = chosen_problems(options)
+    if any(problem.kind in DECODERS for problem in problems) and not machine.installed("torch"):
+        raise BenchmarkError(
+            "PyTorch is missing. `make bench` installs it; `--only attention` needs none"
+        )
+    facts = machine.facts()
+    print(report.machine_line(facts), flush=True)
+    if facts["load_before"] > 0.5 * facts["cores"]:
+        _tell("warning: other programs load this machine; the figures will not be fair")
+    figures = {
+        "machine": facts,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "problems": [],
+    }
+    for problem in problems:
+        measured = measure(problem, options.rounds, options.seconds, options.torch_compile, _tell)
+        print(f"\n{report.table(problem, measured)}", flush=True)
+        figures["problems"].append(report.to_json(problem, measured))
+        output.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(arguments=None) -> int:
+    """Entry point; 0, or 2 after one line on what went wrong."""
+    options = parse_arguments(arguments)
+    output = options.output or DEFAULT_FOLDER / time.strftime("%Y%m%d-%H%M%S.json")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        run(options, output)
+    except (BenchmarkError, OSError) as error:
+        _tell(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        _tell(f"interrupted; what was measured is in {output}")
+        return 130
+    print(f"\nFigures: {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

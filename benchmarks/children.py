@@ -1,0 +1,155 @@
+"""The parent's side: one child process a contender, and the rounds in which they take turns."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.contenders import Contender, contenders_for
+from benchmarks.problems import Problem
+from benchmarks.worker import PASSES
+
+ROOT = Path(__file__).resolve().parents[1]
+TOLERANCE = 1e-3
+
+
+class BenchmarkError(Exception):
+    """A contender failed, or contenders do not compute the same thing."""
+
+
+@dataclass
+class Measurement:
+    """All that was measured of one contender on one problem."""
+
+    contender: Contender
+    report: dict
+    rounds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PASSES})
+    steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PASSES, 0))
+    deviation: float = 0.0
+
+    def median(self, name: str) -> float:
+        """Seconds a step: the median over the rounds of each round's median."""
+        return float(np.median(self.rounds[name]))
+
+
+class Child:
+    """A contender's process; a context manager, which ends it."""
+
+    def __init__(self, contender: Contender, problem: Problem, folder: Path):
+        self.contender = contender
+        self.check_file = folder / f"{contender.name}.npz"
+        self._errors = open(folder / f"{contender.name}.err", "w+")  # noqa: SIM115
+        place = [problem.kind, str(problem.size), contender.name, str(self.check_file)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", *place],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=ROOT,
+            env=_environment(),
+        )
+        try:
+            self.measurement = Measurement(contender, self._answer())
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def time(self, name: str, seconds: float) -> None:
+        """One round of one pass."""
+        print(json.dumps({"run": name, "seconds": seconds}), file=self._process.stdin, flush=True)
+        times = self._answer()["times"]
+        self.measurement.rounds[name].append(float(np.median(times)))
+        self.measurement.steps[name] += len(times)
+
+    def _answer(self) -> dict:
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            last = self._errors.read().strip().splitlines()[-1:] or ["no message"]
+            raise BenchmarkError(f"{self.contender.label} failed: {last[0]}")
+        return json.loads(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def _environment() -> dict[str, str]:
+    """The same for all: the CPU alone, as many threads as there are cores."""
+    threads = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    return {
+        **os.environ,
+        **dict.fromkeys(threads, str(os.cpu_count() or 1)),
+        "KERAS_BACKEND": "tensorflow",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+def deviation(results, reference) -> tuple[float, str]:
+    """The largest difference over all arrays, each relative to its greatest reference value."""
+    if set(results) != set(reference):
+        raise BenchmarkError(f"Expected results {sorted(reference)}. Received: {sorted(results)}")
+    worst = (0.0, "")
+    for name, expected in reference.items():
+        if results[name].shape != expected.shape:
+            shapes = f"expected {expected.shape}, received {results[name].shape}"
+            raise BenchmarkError(f"Shapes of {name} differ: {shapes}")
+        scale = max(float(np.max(np.abs(expected))), 1e-12)
+        gap = float(np.max(np.abs(results[name] - expected))) / scale
+        # a NaN compares false with everything: let it be the worst
+        if not gap <= worst[0]:
+            worst = (gap, name)
+    return worst
+
+
+def check_agreement(children: list[Child]) -> None:
+    """Raises where a contender's outputs or gradients are not the first one's."""
+    with np.load(children[0].check_file) as reference:
+        expected = dict(reference)
+    for child in children[1:]:
+        with np.load(child.check_file) as results:
+            gap, name = deviation(dict(results), expected)
+        child.measurement.deviation = gap
+        if not gap <= TOLERANCE:
+            names = f"{child.contender.label} and {children[0].contender.label}"
+            raise BenchmarkError(f"{names} differ in {name} by {gap:.2g} (allowed {TOLERANCE:g})")
+
+
+def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=print):
+    """Measures every contender on one problem; returns one `Measurement` each, ours first.
+
+    All are built and checked first, one after the other. Then in each round each takes its turn,
+    in an order that moves on by one a round, so that whatever else the machine does falls on all.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        children = []
+        for contender in contenders_for(problem.kind, extra):
+            tell(f"{problem}: building {contender.label}")
+            children.append(stack.enter_context(Child(contender, problem, folder)))
+        check_agreement(children)
+        for name in PASSES:
+            for index in range(rounds):
+                tell(f"{problem}: {name}, round {index + 1} of {rounds}")
+                start = index % len(children)
+                for child in children[start:] + children[:start]:
+                    child.time(name, seconds)
+        return [child.measurement for child in children]

@@ -1,0 +1,148 @@
+"""The same computations from plain Keras layers, in the two forms that Keras users write."""
+
+import keras
+from keras import ops
+
+from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+
+
+def _dense(units: int, rows: int, **arguments) -> keras.layers.Dense:
+    layer = keras.layers.Dense(units, use_bias=False, **arguments)
+    layer.build((None, rows))
+    return layer
+
+
+class KerasAttention(TensorFlowProgram):
+    """`Dense` on queries and on keys, then `keras.layers.AdditiveAttention`."""
+
+    def build(self, problem):
+        units = problem.size.units
+        self._query, self._key = _dense(units, units), _dense(units, units)
+        self._attention = keras.layers.AdditiveAttention()
+        self._attention.build([(None, None, units)] * 3)
+        return {
+            "query_kernel": self._query.kernel,
+            "key_kernel": self._key.kernel,
+            "score_vector": self._attention.scale,
+        }
+
+    def call(self, inputs, value, mask, states):
+        arguments = [self._query(inputs), value, self._key(value)]
+        return self._attention(arguments, mask=[None, mask])
+
+
+class BahdanauStep(keras.layers.Layer):
+    """One step: the state before asks, the context enters the gates beside the input."""
+
+    def __init__(self, units: int):
+        super().__init__()
+        self.query, self.key = _dense(units, units), _dense(units, units)
+        self.attention = keras.layers.AdditiveAttention()
+        self.attention.build([(None, None, units)] * 3)
+        self.cell = keras.layers.GRUCell(units)
+        self.cell.build((None, 2 * units))
+        self.built = True
+
+    def weights_by_name(self):
+        return _cell_weights(self.cell) | {
+            "query_kernel": self.query.kernel,
+            "key_kernel": self.key.kernel,
+            "score_vector": self.attention.scale,
+        }
+
+    def first_states(self, states):
+        return [states[0]]
+
+    def call(self, inputs, states, value, keys, mask):
+        query = self.query(states[0])[:, None]
+        context = self.attention([query, value, keys], mask=[None, mask])[:, 0]
+        return self.cell(ops.concatenate([inputs, context], axis=-1), states)
+
+
+class LuongStep(keras.layers.Layer):
+    """One step: the state after asks, the attentional vector is fed to the next step."""
+
+    def __init__(self, units: int):
+        super().__init__()
+        # q W k: the layer that makes W k of the keys holds W transposed
+        self.key = _dense(units, units)
+        self.attention = keras.layers.Attention()
+        self.attention.build([(None, None, units)] * 3)
+        self.cell = keras.layers.LSTMCell(units)
+        self.cell.build((None, 2 * units))
+        self.attentional = _dense(units, 2 * units, activation="tanh")
+        self.built = True
+
+    def weights_by_name(self):
+        return _cell_weights(self.cell) | {
+            "score_kernel": self.key.kernel,
+            "attentional_kernel": self.attentional.kernel,
+        }
+
+    def first_states(self, states):
+        return [states[0], states[1], ops.zeros_like(states[0])]
+
+    def call(self, inputs, states, value, keys, mask):
+        hidden, carry, fed = states
+        fed_inputs = ops.concatenate([inputs, fed], axis=-1)
+        hidden, (_, carry) = self.cell(fed_inputs, [hidden, carry])
+        context = self.attention([hidden[:, None], value, keys], mask=[None, mask])[:, 0]
+        output = self.attentional(ops.concatenate([context, hidden], axis=-1))
+        return output, [hidden, carry, output]
+
+
+def _cell_weights(cell):
+    return {name: getattr(cell, name) for name in ("kernel", "recurrent_kernel", "bias")}
+
+
+class MemoryCell(keras.layers.Layer):
+    """A cell whose state carries the memory unchanged, as `keras.layers.RNN` has no constants."""
+
+    def __init__(self, step, units: int, memory: int, states: int):
+        super().__init__()
+        self.step = step
+        self.state_size = [units] * states + [(memory, units), (memory, units), memory]
+        self.output_size = units
+        self.built = True
+
+    def call(self, inputs, states):
+        *own, value, keys, mask = states
+        output, own = self.step(inputs, own, value, keys, ops.cast(mask, "bool"))
+        return output, [*own, value, keys, mask]
+
+
+class _KerasDecoder(TensorFlowProgram):
+    transposed = frozenset({"score_kernel"})
+
+    def build(self, problem):
+        units = problem.size.units
+        self._step_layer = (BahdanauStep if problem.kind == "bahdanau" else LuongStep)(units)
+        return self._step_layer.weights_by_name()
+
+
+class RNNDecoder(_KerasDecoder):
+    """`keras.layers.RNN` over a cell that carries value, projected keys and mask in its state."""
+
+    def build(self, problem):
+        variables = super().build(problem)
+        size, states = problem.size, 1 if problem.kind == "bahdanau" else 3
+        cell = MemoryCell(self._step_layer, size.units, size.memory, states)
+        self._rnn = keras.layers.RNN(cell, return_sequences=True)
+        return variables
+
+    def call(self, inputs, value, mask, states):
+        step = self._step_layer
+        memory = [value, step.key(value), ops.cast(mask, value.dtype)]
+        return self._rnn(inputs, initial_state=[*step.first_states(states), *memory])
+
+
+class LoopDecoder(_KerasDecoder):
+    """A Python loop over the steps, unrolled into the graph."""
+
+    def call(self, inputs, value, mask, states):
+        step = self._step_layer
+        keys, states, outputs = step.key(value), step.first_states(states), []
+        for index in range(inputs.shape[1]):
+            output, states = step(inputs[:, index], states, value, keys, mask)
+            outputs.append(output)
+        return ops.stack(outputs, axis=1)

@@ -1,0 +1,47 @@
+"""This package's layers, called as a user calls them."""
+
+import keras
+
+from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+from keras_attention import AttentionDecoder, BahdanauAttention, LuongAttention
+
+
+class OurDecoder(TensorFlowProgram):
+    """`AttentionDecoder` in Bahdanau's order over a GRU, or Luong's over an LSTM."""
+
+    def build(self, problem):
+        size, units = problem.size, problem.size.units
+        if problem.kind == "bahdanau":
+            layer = AttentionDecoder(keras.layers.GRUCell(units), BahdanauAttention(units))
+            names = ["query_kernel", "key_kernel", "score_vector"]
+        else:
+            cell, attention = keras.layers.LSTMCell(units), LuongAttention(score="general")
+            layer = AttentionDecoder(cell, attention, query="current", input_feeding=True)
+            names = ["score_kernel"]
+        layer.build((size.batch, size.steps, units), (size.batch, size.memory, units))
+        self._layer, self._state_count = layer, 1 if problem.kind == "bahdanau" else 2
+        variables = {name: getattr(layer.attention, name) for name in names}
+        for name in ("kernel", "recurrent_kernel", "bias"):
+            variables[name] = getattr(layer.cell, name)
+        if problem.kind == "luong":
+            variables["attentional_kernel"] = layer.attentional_kernel
+        return variables
+
+    def call(self, inputs, value, mask, states):
+        states = [states[index] for index in range(self._state_count)]
+        return self._layer(inputs, value, initial_state=states, value_mask=mask)
+
+
+class OurAttention(TensorFlowProgram):
+    """`BahdanauAttention` over a whole sequence of queries."""
+
+    def build(self, problem):
+        size = problem.size
+        self._layer = BahdanauAttention(size.units)
+        query_shape = (size.batch, size.steps, size.units)
+        self._layer.build(query_shape, (size.batch, size.memory, size.units))
+        names = ("query_kernel", "key_kernel", "score_vector")
+        return {name: getattr(self._layer, name) for name in names}
+
+    def call(self, inputs, value, mask, states):
+        return self._layer(inputs, value, value_mask=mask)

@@ -1,0 +1,65 @@
+"""What every TensorFlow program shares: the compiled forward pass and training step."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.problems import LEARNING_RATE, Problem, make_inputs, make_weights
+
+
+class TensorFlowProgram:
+    """A subclass gives `build(problem)` and `call(inputs, value, mask, states)`.
+
+    `build` makes the layers, built, and returns the variable of each shared weight by name.
+    Weights named in `transposed` are held the other way round. Arrays are arguments of the
+    compiled functions, so that none is folded into the graph.
+    """
+
+    transposed: frozenset[str] = frozenset()
+
+    def __init__(self, problem: Problem, compiled: bool):
+        weights = make_weights(problem)
+        self._names, self._variables = [], []
+        for name, variable in self.build(problem).items():
+            variable.assign(self._turn(name, weights[name]))
+            self._names.append(name)
+            self._variables.append(variable)
+        arrays = make_inputs(problem)
+        self._arrays = [tf.constant(arrays[name]) for name in ("inputs", "value", "mask", "states")]
+        self._targets = tf.constant(arrays["targets"])
+        self._optimizer = keras.optimizers.SGD(LEARNING_RATE)
+        self._optimizer.build(self._variables)
+        self._forward = tf.function(self.call, jit_compile=compiled)
+        self._train = tf.function(self._step, jit_compile=compiled)
+
+    def _turn(self, name: str, array: np.ndarray) -> np.ndarray:
+        return array.T if name in self.transposed else array
+
+    def build(self, problem: Problem) -> dict:
+        raise NotImplementedError
+
+    def call(self, inputs, value, mask, states):
+        raise NotImplementedError
+
+    def _step(self, inputs, value, mask, states, targets):
+        weights = [variable.value for variable in self._variables]
+        with tf.GradientTape() as tape:
+            tape.watch([inputs, value])
+            outputs = self.call(inputs, value, mask, states)
+            loss = tf.reduce_mean(tf.square(outputs - targets))
+        gradients = tape.gradient(loss, [*weights, inputs, value])
+        self._optimizer.apply(gradients[: len(weights)], self._variables)
+        return loss, gradients
+
+    def forward(self) -> np.ndarray:
+        return self._forward(*self._arrays).numpy()
+
+    def train(self):
+        loss, gradients = self._train(*self._arrays, self._targets)
+        names = [*self._names, "inputs", "value"]
+
+        def to_numpy():
+            pairs = zip(names, gradients, strict=True)
+            return {name: self._turn(name, part.numpy()) for name, part in pairs}
+
+        return float(loss), to_numpy

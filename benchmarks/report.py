@@ -1,0 +1,125 @@
+"""From measurements to figures: rows and ratios, as JSON and as tables for people."""
+
+import numpy as np
+
+from benchmarks.children import Measurement
+from benchmarks.contenders import KERAS, OURS, TORCH
+from benchmarks.problems import Problem
+from benchmarks.worker import PASSES
+
+TITLES = {
+    "bahdanau": "Decoder, Bahdanau: additive attention by the state before the step, GRU",
+    "luong": "Decoder, Luong: general attention by the state after the step, input feeding, LSTM",
+    "additive": "Additive attention over a whole sequence",
+}
+NAMES = {"forward": "forward pass", "train": "training step"}
+PEERS = {TORCH: "PyTorch", KERAS: "plain Keras"}
+
+
+def _fastest(measurements: list[Measurement], side: str, name: str) -> Measurement | None:
+    of_side = [m for m in measurements if m.contender.side == side]
+    return min(of_side, key=lambda m: m.median(name), default=None)
+
+
+def _comparison(ours: Measurement, peer: Measurement, name: str) -> dict:
+    """How many times the peer's time ours is, round by round, and the share of its memory."""
+    ratios = np.asarray(peer.rounds[name]) / np.asarray(ours.rounds[name])
+    memory = f"{name}_peak_mb"
+    return {
+        "pass": name,
+        "ours": ours.contender.name,
+        "peer": peer.contender.name,
+        "peer_side": peer.contender.side,
+        "times_faster": float(np.median(ratios)),
+        "times_faster_range": [float(ratios.min()), float(ratios.max())],
+        "memory_share": ours.report[memory] / max(peer.report[memory], 1e-9),
+    }
+
+
+def comparisons(measurements: list[Measurement]) -> list[dict]:
+    """For each pass, our faster program against each peer's fastest."""
+    results = []
+    for name in PASSES:
+        ours = _fastest(measurements, OURS, name)
+        for side in PEERS:
+            peer = _fastest(measurements, side, name)
+            if peer is not None:
+                results.append(_comparison(ours, peer, name))
+    return results
+
+
+def to_json(problem: Problem, measurements: list[Measurement]) -> dict:
+    """One problem's figures as plain data: seconds a step, megabytes above the baseline."""
+    size = problem.size
+    return {
+        "kind": problem.kind,
+        "batch": size.batch,
+        "steps": size.steps,
+        "memory_steps": size.memory,
+        "units": size.units,
+        "programs": [
+            {
+                "name": m.contender.name,
+                "side": m.contender.side,
+                "compiled": m.contender.compiled,
+                "deviation": m.deviation,
+                "seconds": {name: m.median(name) for name in PASSES},
+                "round_medians": m.rounds,
+                "timed_steps": m.steps,
+                **m.report,
+            }
+            for m in measurements
+        ],
+        "comparisons": comparisons(measurements),
+    }
+
+
+def table(problem: Problem, measurements: list[Measurement]) -> str:
+    """One problem's figures for people, in Markdown."""
+    size = problem.size
+    lines = [
+        f"### {TITLES[problem.kind]}",
+        "",
+        f"Batch {size.batch}, {size.steps} queries by {size.memory} memory steps, "
+        f"{size.units} units.",
+        "",
+        "| program | forward ms | training step ms | forward peak MB | training peak MB "
+        "| first steps s |",
+        "| --- | --: | --: | --: | --: | --: |",
+    ]
+    for m in measurements:
+        times = [f"{1e3 * m.median(name):.1f}" for name in PASSES]
+        peaks = [f"{m.report[f'{name}_peak_mb']:.0f}" for name in PASSES]
+        first = sum(m.report[f"{name}_first_seconds"] for name in PASSES)
+        cells = [m.contender.label, *times, *peaks, f"{first:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    labels = {m.contender.name: m.contender.label for m in measurements}
+    for found in comparisons(measurements):
+        low, high = found["times_faster_range"]
+        lines.append(
+            f"- {NAMES[found['pass']]}: {found['times_faster']:.2f} times as fast as "
+            f"{PEERS[found['peer_side']]} ({low:.2f} to {high:.2f} by round), "
+            f"{found['memory_share']:.2f} of its peak memory "
+            f"({labels[found['ours']]} against {labels[found['peer']]})"
+        )
+    return "\n".join(lines)
+
+
+def machine_line(facts: dict) -> str:
+    """The machine and the versions, in one sentence."""
+    versions = ", ".join(
+        f"{name} {facts[key]}"
+        for name, key in (
+            ("Python", "python"),
+            ("Keras", "keras"),
+            ("TensorFlow", "tensorflow"),
+            ("PyTorch", "torch"),
+            ("NumPy", "numpy"),
+        )
+        if facts[key]
+    )
+    return (
+        f"{facts['processor']}, {facts['cores']} cores, {facts['system']}; {versions}; "
+        f"load average before the start {facts['load_before']}."
+    )

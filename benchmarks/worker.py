@@ -1,0 +1,101 @@
+"""The child process of one contender on one problem.
+
+It builds and checks its program when started, then answers one JSON line for each line it reads:
+`{"run": "forward" | "train", "seconds": s}` gives the seconds of each step taken in that time.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.contenders import Contender, find
+from benchmarks.problems import Problem, Size
+
+PASSES = ("forward", "train")
+WARM_UP_STEPS = 2
+FEWEST_STEPS = 3
+
+
+def peak_megabytes() -> float:
+    """The most memory this process has held so far.
+
+    Linux hands the `ru_maxrss` of a parent on to its child, so a large parent would hide what the
+    child takes; the kernel's own high-water mark starts anew with each program.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        import resource  # not on Windows, where the rest of the module can still be imported
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**10
+
+
+def prepare(contender: Contender, problem: Problem):
+    """Builds the program and takes its first steps.
+
+    Returns the program, what to report of it, and its outputs and gradients with the shared
+    weights. Peaks are above what the imported framework holds: the arrays, the weights, compiled
+    code and the steps. The forward pass comes first, so its peak is its own.
+    """
+    program_class = contender.load()
+    baseline = peak_megabytes()
+    program = program_class(problem, contender.compiled)
+    report = {"baseline_mb": baseline}
+    results: dict[str, np.ndarray] = {}
+    for name in PASSES:
+        step = getattr(program, name)
+        start = time.perf_counter()
+        result = step()
+        report[f"{name}_first_seconds"] = time.perf_counter() - start
+        if name == "forward":
+            results["outputs"] = result.copy()
+        else:
+            loss, gradients = result
+            results["loss"] = np.asarray(loss)
+            results |= {f"gradient {key}": value for key, value in gradients().items()}
+            del gradients, result
+        for _ in range(WARM_UP_STEPS):
+            step()
+        report[f"{name}_peak_mb"] = peak_megabytes() - baseline
+    return program, report, results
+
+
+def time_steps(step, seconds: float) -> list[float]:
+    """The seconds of each step, for a while; one step goes before, to fill the caches again."""
+    step()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < FEWEST_STEPS or time.perf_counter() < end:
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def main(kind: str, size: str, name: str, check_file: str) -> None:
+    # Frameworks may print: the answers get the true standard output, the rest standard error.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    problem = Problem(kind, Size.parse(size))
+    program, report, results = prepare(find(kind, name), problem)
+    np.savez(Path(check_file), **results)
+    del results
+
+    def answer(content):
+        print(json.dumps(content), file=answers, flush=True)
+
+    answer(report)
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer({"times": time_steps(getattr(program, request["run"]), request["seconds"])})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,131 @@
+"""What the benchmarks compare is the same computation, and their figures are what they say."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import children, report
+from benchmarks.children import BenchmarkError, Measurement, deviation
+from benchmarks.contenders import contenders_for, find
+from benchmarks.problems import ATTENTIONS, DECODERS, Problem, Size, make_inputs
+from benchmarks.worker import prepare
+
+KINDS = (*DECODERS, *ATTENTIONS)
+TINY = Size(3, 5, 7, 11)
+
+
+PEERS = [
+    (kind, contender.name)
+    for kind in KINDS
+    for contender in contenders_for(kind)
+    if contender.side != "ours" and not contender.compiled
+]
+
+
+@cache
+def results_of(kind, name):
+    problem = Problem(kind, TINY)
+    return prepare(find(kind, name), problem)[2]
+
+
+@pytest.mark.parametrize(("kind", "name"), PEERS)
+def test_peers_give_our_outputs_and_gradients(kind, name):
+    if name == "torch":
+        pytest.importorskip("torch")
+    results = results_of(kind, name)
+    worst, array = deviation(results, results_of(kind, "ours"))
+    assert worst < 1e-5, array
+    assert all(np.any(value != 0) for value in results.values())
+
+
+def test_some_memory_is_masked_and_none_wholly():
+    for kind in KINDS:
+        mask = make_inputs(Problem(kind, TINY))["mask"]
+        assert not mask.all() and mask.any(axis=1).all()
+
+
+def test_deviation_is_relative_and_sees_one_wrong_number():
+    reference = {"a": np.array([10.0, -40.0]), "b": np.array([1.0])}
+    close = {"a": np.array([10.0, -40.0]), "b": np.array([1.0])}
+    assert deviation(close, reference) == (0.0, "")
+    assert deviation({**close, "a": np.array([12.0, -40.0])}, reference) == (0.05, "a")
+    worst, name = deviation({**close, "b": np.array([np.nan])}, reference)
+    assert np.isnan(worst) and name == "b"
+
+
+def test_deviation_refuses_missing_and_misshapen_results():
+    reference = {"a": np.zeros(2)}
+    with pytest.raises(BenchmarkError, match="Expected results"):
+        deviation({}, reference)
+    with pytest.raises(BenchmarkError, match="Shapes of a differ"):
+        deviation({"a": np.zeros(3)}, reference)
+
+
+def test_the_faster_variant_of_each_side_is_compared():
+    def measured(name, forward, train):
+        peaks = {"forward_peak_mb": 10.0 * forward[0], "train_peak_mb": 100.0}
+        return Measurement(find("additive", name), peaks, {"forward": forward, "train": train})
+
+    results = report.comparisons(
+        [
+            measured("ours", [4.0, 4.0, 4.0], [1.0, 1.0, 1.0]),
+            measured("ours-xla", [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]),
+            measured("keras", [6.0, 5.0, 8.0], [9.0, 9.0, 9.0]),
+            measured("keras-xla", [7.0, 7.0, 7.0], [2.0, 2.0, 2.0]),
+        ]
+    )
+    forward, train = results
+    assert (forward["ours"], forward["peer"]) == ("ours-xla", "keras")
+    assert forward["times_faster"] == 3.0 and forward["times_faster_range"] == [2.5, 4.0]
+    assert forward["memory_share"] == pytest.approx(20 / 60)
+    assert (train["ours"], train["peer"], train["times_faster"]) == ("ours", "keras-xla", 2.0)
+
+
+def test_the_command_measures_and_keeps_figures(tmp_path, monkeypatch, capsys):
+    def two(kind, extra=False):
+        return [find(kind, "ours"), find(kind, "keras")]
+
+    monkeypatch.setattr(children, "contenders_for", two)
+    output = tmp_path / "folder" / "figures.json"
+    options = ["--only", "attention", "--quick", "--rounds", "1", "--output", str(output)]
+    assert command.main(options) == 0
+    assert "times as fast as plain Keras" in capsys.readouterr().out
+    (problem,) = json.loads(output.read_text())["problems"]
+    assert [program["name"] for program in problem["programs"]] == ["ours", "keras"]
+    assert all(program["seconds"]["train"] > 0 for program in problem["programs"])
+    assert all(program["forward_peak_mb"] > 0 for program in problem["programs"])
+
+
+def test_a_contender_that_fails_ends_the_command_with_one_line(tmp_path, monkeypatch, capsys):
+    # no such size of batch in the worker's reading: it ends at once, before any framework
+    monkeypatch.setattr(Size, "__str__", lambda size: "0x0x0x0")
+    options = ["--only", "attention", "--quick", "--output", str(tmp_path / "figures.json")]
+    assert command.main(options) == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: BahdanauAttention failed: ValueError: A size is")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--size", "3x4"], "A size is BATCHxSTEPSxMEMORYxUNITS. Received: '3x4'"),
+        (["--rounds", "0"], "expected a positive number. Received: '0'"),
+        (["--seconds", "soon"], "expected a positive number. Received: 'soon'"),
+        (["--only", "pooling"], "invalid choice: 'pooling'"),
+        (["--only", "attention", "--torch-compile"], "is of the decoder only"),
+    ],
+)
+def test_wrong_options_are_refused(options, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(options)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_pytorch_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command.machine, "installed", lambda package: None)
+    assert command.main(["--only", "bahdanau", "--output", str(tmp_path / "f.json")]) == 2
+    assert "PyTorch is missing" in capsys.readouterr().err
