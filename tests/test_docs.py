@@ -2,10 +2,13 @@
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
 
+from keras_attention.applications.common.config import load_config
+from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import documented, fences, pages, run_fences, run_prompts
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -25,11 +28,40 @@ NAMES = [item for name in MODULES for item in documented(importlib.import_module
 def own_folder(tmp_path, monkeypatch):
     """What an example writes goes to a folder of its own."""
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    """A run folder, hardly trained, in the place of the reader's own."""
+    from keras_attention.applications.translation.training import train_translation
+
+    folder = tmp_path_factory.mktemp("documentation")
+    lines = [f"{first} {second}\t{second} {first}" for first in "abcd" for second in "efgh"]
+    (folder / "lines.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = {
+        "data.train_tsv": folder / "lines.tsv",
+        "data.dev_tsv": folder / "lines.tsv",
+        "tokenizer.kind": "words",
+        "model.embedding_size": 4,
+        "model.units": 4,
+        "training.epochs": 1,
+        "training.early_stopping": "loss",
+        "training.tensorboard": "false",
+    }
+    overrides = [f"--{key}={value}" for key, value in options.items()]
+    train_translation(load_config(TranslationConfig, [], overrides), folder / "run")
+    return folder / "run"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_page(page):
-    run_fences(page.read_text(encoding="utf-8"), str(page))
+def test_page(page, own_folder, request):
+    text = page.read_text(encoding="utf-8")
+    for run in re.findall(r'Translator\.load\("([^"]+)"\)', text):
+        place = own_folder / run
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(request.getfixturevalue("small_run"))
+    assert run_fences(text, str(page)) > 0
 
 
 @pytest.mark.parametrize("value", [value for _, value in NAMES], ids=[name for name, _ in NAMES])

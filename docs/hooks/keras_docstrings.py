@@ -8,6 +8,8 @@ import griffe
 CALL_ARGUMENTS = re.compile(r"^Call arguments:$", re.MULTILINE)
 # A title of prose with its indented text, which would be shown in a box.
 PROSE = re.compile(r"^(Reference|References|Example|Weights):\n((?:\n|[ ]+.*\n?)*)", re.MULTILINE)
+# A prompt session outside of a fence, up to the next empty line.
+PROMPTS = re.compile(r"(?<!```python\n)(?<!```pycon\n)^(>>> (?:.+\n?)+)", re.MULTILINE)
 
 
 class KerasDocstrings(griffe.Extension):
@@ -17,8 +19,13 @@ class KerasDocstrings(griffe.Extension):
         """Rewrite the docstring of whatever is documented."""
         if obj.docstring:
             text = CALL_ARGUMENTS.sub("Args: Call arguments", obj.docstring.value)
-            obj.docstring.value = PROSE.sub(lambda found: _prose(*found.groups()), text)
+            text = PROSE.sub(lambda found: _prose(*found.groups()), text)
+            obj.docstring.value = PROMPTS.sub(_fence, text)
 
 
 def _prose(title: str, text: str) -> str:
     return f"**{title}**\n\n{dedent(text).lstrip()}"
+
+
+def _fence(found: re.Match) -> str:
+    return f"```pycon\n{found[0].rstrip()}\n```\n"

@@ -1,5 +1,6 @@
 """Draws the pictures of the pages with the package's own layers when the site is built."""
 
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ sys.path.insert(0, str(PICTURES.parent.parent))
 @cache
 def draw() -> dict[str, bytes]:
     """Return the PNG of every picture by its name."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from docs.pictures import draw_all
 
     return draw_all()

@@ -1,0 +1,61 @@
+"""Commands in the README and the pages use verbs, options, keys and targets that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from keras_attention.applications.command.parser import build_parser, split_overrides
+from keras_attention.applications.common.config import load_config
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.translation.config import TranslationConfig
+from tests.docs_commands import commands
+from tests.docs_examples import pages
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TEXTS = {
+    page.relative_to(REPOSITORY): page.read_text(encoding="utf-8") for page in pages(REPOSITORY)
+}
+CALLS = [words for text in TEXTS.values() for words in commands(text, "keras-attention")]
+MAKES = [words for text in TEXTS.values() for words in commands(text, "make")]
+
+
+def check(words: list[str]) -> None:
+    """Parse a command line, and for `train` its configuration too."""
+    if words == ["--help"]:
+        return
+    options = split_overrides(build_parser(), words)
+    if options.verb == "train":
+        load_config(TranslationConfig, [], options.overrides)
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_command_exists(words):
+    check(words)
+
+
+@pytest.mark.parametrize("words", MAKES, ids=" ".join)
+def test_target_exists(words):
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    for target in words:
+        assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)
+
+
+def test_every_verb_is_shown():
+    shown = {words[0] for words in CALLS}
+    assert {"train", "evaluate", "predict", "visualize", "export", "demo"} <= shown
+
+
+def test_the_readme_begins_with_demo_and_test():
+    first = commands((REPOSITORY / "README.md").read_text(encoding="utf-8"), "make")[:2]
+    assert first == [["demo"], ["test"]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["predict run --bean 3", "translate run", "evaluate", "train translation --model.unit 3"],
+)
+def test_a_wrong_command_is_found(line):
+    text = f"```bash\necho a | keras-attention {line}  # comment\n```\n"
+    with pytest.raises((SystemExit, UserError)):
+        check(commands(text, "keras-attention")[0])
