@@ -77,7 +77,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         UserError: naming the file, if it is cut short or altered.
     """
     try:
-        with np.load(path) as archive:
+        with open(path, "rb") as file, np.load(file) as archive:
             state = json.loads(archive["state"].tobytes().decode())
             arrays = [archive[name] for name in sorted(archive.files) if name != "state"]
         return Checkpoint(int(path.stem.removeprefix("step-")), arrays, state)

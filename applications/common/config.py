@@ -6,7 +6,7 @@ the values; unknown keys are found here first, because the refusal should name t
 
 Example:
 
-    config = load_config(TranslationConfig, "run.yaml", ["--training.epochs", "3"])
+    config = load_config(TranslationConfig, ["run.yaml"], ["--training.epochs", "3"])
 """
 
 import dataclasses
@@ -28,17 +28,17 @@ C = TypeVar("C")
 
 def load_config(
     config_class: type[C],
-    path: Path | str | None = None,
+    paths: Sequence[Path | str] = (),
     overrides: Sequence[str] = (),
     defaults: Sequence[str] = (),
 ) -> C:
-    """Fill `config_class` from its defaults, a YAML file and command-line `overrides`.
+    """Fill `config_class` from its defaults, YAML files and command-line `overrides`.
 
     Args:
         config_class: the dataclass of the task's configuration.
-        path: a YAML file; keys that it leaves out keep their defaults.
-        overrides: `["--section.key", "value", "--section.key=value", ...]`, stronger than the file.
-        defaults: the same, weaker than the file and stronger than the class' own defaults.
+        paths: YAML files, a later one stronger; keys that they leave out keep their defaults.
+        overrides: `["--section.key", "value", "--section.key=value"]`, stronger than the files.
+        defaults: the same, weaker than the files and stronger than the class' own defaults.
 
     Raises:
         UserError: for an unreadable file, an unknown key or a refused value.
@@ -46,7 +46,7 @@ def load_config(
     overrides = list(overrides)
     _check_override_keys(config_class, overrides)
     arguments = list(defaults)
-    if path is not None:
+    for path in paths:
         arguments += ["--config", yaml.safe_dump(_read_sections(config_class, Path(path)))]
     import jsonargparse
 

@@ -47,7 +47,7 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     folder = RunFolder(path)
     if folder.task != TASK:
         raise UserError(f"{path} is a run of task '{folder.task}'. Expected: {TASK}.")
-    config = load_config(TranslationConfig, folder.config)
+    config = load_config(TranslationConfig, [folder.config])
     tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
     best = folder.require_weights() if weights else None
     model = new_model(config, *tokenizers)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,25 +55,27 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
     return _fit(output, train_corpus)
 
 
-def resume_translation(output: Path | str, config: TranslationConfig | None = None) -> Outcome:
+def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome:
     """Continue a run as if it had never stopped.
 
     Args:
         output: the run folder.
-        config: a configuration whose `epochs`, `max_minutes` and `patience` are taken over; any
-            other difference from the run's own is refused.
+        config: the run's own configuration, in which `epochs`, `max_minutes` and `patience` may
+            have been changed.
+
+    Raises:
+        UserError: if another key was changed.
     """
     folder = RunFolder(output)
-    own = load_config(TranslationConfig, folder.config)
-    if config is not None:
-        config = with_absolute_paths(config)
-        resumable = [f"training.{name}" for name in type(own.training).RESUMABLE]
-        refused = [key for key in changed_keys(own, config) if key not in resumable]
-        if refused:
-            raise UserError(
-                f"--resume continues {output} with its own configuration, which differs in "
-                f"{', '.join(refused)}. Only {', '.join(resumable)} may be changed."
-            )
+    config = with_absolute_paths(config)
+    changed = changed_keys(load_config(TranslationConfig, [folder.config]), config)
+    allowed = [f"training.{name}" for name in type(config.training).RESUMABLE]
+    if refused := [key for key in changed if key not in allowed]:
+        raise UserError(
+            f"{output} cannot be continued with another {', '.join(refused)}: only "
+            f"{', '.join(allowed)} may be changed with --resume."
+        )
+    if changed:
         save_config(config, folder.config)
     return _fit(output)
 
@@ -80,7 +83,7 @@ def resume_translation(output: Path | str, config: TranslationConfig | None = No
 def _fit(output: Path | str, corpus: ParallelCorpus | None = None) -> Outcome:
     folder = RunFolder(output)
     with writing(folder):
-        config = load_config(TranslationConfig, folder.config)
+        config = load_config(TranslationConfig, [folder.config])
         start_from_seed(config.training)
         run = load_run(output, weights=False)
         corpus = corpus or load_corpus(config.data, "train")
@@ -90,8 +93,8 @@ def _fit(output: Path | str, corpus: ParallelCorpus | None = None) -> Outcome:
         development = Development(run, batches.lengths)
         say(str(development.report))
         say(
-            f"{run.model.name}: {run.model.count_params():,} weights; {len(batches)} batches of "
-            f"{config.training.batch_size} in {len(batches.lengths)} shapes, "
+            f"{config.model.architecture}: {run.model.count_params():,} weights; "
+            f"{len(batches)} batches of {config.training.batch_size} in {len(batches.lengths)} shapes, "
             f"{batches.padding_fraction:.0%} padding"
         )
         return train(
@@ -164,6 +167,15 @@ def perplexity_of(model) -> Callable[[tf.data.Dataset], float]:
 
 def train_tokenizers(config: TranslationConfig, corpus: ParallelCorpus) -> list[Tokenizer]:
     """Train the tokenizers of both sides on the training text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tokenizers = _train_both(config, corpus)
+    for warning in dict.fromkeys(str(each.message) for each in caught):
+        say(f"note: {warning}")
+    return tokenizers
+
+
+def _train_both(config: TranslationConfig, corpus: ParallelCorpus) -> list[Tokenizer]:
     if config.tokenizer.shared:
         tokenizer = _train_tokenizer(config, corpus.source + corpus.target)
         return [tokenizer, tokenizer]

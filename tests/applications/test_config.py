@@ -11,7 +11,7 @@ from keras_attention.applications.translation.config import PRESETS, Translation
 
 
 def load(*overrides, path=None, **settings):
-    return load_config(TranslationConfig, path, overrides, **settings)
+    return load_config(TranslationConfig, [path] if path else [], overrides, **settings)
 
 
 def yaml_file(tmp_path, text):

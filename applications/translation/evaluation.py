@@ -1,0 +1,159 @@
+"""Measuring a translation run."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.translation.corpus import ParallelCorpus
+from keras_attention.applications.translation.data import (
+    encode_corpus,
+    has_split,
+    load_corpus,
+    make_batches,
+)
+from keras_attention.applications.translation.run import TranslationRun
+from keras_attention.applications.translation.training import perplexity_of
+from keras_attention.applications.translation.translator import Translator
+from keras_attention.applications.translation.words import Links, align_words
+from keras_attention.metrics import (
+    alignment_error_rate,
+    bleu,
+    bleu_by_length,
+    chrf,
+    read_alignments,
+)
+from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
+
+
+def evaluation_corpus(
+    run: TranslationRun,
+    split: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    tsv: str | None = None,
+) -> ParallelCorpus:
+    """Return the sentences to measure on: the files given, or one of the run's own sets."""
+    data = run.config.data
+    if source or target or tsv:
+        if split:
+            raise UserError("give --split or files, not both.")
+        files = {"test_source": source, "test_target": target, "test_tsv": tsv}
+        return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
+    split = split or ("test" if has_split(data, "test") else "dev")
+    return load_corpus(data, split)
+
+
+def evaluate(run: TranslationRun, corpus: ParallelCorpus, beam_size: int | None = None) -> dict:
+    """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types."""
+    results = Translator(run).translate(corpus.source, beam_size=beam_size)
+    texts = [result.text for result in results]
+    encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
+    batches = make_batches(encoded, run.config.training.batch_size, shuffle=False)
+    score, characters = bleu(texts, corpus.target), chrf(texts, corpus.target)
+    same = sum(text == wanted for text, wanted in zip(texts, corpus.target, strict=True))
+    return {
+        "data": corpus.report.name,
+        "sentences": len(corpus),
+        "beam_size": beam_size or run.config.decoding.beam_size,
+        "bleu": score.value,
+        "bleu_signature": score.signature,
+        "chrf": characters.value,
+        "chrf_signature": characters.signature,
+        "perplexity": perplexity_of(run.model)(batches.to_dataset(epochs=1)),
+        "exact_match": 100 * same / len(corpus),
+        "bleu_by_source_words": [
+            {
+                "shortest": bucket.shortest,
+                "longest": bucket.longest,
+                "sentences": bucket.sentences,
+                "bleu": bucket.score and bucket.score.value,
+            }
+            for bucket in bleu_by_length(corpus.source, texts, corpus.target)
+        ],
+    }
+
+
+def alignment_errors(
+    run: TranslationRun, corpus: ParallelCorpus, gold: str, one_indexed: bool
+) -> dict:
+    """Return the alignment error rate of the attention over given translations.
+
+    Words are what spaces separate in the files, as in gold alignments. Each word is made into
+    tokens by itself, so that which word a token belongs to is known; the model reads the source
+    and is made to write the target, and each target word is linked to the source word with the
+    highest sum of attention weights (one link a word).
+    """
+    if not run.model.has_attention:
+        raise UserError(
+            f"architecture {run.config.model.architecture} has no attention to measure with --gold."
+        )
+    references = read_alignments(gold, one_indexed=one_indexed)
+    if len(references) != len(corpus):
+        raise UserError(f"{gold} has {len(references)} lines for {len(corpus)} sentence pairs.")
+    links = [pair for pair in forced_alignments(run, corpus.source, corpus.target)]
+    rate = alignment_error_rate(links, references)
+    return {
+        "aer": 100 * rate.value,
+        "precision": 100 * rate.precision,
+        "recall": 100 * rate.recall,
+        "sentences": rate.sentences,
+    }
+
+
+def forced_alignments(
+    run: TranslationRun, source: Sequence[str], target: Sequence[str]
+) -> list[Links]:
+    """Return the word links of given sentence pairs, from the attention of the run's model."""
+    sides = [
+        [_by_word(tokenizer, line) for line in lines]
+        for tokenizer, lines in ((run.source_tokenizer, source), (run.target_tokenizer, target))
+    ]
+    links: list[Links] = [[] for _ in source]
+    for row, scores in _forced_scores(run, *([ids for ids, _ in side] for side in sides)):
+        links[row] = align_words(scores, sides[0][row][1], sides[1][row][1])
+    return links
+
+
+def _forced_scores(run, source, target) -> Iterator[tuple[int, np.ndarray]]:
+    columns = (source, [[START_ID, *ids] for ids in target], [[*ids, END_ID] for ids in target])
+    batches = BucketedBatches(columns, batch_size=run.config.decoding.batch_size, shuffle=False)
+    for index in range(len(batches)):
+        source_ids, inputs, _ = batches.batch(0, index)
+        _, scores = run.model.score(source_ids, inputs)
+        for row, matrix in zip(batches.rows(0, index), np.asarray(scores), strict=True):
+            if row >= 0:
+                yield int(row), matrix
+
+
+def _by_word(tokenizer: Tokenizer, line: str) -> tuple[list[int], list[int]]:
+    """Return the ids of a line, made word by word, and the word of each id."""
+    by_word = tokenizer.encode(line.split())
+    ids = [token for tokens in by_word for token in tokens]
+    return ids, [word for word, tokens in enumerate(by_word) for _ in tokens]
+
+
+def table(report: dict) -> str:
+    """Write a report of `evaluate` for people."""
+    lines = [f"{report['sentences']:,} sentence pairs of {report['data']}", ""]
+    for name, key in (
+        ("BLEU", "bleu"),
+        ("chrF", "chrf"),
+        ("perplexity", "perplexity"),
+        ("exact match %", "exact_match"),
+    ):
+        lines.append(f"{name:<14} {report[key]:8.2f}")
+    if alignment := report.get("alignment"):
+        lines.append(
+            f"{'AER %':<14} {alignment['aer']:8.2f}  (precision {alignment['precision']:.2f}, "
+            f"recall {alignment['recall']:.2f})"
+        )
+    lines += ["", f"{'source words':<14} {'sentences':>9} {'BLEU':>7}"]
+    for bucket in report["bleu_by_source_words"]:
+        if bucket["sentences"]:
+            last = f"-{bucket['longest']}" if bucket["longest"] else " or more"
+            words = f"{bucket['shortest']}{last}"
+            lines.append(f"{words:<14} {bucket['sentences']:>9,} {bucket['bleu']:>7.2f}")
+    lines += ["", f"beam size {report['beam_size']}; {report['bleu_signature']}"]
+    return "\n".join(lines)

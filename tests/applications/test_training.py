@@ -1,0 +1,373 @@
+"""Training: exact resume, stopping, the learning rate, what is reported, and traces."""
+
+import io
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.applications.common.callbacks import training_variables
+from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.errors import TrainingDiverged, UserError
+from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.common.reporting import Progress, TokenCount
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.schedules import LearningRate, make_optimizer
+from keras_attention.applications.common.training import start_from_seed, train
+from keras_attention.applications.common.training_config import TrainingConfig
+
+STEPS = 5
+LENGTHS = (3, 7, 5, 11, 2)
+
+
+def batch(step):
+    """A batch that depends on its step alone: each token is to be followed by the next number."""
+    generator = np.random.default_rng(step)
+    ids = generator.integers(1, 13, size=(4, LENGTHS[step % len(LENGTHS)])).astype("int32")
+    ids[0, 1:] = 0
+    return ids, np.where(ids > 0, 1 + ids % 12, 0).astype("int32")
+
+
+def batches(start_step):
+    def generate():
+        step = start_step
+        while True:
+            yield batch(step)
+            step += 1
+
+    signature = (tf.TensorSpec([None, None], tf.int32),) * 2
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+class CountingModel(keras.Sequential):
+    traces = 0
+
+    def train_step(self, data):
+        self.traces += 1
+        return super().train_step(data)
+
+
+def make_model():
+    model = CountingModel(
+        [
+            keras.layers.Embedding(13, 6),
+            keras.layers.Dropout(0.3),
+            keras.layers.GRU(7, return_sequences=True),
+            keras.layers.Dense(13),
+        ]
+    )
+    model.build((None, None))
+    return model
+
+
+def make_run(path):
+    with RunFolder.prepare(path, "translation") as folder:
+        (folder / "config.yaml").write_text("")
+    return RunFolder(path)
+
+
+class Evaluate:
+    """The loss on one held-out batch; fails at the `fail_at`-th call, as a kill there would."""
+
+    def __init__(self, model, fail_at=None, values=()):
+        self.model = model
+        self.calls = 0
+        self.fail_at = fail_at
+        self.values = values
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise InterruptedError
+        if self.values:
+            return {"val_loss": self.values[self.calls - 1]}
+        inputs, labels = batch(10**6)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+        return {"val_loss": float(loss(labels, self.model(inputs)))}
+
+
+def fit(run, evaluate_options=(), batches=batches, **settings):
+    settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
+    config = TrainingConfig(**settings)
+    start_from_seed(config)
+    model = make_model()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    outcome = train(
+        run,
+        config,
+        model,
+        loss,
+        batches,
+        STEPS,
+        Evaluate(model, **dict(evaluate_options)),
+        metrics=[TokenCount()],
+    )
+    return outcome, model
+
+
+def saved(run):
+    """All that a run leaves behind but times: variables, state, best weights, metrics."""
+    checkpoint, _ = Checkpoints(run.checkpoints).latest()
+    timeless = {k: v for k, v in checkpoint.state["callbacks"].items() if k != "time"}
+    best = make_model()
+    best.load_weights(run.best_weights)
+    lines = [
+        {k: v for k, v in line.items() if "second" not in k} for line in read_metrics(run.metrics)
+    ]
+    return checkpoint.step, checkpoint.arrays, timeless, best.get_weights(), lines
+
+
+def assert_same_runs(one, other):
+    (step, arrays, state, best, lines), (step2, arrays2, state2, best2, lines2) = one, other
+    assert (step, state, lines) == (step2, state2, lines2)
+    for a, b in zip(arrays + best, arrays2 + best2, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    run = make_run(tmp_path_factory.mktemp("unbroken") / "run")
+    keras.utils.set_random_seed(5)
+    fit(run, schedule="halve", patience=3)
+    return run
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 4])
+def test_a_broken_run_continues_to_the_same_weights(unbroken, tmp_path, fail_at):
+    run = make_run(tmp_path / "run")
+    with pytest.raises(InterruptedError):
+        fit(run, {"fail_at": fail_at}, schedule="halve", patience=3)
+    outcome, _ = fit(run, schedule="halve", patience=3)
+    assert outcome.step == 4 * STEPS
+    assert_same_runs(saved(run), saved(unbroken))
+
+
+def test_stopping_at_an_epoch_and_going_on_is_the_same_as_going_on(unbroken, tmp_path):
+    run = make_run(tmp_path / "run")
+    for epochs in (1, 3, 4, 4):
+        outcome, _ = fit(run, epochs=epochs, schedule="halve", patience=3)
+        assert outcome.epoch == epochs
+        assert outcome.reason == f"all {epochs} epochs are done"
+    assert_same_runs(saved(run), saved(unbroken))
+
+
+def test_a_damaged_checkpoint_is_passed_over_to_the_same_weights(unbroken, tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=3, schedule="halve", patience=3)
+    newest = Checkpoints(run.checkpoints).paths()[-1]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    fit(run, schedule="halve", patience=3)
+    assert f"checkpoint {newest} is damaged" in capsys.readouterr().err
+    assert_same_runs(saved(run), saved(unbroken))
+
+
+def test_the_checkpoint_holds_all_that_training_changes(unbroken):
+    _, model = fit(unbroken, schedule="halve", patience=3)  # nothing is left to do
+    names = [variable.path for variable in training_variables(model)]
+    assert sum("seed_generator" in name for name in names) == 2
+    assert sum("momentum" in name for name in names) == len(model.trainable_variables)
+    for variable, array in zip(training_variables(model), saved(unbroken)[1], strict=True):
+        np.testing.assert_array_equal(np.asarray(variable), array)
+
+
+def test_another_model_does_not_take_the_checkpoint(unbroken, monkeypatch):
+    wider = keras.Sequential([keras.layers.Embedding(13, 6), keras.layers.Dense(13)])
+    wider.build((None, None))
+    monkeypatch.setattr(f"{__name__}.make_model", lambda: wider)
+    with pytest.raises(UserError, match="step 20 does not fit the model: expected .* variables"):
+        fit(unbroken, schedule="halve")
+
+
+NAN_LOSS = {"values": (math.nan,)}
+
+
+def spoilt_batches(spoilt_step):
+    """The same batches, with a sample weight that is NaN from one step on."""
+
+    def weighted(start_step):
+        def weight(step, data):
+            good = tf.cast(step + start_step < spoilt_step, tf.float32)
+            return *data, tf.math.divide(good, good) * tf.ones_like(data[1], tf.float32)
+
+        return batches(start_step).enumerate().map(weight)
+
+    return weighted
+
+
+@pytest.mark.parametrize("where", ["loss", "val_loss"])
+def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(tmp_path, where):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=1)
+    before = saved(run)
+    if where == "loss":
+        message, options = "^loss became nan at step 7", {"batches": spoilt_batches(6)}
+    else:
+        message, options = "^val_loss became nan at step 10", {"evaluate_options": NAN_LOSS}
+    with pytest.raises(TrainingDiverged, match=message) as caught:
+        fit(run, **options)
+    assert caught.value.exit_status == 3
+    assert_same_runs(saved(run), before)
+
+
+def test_training_stops_early_and_keeps_the_best_weights(tmp_path):
+    run = make_run(tmp_path / "run")
+    values = (3.0, 1.5, 2.0, 1.5, 1.0)  # as good as the best is no improvement
+    outcome, _ = fit(run, {"values": values}, epochs=9, patience=2)
+    assert (outcome.epoch, outcome.best_epoch, outcome.best) == (4, 2, 1.5)
+    assert outcome.reason == "no better val_loss in 2 epochs"
+    again, _ = fit(run, {"values": values}, epochs=9, patience=2)
+    assert (again.epoch, again.best_epoch, again.reason) == (4, 2, outcome.reason)
+    two = make_run(tmp_path / "two")
+    fit(two, {"values": values}, epochs=2)
+    for a, b in zip(saved(run)[3], saved(two)[3], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_without_early_stopping_all_epochs_are_trained(tmp_path):
+    run = make_run(tmp_path / "run")
+    settings = {"early_stopping": "none", "patience": 1, "epochs": 3}
+    outcome, _ = fit(run, {"values": (1.0, 2.0, 3.0)}, **settings)
+    assert (outcome.epoch, outcome.best_epoch) == (3, 1)
+
+
+def test_the_learning_rate_halves_on_a_plateau(tmp_path):
+    run = make_run(tmp_path / "run")
+    values = (3.0, 4.0, 4.0, 2.0, 2.0)
+    settings = {"schedule": "halve", "halve_after": 2, "learning_rate": 0.5, "patience": 9}
+    fit(run, {"values": values[:2]}, epochs=2, **settings)
+    fit(run, {"values": values[2:]}, epochs=5, **settings)
+    _, model = fit(run, epochs=5, **settings)
+    assert float(model.optimizer.learning_rate) == 0.25
+    rates = [line["learning_rate"] for line in read_metrics(run.metrics)]
+    assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_time_that_is_over_stops_training_in_mid_epoch(tmp_path):
+    run = make_run(tmp_path / "run")
+    outcome, _ = fit(run, max_minutes=1e-9)
+    assert (outcome.epoch, outcome.step) == (1, 1)
+    assert outcome.reason == "1e-09 minutes are over"
+    again, _ = fit(run, max_minutes=1e-9)
+    assert again.step == 1
+    longer, _ = fit(run, max_minutes=60, epochs=3)
+    assert longer.step == 1 + 2 * STEPS
+
+
+def test_steps_per_epoch_cuts_a_pass_into_epochs(tmp_path):
+    run = make_run(tmp_path / "run")
+    outcome, _ = fit(run, steps_per_epoch=2, epochs=3)
+    assert [line["step"] for line in read_metrics(run.metrics)] == [2, 4, 6]
+    whole = make_run(tmp_path / "whole")
+    fit(whole, steps_per_epoch=6, epochs=1)
+    assert saved(run)[0] == saved(whole)[0] == outcome.step
+    for a, b in zip(saved(run)[1], saved(whole)[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_batches_of_many_shapes_are_traced_once(tmp_path):
+    _, model = fit(make_run(tmp_path / "run"), epochs=2)
+    # Keras traces the step once to build the metrics, and TensorFlow once for all shapes.
+    assert model.traces <= 2
+
+
+def test_what_is_reported_each_epoch(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=2, tensorboard=True)
+    first, second = read_metrics(run.metrics)
+    assert (first["epoch"], second["epoch"], second["step"]) == (1, 2, 10)
+    assert (
+        first["loss"] > 0
+        and first["val_loss"] > 0
+        and math.isclose(first["learning_rate"], 1e-3, rel_tol=1e-6)
+    )
+    tokens = sum(np.count_nonzero(batch(step)[1]) for step in range(STEPS))
+    np.testing.assert_allclose(
+        first["tokens_per_second"] * first["train_seconds"], tokens, rtol=0.05
+    )
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "\r" not in captured.err
+    lines = [line for line in captured.err.splitlines() if line.startswith("epoch ")]
+    assert len(lines) == 2 and lines[1].startswith("epoch 2/2  loss ")
+    assert read_summaries(run.tensorboard)["val_loss"] == [
+        (5, pytest.approx(first["val_loss"])),
+        (10, pytest.approx(second["val_loss"])),
+    ]
+
+
+def read_summaries(folder):
+    found = {}
+    for path in sorted(folder.iterdir()):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                found.setdefault(value.tag, []).append((event.step, number))
+    return found
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "log"])
+def test_progress_redraws_on_a_terminal_and_only_there(stream, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    progress = Progress(epochs=3, steps=100, stream=stream)
+    progress.on_epoch_begin(1)
+    for done in range(100):
+        now[0] += 1.0
+        progress.on_train_batch_end(done, {"loss": 2.5, "tokens": 1000.0 * (done + 1)})
+    progress.on_epoch_end(1, {"loss": 2.5, "step": 200, "tokens_per_second": 1234.5})
+    text = stream.getvalue()
+    assert text.endswith("epoch 2/3  loss 2.5  step 200  tokens_per_second 1,234  1:40\n")
+    if stream.isatty():
+        assert text.count("\n") == 1 and text.count("\r") == 101
+        assert "epoch 2/3  50/100  loss 2.5000  1,000 tokens/s  0:50 left" in text
+    else:
+        assert text.count("\n") == 4 and "\r" not in text and "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("decay", "warmup", "expected"),
+    [
+        ("constant", 4, lambda step: 1.0),
+        ("inverse_sqrt", 4, lambda step: math.sqrt(4 / step)),
+        ("cosine", 4, lambda step: (1 + math.cos(math.pi * min(1, (step - 4) / 16))) / 2),
+        ("cosine", 0, lambda step: (1 + math.cos(math.pi * min(1, step / 20))) / 2),
+    ],
+)
+def test_learning_rate_follows_its_formula(decay, warmup, expected):
+    schedule = LearningRate(0.3, decay, warmup, total_steps=20)
+    for step in range(1, 25):
+        factor = step / warmup if step < warmup else expected(step)
+        np.testing.assert_allclose(schedule(step - 1), 0.3 * factor, rtol=1e-5, atol=1e-7)
+    again = LearningRate.from_config(schedule.get_config())
+    assert again.get_config() == schedule.get_config()
+
+
+def test_the_optimizer_is_as_configured():
+    settings = {"optimizer": "sgd", "learning_rate": 0.5, "clip_norm": 2.0}
+    optimizer = make_optimizer(TrainingConfig(**settings), 7)
+    weight = keras.Variable([0.0, 0.0])
+    optimizer.apply([keras.ops.convert_to_tensor([6.0, 8.0])], [weight])
+    np.testing.assert_allclose(weight, [-0.6, -0.8], rtol=1e-6)  # cut from norm 10 to 2
+    cosine = make_optimizer(TrainingConfig(schedule="cosine", epochs=3), 7)
+    assert cosine.get_config()["learning_rate"]["config"]["total_steps"] == 21
+    free = make_optimizer(TrainingConfig(clip_norm=None), 7)
+    assert free.global_clipnorm is None
+
+
+def test_a_seed_gives_the_same_weights_and_another_others(tmp_path):
+    runs = [make_run(tmp_path / name) for name in ("a", "b", "c")]
+    for run, seed in zip(runs, (3, 3, 4), strict=True):
+        fit(run, epochs=1, seed=seed)
+    one, same, other = (saved(run) for run in runs)
+    assert_same_runs(one, same)
+    assert not np.array_equal(one[1][0], other[1][0])
+    assert json.dumps(one[4]) == json.dumps(same[4])
