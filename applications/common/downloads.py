@@ -120,6 +120,7 @@ def _download(url: str, path: Path, timeout: float) -> str:
         with urllib.request.urlopen(url, timeout=timeout) as response, open(path, "wb") as file:
             return _copy(response, file, url)
     except urllib.error.HTTPError as error:
+        error.close()
         raise UserError(f"{url}: the server refused ({error.code} {error.reason})") from error
     except urllib.error.URLError as error:
         raise UserError(f"{url}: the server cannot be reached ({error.reason})") from error

@@ -15,7 +15,7 @@ URL = (
 )
 LANGUAGES = ("cs", "de", "en", "fr")
 _NAMES = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
-_SHA256 = {
+SHA256 = {
     "train.cs.gz": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
     "val.cs.gz": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
     "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
@@ -49,7 +49,7 @@ def file_of(split: str, language: str, folder: str | None = None) -> Path:
         )
     name = f"{_NAMES[split]}.{language}"
     if folder is None:
-        return downloads.fetch(f"{URL}{name}.gz", _SHA256[f"{name}.gz"], subfolder="multi30k")
+        return downloads.fetch(f"{URL}{name}.gz", SHA256[f"{name}.gz"], subfolder="multi30k")
     found = [path for path in (Path(folder) / f"{name}.gz", Path(folder) / name) if path.is_file()]
     if not found:
         raise UserError(

@@ -19,28 +19,37 @@ class SentencePieceInGraph(tf.Module):
 
     def __init__(self, model: bytes):
         super().__init__()
-        import tensorflow_text
+        self._model = model
 
-        # Two, because ids made from written pieces would turn a typed "<s>" into the start.
-        self._ids = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.string)
-
+    @tf.function
     def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of each string: (B,) to ragged (B, None) int32."""
-        return self._ids.tokenize(strings)
+        return self._tokenizer(tf.int32).tokenize(strings)
 
+    @tf.function
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
-        return self._ids.detokenize(_until_end(ids))
+        return self._tokenizer(tf.int32).detokenize(_until_end(ids))
 
+    @tf.function
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Written pieces of each string: (B,) to ragged (B, None)."""
-        return self._pieces.tokenize(strings)
+        return self._tokenizer(tf.string).tokenize(strings)
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         """Text that rows of written pieces stand for: ragged (B, None) to (B,)."""
         text = tf.strings.reduce_join(tokens, axis=-1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
+
+    def _tokenizer(self, out_type: tf.DType):
+        """Return a tokenizer whose model is a constant of the graph being traced.
+
+        Made once and kept, it would live no longer than TensorFlow's cache of eager kernels, which
+        owns it and which setting a seed empties ("Resource ... does not exist").
+        """
+        import tensorflow_text
+
+        return tensorflow_text.SentencepieceTokenizer(model=self._model, out_type=out_type)
 
 
 class WordsInGraph(tf.Module):
