@@ -119,12 +119,14 @@ def _predict(verbs):
         "--n-best",
         type=_positive,
         metavar="N",
-        help="write N results a line of input, as `line number ||| text ||| score`",
+        help="write N results for each line, as `number ||| text ||| score`, the number of the "
+        "line counted from 0",
     )
     parser.add_argument(
         "--alignments",
         action="store_true",
-        help="add ` ||| 0-0 1-2 ...`, the source word (0-based) of each word written",
+        help="add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
+        "source-target, counted from 0 (Pharaoh form)",
     )
     parser.add_argument("--sample", action="store_true", help="draw at random instead of searching")
     sampling = parser.add_argument_group("with --sample")
@@ -152,9 +154,9 @@ def _export(verbs):
         choices=("saved_model", "keras"),
         default="saved_model",
         help="saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
-        "keras: the .keras model, ids in, logits out (default: saved_model)",
+        "keras: model.keras, ids in, logits out, and the tokenizers (default: saved_model)",
     )
-    parser.add_argument("--output", metavar="D", required=True, help="new folder or .keras file")
+    parser.add_argument("--output", metavar="D", required=True, help="new folder")
 
 
 def _demo(verbs):

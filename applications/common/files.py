@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from keras_attention.applications.common.errors import UserError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -30,6 +32,16 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` as UTF-8 to `path`, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def refuse_existing_output(path: Path | str) -> None:
+    """Refuse to write over a file or folder.
+
+    Raises:
+        UserError: if there is something at `path`.
+    """
+    if os.path.lexists(path):
+        raise UserError(f"{path} already exists. Choose another --output.")
 
 
 def sync_folder(folder: Path) -> None:

@@ -23,7 +23,7 @@ def read_lines(path: str | Path) -> list[str]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty: expected one sentence a line.")
-    return [_decoded(line, path, number) for number, line in enumerate(lines, 1)]
+    return [decode_line(line, path, number) for number, line in enumerate(lines, 1)]
 
 
 def _content(path: Path) -> bytes:
@@ -41,7 +41,12 @@ def _content(path: Path) -> bytes:
         raise UserError(f"{path} is no whole gzip file ({error}).") from error
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
+def decode_line(line: bytes, path: Path | str, number: int) -> str:
+    """Return one line as text, without a carriage return at its end.
+
+    Raises:
+        UserError: naming `path` and the line's `number`, where it is no UTF-8.
+    """
     try:
         return line.removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:

@@ -1,9 +1,6 @@
 """Measuring a translation run."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-
-import numpy as np
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.corpus import ParallelCorpus
@@ -16,7 +13,7 @@ from keras_attention.applications.translation.data import (
 from keras_attention.applications.translation.run import TranslationRun
 from keras_attention.applications.translation.training import perplexity_of
 from keras_attention.applications.translation.translator import Translator
-from keras_attention.applications.translation.words import Links, align_words
+from keras_attention.applications.translation.words import align_words, words_of_line
 from keras_attention.metrics import (
     alignment_error_rate,
     bleu,
@@ -24,7 +21,6 @@ from keras_attention.metrics import (
     chrf,
     read_alignments,
 )
-from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
 
 
 def evaluation_corpus(
@@ -80,10 +76,9 @@ def alignment_errors(
 ) -> dict:
     """Return the alignment error rate of the attention over given translations.
 
-    Words are what spaces separate in the files, as in gold alignments. Each word is made into
-    tokens by itself, so that which word a token belongs to is known; the model reads the source
-    and is made to write the target, and each target word is linked to the source word with the
-    highest sum of attention weights (one link a word).
+    The model reads the source and is made to write the target; each target word is linked to the
+    source word with the highest sum of attention weights (one link a word). Words are what spaces
+    separate in the files, as in gold alignments.
     """
     if not run.model.has_attention:
         raise UserError(
@@ -92,7 +87,19 @@ def alignment_errors(
     references = read_alignments(gold, one_indexed=one_indexed)
     if len(references) != len(corpus):
         raise UserError(f"{gold} has {len(references)} lines for {len(corpus)} sentence pairs.")
-    links = [pair for pair in forced_alignments(run, corpus.source, corpus.target)]
+    links = [
+        align_words(
+            result.alignment,
+            words_of_line(run.source_tokenizer, source),
+            words_of_line(run.target_tokenizer, target),
+        )
+        for result, source, target in zip(
+            Translator(run).align(corpus.source, corpus.target),
+            corpus.source,
+            corpus.target,
+            strict=True,
+        )
+    ]
     rate = alignment_error_rate(links, references)
     return {
         "aer": 100 * rate.value,
@@ -100,38 +107,6 @@ def alignment_errors(
         "recall": 100 * rate.recall,
         "sentences": rate.sentences,
     }
-
-
-def forced_alignments(
-    run: TranslationRun, source: Sequence[str], target: Sequence[str]
-) -> list[Links]:
-    """Return the word links of given sentence pairs, from the attention of the run's model."""
-    sides = [
-        [_by_word(tokenizer, line) for line in lines]
-        for tokenizer, lines in ((run.source_tokenizer, source), (run.target_tokenizer, target))
-    ]
-    links: list[Links] = [[] for _ in source]
-    for row, scores in _forced_scores(run, *([ids for ids, _ in side] for side in sides)):
-        links[row] = align_words(scores, sides[0][row][1], sides[1][row][1])
-    return links
-
-
-def _forced_scores(run, source, target) -> Iterator[tuple[int, np.ndarray]]:
-    columns = (source, [[START_ID, *ids] for ids in target], [[*ids, END_ID] for ids in target])
-    batches = BucketedBatches(columns, batch_size=run.config.decoding.batch_size, shuffle=False)
-    for index in range(len(batches)):
-        source_ids, inputs, _ = batches.batch(0, index)
-        _, scores = run.model.score(source_ids, inputs)
-        for row, matrix in zip(batches.rows(0, index), np.asarray(scores), strict=True):
-            if row >= 0:
-                yield int(row), matrix
-
-
-def _by_word(tokenizer: Tokenizer, line: str) -> tuple[list[int], list[int]]:
-    """Return the ids of a line, made word by word, and the word of each id."""
-    by_word = tokenizer.encode(line.split())
-    ids = [token for tokens in by_word for token in tokens]
-    return ids, [word for word, tokens in enumerate(by_word) for _ in tokens]
 
 
 def table(report: dict) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.config_help import config_help
-from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import clock, say
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
@@ -56,18 +55,18 @@ class TranslationTask:
 
     def visualize(self, options: Namespace) -> None:
         from keras_attention.applications.translation.picture import draw
+        from keras_attention.applications.translation.translator import Translator
 
-        draw(options.run, options.input, options.output, target=options.target)
+        translator = Translator.load(options.run)
+        result = draw(translator, options.input, options.output, target=options.target)
+        print(result.text)
         say(f"wrote {options.output}")
 
     def export(self, options: Namespace) -> None:
-        from keras_attention.applications.translation import export
+        from keras_attention.applications.translation.export import export_keras, export_saved_model
 
-        refuse_existing_output(options.output)
-        if options.format == "saved_model":
-            export.export_saved_model(options.run, options.output)
-        else:
-            export.export_keras(options.run, options.output)
+        write = {"saved_model": export_saved_model, "keras": export_keras}[options.format]
+        write(options.run, options.output)
         say(f"wrote {options.output}")
 
     def demo(self, options: Namespace) -> None:
@@ -87,12 +86,6 @@ def read_config(
     config = load_config(TranslationConfig, paths, overrides)
     presets = PRESETS.get(config.data.dataset, [])
     return load_config(TranslationConfig, paths, overrides, presets)
-
-
-def refuse_existing_output(path: str) -> None:
-    """Refuse to write over a file or folder."""
-    if Path(path).exists():
-        raise UserError(f"{path} already exists. Choose another --output.")
 
 
 TASK = TranslationTask()

@@ -94,8 +94,8 @@ def _fit(output: Path | str, corpus: ParallelCorpus | None = None) -> Outcome:
         say(str(development.report))
         say(
             f"{config.model.architecture}: {run.model.count_params():,} weights; "
-            f"{len(batches)} batches of {config.training.batch_size} in {len(batches.lengths)} shapes, "
-            f"{batches.padding_fraction:.0%} padding"
+            f"{len(batches)} batches of {config.training.batch_size} in "
+            f"{len(batches.lengths)} shapes, {batches.padding_fraction:.0%} padding"
         )
         return train(
             run.folder,

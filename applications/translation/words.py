@@ -20,6 +20,18 @@ def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
     ]
 
 
+def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:
+    """Return for each token of a line which word, as spaces separate them, it belongs to.
+
+    Each word is made into tokens by itself. Where that gives other tokens than the whole line
+    (normalisation can join or part words), words are those of the text that the tokens stand for.
+    """
+    by_word = tokenizer.encode(line.split())
+    if [token for tokens in by_word for token in tokens] != tokenizer.encode([line])[0]:
+        return words_of_tokens(tokenizer, tokenizer.tokens(line))
+    return [word for word, tokens in enumerate(by_word) for _ in tokens]
+
+
 def align_words(
     scores: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]
 ) -> Links:

@@ -1,0 +1,124 @@
+"""The demo: dates in many written forms to ISO, from training to a SavedModel read back."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from keras_attention.applications.common.config import load_config
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import refuse_existing_output
+from keras_attention.applications.common.messages import clock, say
+from keras_attention.applications.translation.config import PRESETS, TranslationConfig
+from keras_attention.applications.translation.corpus import ParallelCorpus
+from keras_attention.applications.translation.data import load_corpus
+from keras_attention.applications.translation.export import export_saved_model
+from keras_attention.applications.translation.picture import draw
+from keras_attention.applications.translation.run import load_run
+from keras_attention.applications.translation.training import train_translation
+from keras_attention.applications.translation.translator import Translator
+
+SHOWN = 8
+DEFAULT_OUTPUT = Path("runs/demo")
+
+READ_BACK = """
+import json, sys
+import tensorflow as tf, tensorflow_text
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+lines = json.load(sys.stdin)
+print(json.dumps([text.decode() for text in serve(text=tf.constant(lines))["text"].numpy()]))
+"""
+
+
+def run_demo(output: Path | str | None = None, overrides: list[str] = ()) -> float:
+    """Train on dates, show translations, draw, export, and read the export back.
+
+    Args:
+        output: a new folder; `runs/demo`, or the next free `runs/demo-2`, where not given.
+        overrides: `--section.key=value` on top of the defaults for dates.
+
+    Returns:
+        The percentage of unseen dates that are translated exactly.
+    """
+    begin = time.monotonic()
+    output = next(_free_names()) if output is None else Path(output)
+    refuse_existing_output(output)
+    run, picture, exported = (output / name for name in ("run", "alignment.png", "saved_model"))
+    say(f"Training on dates in many written forms into {run}")
+    config = load_config(
+        TranslationConfig, [], ["--data.dataset=dates", *overrides], PRESETS["dates"]
+    )
+    train_translation(config, run)
+
+    translator = Translator(load_run(run))
+    corpus = load_corpus(config.data, "test")
+    exact = _show(translator, corpus)
+    longest = max(corpus.source[:SHOWN], key=len)
+    draw(translator, longest, picture)
+    export_saved_model(translator.run, exported)
+    _read_back(exported, translator, corpus.source[:SHOWN])
+    _say_where(output, run, picture, exported, longest)
+    say(f"The demo took {clock(time.monotonic() - begin)}.")
+    return exact
+
+
+def _free_names() -> Iterator[Path]:
+    yield from (path for path in [DEFAULT_OUTPUT] if not path.exists())
+    number = 2
+    while True:
+        path = DEFAULT_OUTPUT.with_name(f"{DEFAULT_OUTPUT.name}-{number}")
+        if not path.exists():
+            yield path
+        number += 1
+
+
+def _show(translator: Translator, corpus: ParallelCorpus) -> float:
+    results = translator.translate(corpus.source)
+    right = [result.text == wanted for result, wanted in zip(results, corpus.target, strict=True)]
+    exact = 100 * sum(right) / len(right)
+    say()
+    width = max(map(len, corpus.source[:SHOWN]))
+    for source, result, good in list(zip(corpus.source, results, right, strict=True))[:SHOWN]:
+        print(f"{source:<{width}}  ->  {result.text}{'' if good else '  (wrong)'}")
+    print(f"exact matches on {len(right):,} unseen dates: {exact:.1f} %", flush=True)
+    return exact
+
+
+def _read_back(exported: Path, translator: Translator, lines: list[str]) -> None:
+    """Serve the export in a fresh process that has TensorFlow alone, and compare."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BACK, str(exported)],
+        input=json.dumps(lines),
+        capture_output=True,
+        encoding="utf-8",
+    )
+    if done.returncode:
+        raise UserError(f"the SavedModel could not be read back: {done.stderr.splitlines()[-1]}")
+    expected = [result.text for result in translator.translate(lines)]
+    if json.loads(done.stdout) != expected:
+        raise UserError(f"{exported} gives other translations than the run it was made from.")
+    say(f"\nA fresh process with TensorFlow alone read {exported} back: the same translations.")
+
+
+def _say_where(output: Path, run: Path, picture: Path, exported: Path, sentence: str) -> None:
+    say(
+        f"""
+Everything is in {output}:
+  {run}  the run: config.yaml, weights, checkpoints, metrics.jsonl
+  {picture}  what the model attends to in "{sentence}"
+  {exported}  strings in, strings out, for tensorflow and tensorflow_text
+  (tensorboard --logdir {run} shows the training)
+
+Next:
+  echo "the 3rd of May, 1984" | keras-attention predict {run} --n-best 3
+  keras-attention evaluate {run}
+  keras-attention visualize {run} --input "4 juin 1999" --output june.png
+On your own text, two files parallel by line (or a TSV, with --data.train_tsv and --data.dev_tsv):
+  keras-attention train translation --output runs/mine \\
+      --data.train_source train.en --data.train_target train.de \\
+      --data.dev_source dev.en --data.dev_target dev.de
+  keras-attention train translation --help lists every setting
+"""
+    )
