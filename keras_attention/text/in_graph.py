@@ -21,17 +21,14 @@ class SentencePieceInGraph(tf.Module):
         super().__init__()
         self._model = model
 
-    @tf.function
     def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of each string: (B,) to ragged (B, None) int32."""
         return self._tokenizer(tf.int32).tokenize(strings)
 
-    @tf.function
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
         return self._tokenizer(tf.int32).detokenize(_until_end(ids))
 
-    @tf.function
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Written pieces of each string: (B,) to ragged (B, None)."""
         return self._tokenizer(tf.string).tokenize(strings)
@@ -42,7 +39,7 @@ class SentencePieceInGraph(tf.Module):
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
 
     def _tokenizer(self, out_type: tf.DType):
-        """Return a tokenizer whose model is a constant of the graph being traced.
+        """Return a tokenizer for one use, so that its model is in the graph being traced.
 
         Made once and kept, it would live no longer than TensorFlow's cache of eager kernels, which
         owns it and which setting a seed empties ("Resource ... does not exist").
