@@ -1,7 +1,10 @@
 """A model and the searches of `keras_attention.decoding`, put together: ids in, ids out."""
 
 import dataclasses
+from collections.abc import Sequence
 
+import keras
+import numpy as np
 from keras import ops
 
 from keras_attention.applications.translation.base import TranslationModel
@@ -65,6 +68,14 @@ class SearchOptions:
                 "`max_length` must be at least `min_length`. "
                 f"Received: max_length={self.max_length}, min_length={self.min_length}"
             )
+
+
+def options_of(decoding, **changes) -> SearchOptions:
+    """Return the options that a `DecodingConfig` describes, with changes; None changes nothing."""
+    names = {field.name for field in dataclasses.fields(SearchOptions)}
+    values = {name: value for name, value in vars(decoding).items() if name in names}
+    values |= {name: value for name, value in changes.items() if value is not None}
+    return SearchOptions(**values)
 
 
 def search(
@@ -137,6 +148,24 @@ def forced(model: TranslationModel, source, target, labels):
     each = picked - ops.logsumexp(logits, axis=-1)
     each = ops.where(ops.not_equal(labels, PAD_ID), each, 0.0)
     return ops.sum(each, axis=-1), attention
+
+
+def compiled(function, arguments: int):
+    """Compile a function of id matrices for all shapes at once, where the backend traces."""
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(function, input_signature=[ids] * arguments)
+
+
+def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return ids `(B, S)`, padded at the end; at least one column."""
+    matrix = np.full((len(sequences), max(1, *map(len, sequences))), PAD_ID, np.int32)
+    for row, sequence in enumerate(sequences):
+        matrix[row, : len(sequence)] = sequence
+    return matrix
 
 
 def _limits(mask, options):

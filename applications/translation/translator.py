@@ -13,12 +13,15 @@ from keras_attention.applications.translation.run import TranslationRun, load_ru
 from keras_attention.applications.translation.search import (
     Sampling,
     SearchOptions,
+    compiled,
     forced,
+    options_of,
+    padded,
     search,
 )
 from keras_attention.applications.translation.translation import Translation
 from keras_attention.applications.translation.words import Links, align_words, words_of_tokens
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
+from keras_attention.text import END_ID, START_ID, UNK_ID
 
 
 class Translator:
@@ -44,7 +47,7 @@ class Translator:
         self._vocabulary = run.target_tokenizer.vocabulary
         self._seed = keras.random.SeedGenerator(0)
         self._searches = {}
-        self._forced = _compiled(functools.partial(forced, self.model), arguments=3)
+        self._forced = compiled(functools.partial(forced, self.model), arguments=3)
 
     @classmethod
     def load(cls, run: Path | str, dictionary: Mapping[str, str] | None = None) -> "Translator":
@@ -76,8 +79,8 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; what is None is as the run's `decoding` configuration says.
 
-        An empty line has the empty translation, of score and log-probability 0. Lines are
-        translated in batches of like lengths, and returned in the order given.
+        An empty line has one translation, the empty one, of score and log-probability 0. Lines
+        are translated in batches of like lengths, and returned in the order given.
 
         Args:
             lines: sentences, as text.
@@ -104,23 +107,16 @@ class Translator:
         Raises:
             ValueError: where an option is out of its range.
         """
-        decoding = self.run.config.decoding
-        chosen = {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "coverage_penalty": coverage_penalty,
-            "min_length": min_length,
-            "max_length": max_length,
-            "no_repeat_ngram": no_repeat_ngram,
-        }
-        options = SearchOptions(
+        options = options_of(
+            self.run.config.decoding,
+            beam_size=beam_size,
             n_best=n_best,
-            max_length_ratio=decoding.max_length_ratio,
+            length_penalty=length_penalty,
+            coverage_penalty=coverage_penalty,
+            min_length=min_length,
+            max_length=max_length,
+            no_repeat_ngram=no_repeat_ngram,
             sampling=Sampling(temperature, top_k, top_p) if sample else None,
-            **{
-                name: getattr(decoding, name) if value is None else value
-                for name, value in chosen.items()
-            },
         )
         if sample:
             self._reseed(seed)
@@ -140,16 +136,21 @@ class Translator:
             One `Translation` for each pair, which holds the given target, its log-probability (as
             score too) and the attention weights with which it was written.
         """
+        if len(sources) != len(targets):
+            raise ValueError(
+                "`sources` and `targets` must be equally many. "
+                f"Received: {len(sources)} and {len(targets)}"
+            )
         pairs = list(zip(sources, targets, strict=True))
         source_ids = self.run.source_tokenizer.encode(list(sources))
         target_ids = self.run.target_tokenizer.encode(list(targets))
-        lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids)]
+        lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
         results = [None] * len(pairs)
         for rows in self._batches(range(len(pairs)), lengths, batch_size):
             log_probabilities, attention = self._forced(
-                _padded([source_ids[row] for row in rows]),
-                _padded([[START_ID, *target_ids[row]] for row in rows]),
-                _padded([[*target_ids[row], END_ID] for row in rows]),
+                padded([source_ids[row] for row in rows]),
+                padded([[START_ID, *target_ids[row]] for row in rows]),
+                padded([[*target_ids[row], END_ID] for row in rows]),
             )
             log_probabilities = np.asarray(log_probabilities)
             attention = None if attention is None else np.asarray(attention)
@@ -203,7 +204,7 @@ class Translator:
         results = [dataclasses.replace(nothing) for _ in ids]
         filled = [row for row, sequence in enumerate(ids) if sequence]
         for rows in self._batches(filled, list(map(len, ids)), batch_size):
-            found = run_search(_padded([ids[row] for row in rows]))
+            found = run_search(padded([ids[row] for row in rows]))
             found = [None if x is None else np.asarray(x) for x in found]
             for place, row in enumerate(rows):
                 source = self.run.source_tokenizer.tokens(lines[row])
@@ -222,8 +223,9 @@ class Translator:
             alignment = alignment[: len(tokens), : len(source)]
         if self.run.config.tokenizer.replace_unknown and alignment is not None:
             for place in np.flatnonzero(ids == UNK_ID):
-                word = source[int(alignment[place].argmax())]
-                tokens[place] = self.dictionary.get(word, word)
+                if alignment[place].any():
+                    word = source[int(alignment[place].argmax())]
+                    tokens[place] = self.dictionary.get(word, word)
             text = self.run.target_tokenizer.join(tokens)
         else:
             text = self.run.target_tokenizer.decode([ids])[0]
@@ -232,13 +234,12 @@ class Translator:
     def _search(self, options: SearchOptions, keeps_attention: bool):
         key = (options, keeps_attention)
         if key not in self._searches:
-            self._searches[key] = _compiled(
-                lambda source: search(self.model, source, options, self._seed, keeps_attention), 1
-            )
+            settings = {"options": options, "seed": self._seed, "attention": keeps_attention}
+            self._searches[key] = compiled(functools.partial(search, self.model, **settings), 1)
         return self._searches[key]
 
     def _batches(self, rows, lengths, batch_size) -> Iterator[list[int]]:
-        """Yield rows in batches of like lengths, the longest first, which fail first if any does."""
+        """Yield rows in batches of like lengths, the longest first."""
         ordered = sorted(rows, key=lambda row: -lengths[row])
         size = batch_size or self.run.config.decoding.batch_size
         for first in range(0, len(ordered), size):
@@ -249,26 +250,8 @@ class Translator:
         self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
 
-def _compiled(function, arguments: int):
-    """Compile a function of id matrices for all shapes at once, where the backend traces."""
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(function, input_signature=[ids] * arguments)
-
-
-def _padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return ids `(B, S)`, padded at the end; at least one column."""
-    matrix = np.full((len(sequences), max(1, *map(len, sequences))), PAD_ID, np.int32)
-    for row, sequence in enumerate(sequences):
-        matrix[row, : len(sequence)] = sequence
-    return matrix
-
-
 def _hypotheses(found) -> Iterator[tuple]:
-    """Yield `(ids without the end, score, log-probability, attention)` of a sentence, best first."""
+    """Yield `(ids without the end, score, log-probability, attention)`, best first."""
     tokens, lengths, scores, log_probabilities, attention = found
     for place, length in enumerate(lengths):
         if length == 0:  # fewer hypotheses exist than were asked for

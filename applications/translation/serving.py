@@ -1,0 +1,93 @@
+"""The graph of an exported translator. Importing this imports TensorFlow."""
+
+import tensorflow as tf
+
+from keras_attention.applications.translation.run import TranslationRun
+from keras_attention.applications.translation.search import SearchOptions, search
+from keras_attention.text import END_ID, PAD_ID, UNK_ID
+
+
+class TranslationService(tf.Module):
+    """A run as a `tf.Module` from strings to strings, which a SavedModel can hold.
+
+    Args:
+        run: the run.
+        options: what shapes its searches.
+    """
+
+    def __init__(self, run: TranslationRun, options: SearchOptions):
+        super().__init__()
+        self._source = run.source_tokenizer.in_graph()
+        self._target = run.target_tokenizer.in_graph()
+        self._vocabulary = tf.constant(run.target_tokenizer.vocabulary)
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        self._weights = [variable.value for variable in run.model.weights]
+        self._replaces_unknown = run.config.tokenizer.replace_unknown and run.model.has_attention
+        self._n_best = options.n_best
+        model = run.model
+        self._search = lambda source: search(model, source, options)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text):
+        """Translate strings `(B,)`; see `export_saved_model` for what is returned."""
+        ids = self._source.encode(text)
+        empty = ids.row_lengths() == 0
+        found = self._search(_at_least_one(ids.to_tensor(PAD_ID)))
+        source_tokens = self._source.tokens(text).to_tensor("")
+        size, length = tf.shape(source_tokens)[0], tf.shape(source_tokens)[1]
+        kept = tf.sequence_mask(found.lengths[:size], tf.shape(found.tokens)[2])
+        kept &= (found.tokens[:size] != END_ID) & ~empty[:, None, None]
+        longest = tf.reduce_max(tf.reduce_sum(tf.cast(kept, tf.int32), axis=-1))
+        longest = tf.maximum(longest, 0)
+        kept = kept[..., :longest]
+        ids = tf.where(kept, found.tokens[:size, :, :longest], PAD_ID)
+        alignments = None
+        if found.attention is not None:
+            alignments = tf.cast(found.attention, tf.float32)[:size, :, :longest, :length]
+            alignments = tf.where(kept[..., None], alignments, 0.0)
+        tokens = self._tokens(ids, source_tokens, alignments)
+        results = {
+            "text": self._text(ids, tokens, kept),
+            "tokens": tf.where(kept, tokens, ""),
+            "scores": _scores(found.scores[:size], empty),
+            "log_probabilities": _scores(found.log_probabilities[:size], empty),
+        }
+        if alignments is not None:
+            results["alignments"] = alignments
+        if self._n_best == 1:
+            results = {name: tensor[:, 0] for name, tensor in results.items()}
+        return {**results, "source_tokens": source_tokens}
+
+    def _tokens(self, ids, source_tokens, alignments):
+        tokens = tf.gather(self._vocabulary, ids)
+        if not self._replaces_unknown:
+            return tokens
+        # One more column, so that there is a place to read where all lines are empty.
+        weights = tf.pad(alignments, [[0, 0]] * 3 + [[0, 1]])
+        places = tf.argmax(weights, axis=-1)
+        words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
+        attends = tf.reduce_max(weights, axis=-1) > 0
+        return tf.where((ids == UNK_ID) & attends, words, tokens)
+
+    def _text(self, ids, tokens, kept):
+        shape = tf.shape(ids)
+        rows = [shape[0] * shape[1], shape[2]]
+        if self._replaces_unknown:
+            ragged = tf.ragged.boolean_mask(tf.reshape(tokens, rows), tf.reshape(kept, rows))
+            text = self._target.join(ragged)
+        else:
+            text = self._target.decode(tf.reshape(ids, rows))
+        return tf.reshape(text, shape[:2])
+
+
+def _at_least_one(ids):
+    """Return ids `(B, S)` with one row and one column of padding, where there would be none."""
+    rows, columns = tf.shape(ids)[0], tf.shape(ids)[1]
+    return tf.pad(ids, [[0, tf.maximum(0, 1 - rows)], [0, tf.maximum(0, 1 - columns)]])
+
+
+def _scores(scores, empty):
+    """Return scores `(B, N)`: of an empty line 0 for its one, empty, translation."""
+    first = tf.range(tf.shape(scores)[1]) == 0
+    nothing = tf.where(first, 0.0, float("-inf"))
+    return tf.where(empty[:, None], nothing, scores)

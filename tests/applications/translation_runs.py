@@ -1,0 +1,75 @@
+"""Run folders with small models of random weights, made without training."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from keras_attention.applications.common.config import save_config
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.translation.config import (
+    DecodingConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TranslationConfig,
+)
+from keras_attention.applications.translation.run import TARGET, TASK, load_run, new_model
+from keras_attention.text import SentencePieceTokenizer, WordTokenizer
+
+SOURCE_LINES = [
+    "a man rides a brown horse",
+    "two dogs run over the green grass",
+    "a woman reads a book",
+    "the children play with a ball near the water",
+    "it rains",
+]
+TARGET_LINES = [
+    "ein mann reitet auf einem braunen pferd",
+    "zwei hunde laufen über das grüne gras",
+    "eine frau liest ein buch",
+    "die kinder spielen mit einem ball am wasser",
+    "es regnet",
+]
+
+
+def randomize(model, seed: int = 3, scale: float = 0.9) -> None:
+    """Give every weight, the biases too, random values that make attention uneven."""
+    random = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(random.normal(0, scale, variable.shape) / max(variable.shape) ** 0.5)
+
+
+def make_run(folder: Path, kind: str = "sentencepiece", seed: int = 3, **model) -> Path:
+    """Write a run folder of a model with random weights; `model` goes into its configuration."""
+    sizes = {"embedding_size": 7, "units": 11, "layers": 1, "attention_units": None}
+    config = TranslationConfig(
+        tokenizer=TokenizerConfig(
+            kind=kind, vocabulary_size=61, replace_unknown=kind == "words", lowercase=True
+        ),
+        model=ModelConfig(**{**sizes, **model}),
+        decoding=DecodingConfig(beam_size=3, max_length=13, batch_size=2),
+    )
+    tokenizers = [_tokenizer(kind, lines) for lines in (SOURCE_LINES, TARGET_LINES)]
+    with RunFolder.prepare(folder, TASK) as prepared:
+        save_config(config, prepared / "config.yaml")
+        for tokenizer, name in zip(tokenizers, ("source", TARGET), strict=True):
+            tokenizer.save(prepared / "tokenizers", name)
+        built = new_model(config, *tokenizers)
+        randomize(built, seed)
+        built.save_weights(prepared / "best.weights.h5")
+    return folder
+
+
+def with_decoding(run, **changes):
+    """Return a loaded run with another decoding configuration."""
+    decoding = dataclasses.replace(run.config.decoding, **changes)
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, decoding=decoding))
+
+
+def _tokenizer(kind, lines):
+    if kind == "words":
+        return WordTokenizer.train(lines, vocabulary_size=19, lowercase=True)
+    return SentencePieceTokenizer.train(lines, vocabulary_size=61, lowercase=True)
+
+
+__all__ = ["SOURCE_LINES", "TARGET_LINES", "load_run", "make_run", "randomize", "with_decoding"]
