@@ -1,5 +1,6 @@
 """A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
 
+import copy
 import inspect
 
 import keras
@@ -7,6 +8,8 @@ from keras import ops, tree
 
 from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.cell_products import cell_products
+from keras_attention.layers.decoder_loop import DecoderLoop, run_loop
+from keras_attention.ops.masks import check_mask
 
 ORDERS = ("previous", "current")
 
@@ -187,6 +190,7 @@ class AttentionDecoder(keras.layers.Layer):
             `"context"` is this step's context.
         """
         inputs = self._cast(inputs)
+        self._check_input_size(inputs)
 
         def cell_step(feed, states):
             return self._call_cell(_join(inputs, feed), states, training=False)
@@ -207,7 +211,7 @@ class AttentionDecoder(keras.layers.Layer):
     ):
         if value is None:
             value, value_mask = inputs, mask if value_mask is None else value_mask
-        _check_shapes(inputs.shape, value.shape)
+        self._check_call(inputs, value, value_mask, initial_state)
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
         outputs, contexts, scores, state = self._loop(
@@ -222,35 +226,50 @@ class AttentionDecoder(keras.layers.Layer):
     def _loop(self, inputs, memory, state, want_context, want_scores, training):
         """Run all steps; the memory is a constant of the loop, never a part of its state."""
         products = cell_products(self.cell, self._input_size)
-        sequence = inputs if products is None else products.project(inputs)
-        kernel = self._attentional_kernel()
+        weights = self.attention.loop_weights()
+        if products is None or weights is None:
+            return self._stepwise(inputs, memory, state, want_context, want_scores, training)
+        if self.has_attentional_vector:
+            weights = {**weights, "attentional": self._cast(self.attentional_kernel)}
+        loop = DecoderLoop(products, self.query, self.has_attentional_vector, self.input_feeding)
+        results = loop(
+            products.project(inputs), state["cell"], memory, weights, state.get("attentional")
+        )
+        outputs = results.get("attentional", results["states"][0])
+        after = {
+            **state,
+            "cell": [sequence[:, -1] for sequence in results["states"]],
+            "context": results["context"][:, -1],
+        }
+        if self.input_feeding:
+            after["attentional"] = outputs[:, -1]
+        return outputs, results["context"], results["scores"], after
+
+    def _stepwise(self, inputs, memory, state, want_context, want_scores, training):
+        """Run all steps by `step`'s own rule: any cell, any mechanism."""
 
         def step(x, flat_state):
             def cell_step(feed, states):
-                if products is not None:
-                    return products.step(x, feed, states)
                 return self._call_cell(_join(x, feed), states, training)
 
             before = tree.pack_sequence_as(state, list(flat_state))
-            output, weights, after = self._advance(cell_step, memory, before, want_scores, kernel)
+            output, weights, after = self._advance(cell_step, memory, before, want_scores)
             wanted = [output]
             wanted += [after["context"]] if want_context else []
             wanted += [weights] if want_scores else []
             return wanted, tree.flatten(after)
 
         self._draw_cell_dropout(ops.shape(inputs)[0], training)
-        loop = keras.layers.RNN(_LoopCell(step, self.output_size), return_sequences=True)
-        _, outputs, flat_state = loop.inner_loop(sequence, tree.flatten(state), mask=None)
+        outputs, flat_state = run_loop(step, self._cast(inputs), tree.flatten(state))
         self._forget_cell_dropout()
-        outputs = list(outputs)
         return (
             outputs.pop(0),
             outputs.pop(0) if want_context else None,
             outputs.pop(0) if want_scores else None,
-            tree.pack_sequence_as(state, list(flat_state)),
+            tree.pack_sequence_as(state, flat_state),
         )
 
-    def _advance(self, cell_step, memory, state, want_scores, kernel=None):
+    def _advance(self, cell_step, memory, state, want_scores):
         """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
         if self.query == "previous":
             query = self._top_state(state["cell"])
@@ -265,15 +284,12 @@ class AttentionDecoder(keras.layers.Layer):
             )
         output = hidden
         if self.has_attentional_vector:
-            kernel = self._attentional_kernel() if kernel is None else kernel
+            kernel = self._cast(self.attentional_kernel)
             output = ops.tanh(ops.matmul(_join(context, hidden), kernel))
         state = {**state, "cell": states, "context": context, "attention": attention}
         if self.input_feeding:
             state["attentional"] = output
         return output, scores, state
-
-    def _attentional_kernel(self):
-        return self._cast(self.attentional_kernel) if self.has_attentional_vector else None
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
@@ -306,14 +322,8 @@ class AttentionDecoder(keras.layers.Layer):
             if zeros is not None:
                 return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
             return [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
-        states = tree.flatten(initial_state)
-        shapes = [tuple(state.shape) for state in states]
-        if [shape[-1] for shape in shapes] != sizes:
-            raise ValueError(
-                f"`initial_state` must hold {len(sizes)} states of sizes {sizes}, in the cell's "
-                f"order. Received: {len(states)} of shapes {shapes}"
-            )
-        return [self._cast(leaf) for leaf in states]
+        self._check_states(initial_state, batch_size)
+        return [self._cast(leaf) for leaf in tree.flatten(initial_state)]
 
     def _cells(self):
         stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
@@ -341,6 +351,34 @@ class AttentionDecoder(keras.layers.Layer):
                 cell.reset_dropout_mask()
                 cell.reset_recurrent_dropout_mask()
 
+    # Checks.
+
+    def _check_call(self, inputs, value, value_mask, initial_state):
+        _check_shapes(inputs.shape, value.shape)
+        check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
+        if self.built:
+            self._check_input_size(inputs)
+        if initial_state is not None and not isinstance(initial_state, dict):
+            self._check_states(initial_state, inputs.shape[0])
+
+    def _check_input_size(self, inputs):
+        if inputs.shape[-1] != self._input_size:
+            raise ValueError(
+                f"The decoder was built for inputs of {self._input_size} features. "
+                f"Received: inputs of shape {tuple(inputs.shape)}"
+            )
+
+    def _check_states(self, initial_state, batch_size):
+        sizes = tree.flatten(self.cell.state_size)
+        shapes = [tuple(state.shape) for state in tree.flatten(initial_state)]
+        batch_sizes = [*(shape[0] for shape in shapes if shape), batch_size]
+        known = {size for size in batch_sizes if isinstance(size, int)}
+        if [shape[1:] for shape in shapes] != [(size,) for size in sizes] or len(known) > 1:
+            raise ValueError(
+                f"`initial_state` must hold {len(sizes)} states of sizes {sizes}, in the cell's "
+                f"order, one row for each example. Received: {len(shapes)} of shapes {shapes}"
+            )
+
     # Keras' bookkeeping.
 
     def compute_mask(self, inputs, previous_mask):
@@ -358,8 +396,9 @@ class AttentionDecoder(keras.layers.Layer):
         training=None,
         mask=None,
     ):
-        value = inputs if value is None else value
-        _check_shapes(inputs.shape, value.shape)
+        if value is None:
+            value, value_mask = inputs, mask if value_mask is None else value_mask
+        self._check_call(inputs, value, value_mask, initial_state)
         batch_size, steps, memory_steps = inputs.shape[0], inputs.shape[1], value.shape[1]
 
         def spec(*shape):
@@ -393,23 +432,11 @@ class AttentionDecoder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
+            # A copy: the `from_config` of Keras' stack takes its cells out of what it is given.
+            name: keras.saving.deserialize_keras_object(copy.deepcopy(config[name]))
             for name in ("cell", "attention")
         }
         return cls(**{**config, **parts})
-
-
-class _LoopCell:
-    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
-
-    def __init__(self, step, output_size):
-        self.step = step
-        self.state_size = self.output_size = output_size
-
-    def call(self, inputs, states):
-        return self.step(inputs, states)
-
-    __call__ = call
 
 
 def _join(first, second):

@@ -107,6 +107,12 @@ class BahdanauAttention(AttentionMechanism):
     def score(self, query, key, positions):
         return additive_score(query, key, self.cast(self.score_vector))
 
+    def loop_weights(self):
+        return {
+            "query": self.cast(self.query_kernel),
+            "score_vector": self.cast(self.score_vector),
+        }
+
     def get_config(self):
         serialize = keras.initializers.serialize
         return {

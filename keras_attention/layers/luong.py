@@ -138,6 +138,16 @@ class LuongAttention(AttentionMechanism):
     def score_mask(self, positions):
         return positions < self.max_length if self.score_name == "location" else None
 
+    def loop_weights(self):
+        if self.score_name == "location":
+            return None
+        if self.score_name == "concat":
+            return {
+                "query": self.cast(self.query_kernel),
+                "score_vector": self.cast(self.score_vector),
+            }
+        return {}
+
     def get_config(self):
         return {
             **super().get_config(),

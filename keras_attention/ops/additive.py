@@ -34,6 +34,21 @@ def blocked_additive_score(query, key, score_vector):
     return scores, gradient
 
 
+def additive_query_gradient(query, key, score_vector, upstream):
+    """Return the gradient of one query a row, `(B, U)`, from that of its scores `(B, S)`."""
+    hidden = ops.tanh(ops.expand_dims(query, 1) + key)
+    slope = ops.matmul(ops.expand_dims(upstream, 1), 1 - hidden * hidden)
+    return ops.squeeze(slope, 1) * score_vector
+
+
+def additive_key_gradients(query, key, score_vector, upstream):
+    """Return the gradients of keys `(B, S, U)` and of the vector from those of all scores."""
+    size = _block_size(query, key)
+    if size is None:
+        return _gradients(query, key, score_vector, upstream)[1:]
+    return _blocked_gradients(query, key, score_vector, upstream, size)[1:]
+
+
 def _block_size(query, key):
     """Return how many queries make a block, or `None` where one block holds all."""
     batch_size, steps, units = ops.shape(query)

@@ -1,0 +1,325 @@
+"""A decoder's whole loop as one function with a gradient of its own.
+
+Differentiating a loop by the backend multiplies out each weight's gradient, and adds to the
+gradients of the whole memory, at every step. Here the backward loop yields only the gradients of
+each step's products; every weight's gradient is then one product over the whole sequence, the
+memory's likewise, and the hidden layer of an additive score is never kept.
+
+It serves the cells of `cell_products` and mechanisms that are a softmax over an additive or a
+dot score (`AttentionMechanism.loop_weights`); the decoder runs all others step by step.
+"""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.cell_products import _outer
+from keras_attention.ops.additive import additive_key_gradients, additive_query_gradient
+from keras_attention.ops.normalizers import masked_softmax
+
+
+class LoopCell:
+    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
+
+    def __init__(self, step):
+        self.step = step
+        self.state_size = self.output_size = 1
+
+    def call(self, inputs, states):
+        return self.step(inputs, states)
+
+    __call__ = call
+
+
+def run_loop(step, sequence, states, reverse=False):
+    """Run `step(x, states) -> (outputs, states)` over the steps of a sequence `(B, T, D)`.
+
+    `keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called,
+    since the layer itself would cast every state, integers and masks too, to a float dtype.
+
+    Args:
+        step: The function; its outputs are a list of tensors `(B, ...)`.
+        sequence: What it reads a slice of at each step.
+        states: The list of its first states.
+        reverse: Whether to begin with the last step. Outputs are in the order of the sequence.
+
+    Returns:
+        The list of outputs `(B, T, ...)` and the list of states after the last step.
+    """
+    loop = keras.layers.RNN(LoopCell(step), return_sequences=True)
+    # Not `go_backwards`: on JAX it takes a single output only.
+    sequence = ops.flip(sequence, axis=1) if reverse else sequence
+    _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
+    outputs = [ops.flip(output, axis=1) if reverse else output for output in outputs]
+    return outputs, list(states)
+
+
+class DecoderLoop:
+    """The loop of a decoder of one cell and one global mechanism.
+
+    Args:
+        products: What `cell_products` gave for the cell.
+        order: `"previous"` or `"current"`, as in `AttentionDecoder`.
+        has_attentional_vector: Whether the output is `tanh(W [c; h])`.
+        input_feeding: Whether it joins the next step's input.
+    """
+
+    def __init__(self, products, order, has_attentional_vector, input_feeding):
+        self.products = products
+        self.order = order
+        self.has_attentional_vector = has_attentional_vector
+        self.input_feeding = input_feeding
+
+    def __call__(self, sequence, states, memory, weights, attentional=None):
+        """Run all steps.
+
+        Args:
+            sequence: The projected inputs, `(B, T, G)`.
+            states: The cell's states before the first step.
+            memory: The mechanism's memory.
+            weights: `query`, `score_vector` and `attentional`, those that there are.
+            attentional: The attentional vector before the first step, with input feeding.
+
+        Returns:
+            Dictionary of `(B, T, ...)`: `states`, a list; `context`; `scores`; and `attentional`
+            where there is one.
+        """
+        named = {"sequence": sequence, "value": memory["value"], "key": memory["key"]}
+        named |= {f"state_{i}": state for i, state in enumerate(states)}
+        named |= self.products.weights | weights
+        if self.input_feeding:
+            named["first_feed"] = attentional
+        # Masks are arguments with a gradient of zero, which all backends allow.
+        for name in ("mask", "dropout"):
+            if name in memory:
+                named[name] = ops.cast(memory[name], sequence.dtype)
+        names = list(named)
+
+        @ops.custom_gradient
+        def run(*tensors):
+            inputs = dict(zip(names, tensors, strict=True))
+            outputs, kept = self._forward(inputs)
+
+            def gradient(*args, upstream=None):
+                if upstream is None:
+                    (upstream,) = args
+                gradients = self._backward(inputs, outputs, kept, upstream)
+                return tuple(
+                    gradients[name] if name in gradients else ops.zeros_like(inputs[name])
+                    for name in names
+                )
+
+            # One tensor, since Keras' custom gradient takes one output on PyTorch.
+            return ops.concatenate(_flat(outputs), axis=2), gradient
+
+        return self._split(run(*named.values()), memory)
+
+    # Forward.
+
+    def _forward(self, inputs):
+        """Return the outputs, and the residuals of the cell and the queries for the backward."""
+        states = self._states(inputs)
+        state_count = len(states)
+
+        def step(x, states):
+            before, feed = list(states[:state_count]), None
+            if self.order == "previous":
+                query, weights, context = self._attend(before[0], inputs)
+                feed = context
+            elif self.input_feeding:
+                feed = states[-1]
+            after, residuals = self.products.step(x, feed, before, inputs)
+            if self.order == "current":
+                query, weights, context = self._attend(after[0], inputs)
+            outputs = {"states": after, "context": context, "scores": weights}
+            if self.has_attentional_vector:
+                joined = ops.concatenate([context, after[0]], axis=1)
+                outputs["attentional"] = ops.tanh(ops.matmul(joined, inputs["attentional"]))
+            after = after + [outputs["attentional"]] if self.input_feeding else after
+            return [*_flat(outputs), query, *residuals], after
+
+        if self.input_feeding:
+            states = [*states, inputs["first_feed"]]
+        results, _ = run_loop(step, inputs["sequence"], states)
+        outputs = {"states": [results.pop(0) for _ in range(state_count)]}
+        outputs |= {"context": results.pop(0), "scores": results.pop(0)}
+        if self.has_attentional_vector:
+            outputs["attentional"] = results.pop(0)
+        return outputs, {"query": results.pop(0), "residuals": results}
+
+    def _attend(self, hidden, inputs):
+        query = ops.matmul(hidden, inputs["query"]) if "query" in inputs else hidden
+        key, value = inputs["key"], inputs["value"]
+        if "score_vector" in inputs:
+            summed = ops.tanh(ops.expand_dims(query, 1) + key)
+            scores = ops.matmul(summed, ops.expand_dims(inputs["score_vector"], 1))
+        else:
+            scores = ops.matmul(key, ops.expand_dims(query, 2))
+        mask = inputs["mask"] > 0.5 if "mask" in inputs else None
+        weights = masked_softmax(ops.squeeze(scores, 2), mask)
+        read = weights * inputs["dropout"] if "dropout" in inputs else weights
+        context = ops.squeeze(ops.matmul(ops.expand_dims(read, 1), value), 1)
+        return query, weights, context
+
+    # Backward.
+
+    def _backward(self, inputs, outputs, kept, upstream):
+        """Return the gradient of every input that has one."""
+        states = outputs["states"]
+        firsts = self._states(inputs)
+        before = [_shift(first, state) for first, state in zip(firsts, states, strict=True)]
+        columns = {"upstream": upstream, "scores": outputs["scores"], "query": kept["query"]}
+        columns |= {f"before_{i}": state for i, state in enumerate(before)}
+        if len(states) > 1:
+            columns["carry"] = states[1]
+        columns |= {f"residual_{i}": part for i, part in enumerate(kept["residuals"])}
+        if self.has_attentional_vector:
+            columns["attentional"] = outputs["attentional"]
+        sequence, unpack = _pack(columns)
+
+        def step(x, carried):
+            return self._backward_step(unpack(x), list(carried), inputs)
+
+        carried = [ops.zeros_like(first) for first in firsts]
+        if self.input_feeding:
+            carried.append(ops.zeros_like(inputs["first_feed"]))
+        results, carried = run_loop(step, sequence, carried, reverse=True)
+        names = ["inputs", "recurrent", "context", "energy", "query", "attentional"]
+        steps = dict(zip(names, results, strict=False))
+        gradients = self._weight_gradients(inputs, outputs, kept, before, steps)
+        gradients |= {f"state_{i}": carried[i] for i in range(len(firsts))}
+        if self.input_feeding:
+            gradients["first_feed"] = carried[-1]
+        return gradients
+
+    def _backward_step(self, at, carried, inputs):
+        """Take one step back: gradients of its products out, of the states before it carried."""
+        count = self.products.state_count
+        given = self._split(at["upstream"], inputs)
+        d_states = [a + b for a, b in zip(carried[:count], given["states"], strict=True)]
+        d_context = given["context"]
+        outputs = []
+        if self.has_attentional_vector:
+            d_vector = given["attentional"]
+            d_vector = d_vector + carried[-1] if self.input_feeding else d_vector
+            d_vector = d_vector * (1 - at["attentional"] ** 2)
+            d_joined = ops.matmul(d_vector, ops.transpose(inputs["attentional"]))
+            d_context = d_context + d_joined[:, : inputs["value"].shape[2]]
+            d_states[0] = d_states[0] + d_joined[:, inputs["value"].shape[2] :]
+            outputs = [d_vector]
+        if self.order == "current":
+            d_energy, d_query, d_asking = self._attend_backward(at, given, d_context, inputs)
+            d_states[0] = d_states[0] + d_asking
+        before = [at[f"before_{i}"] for i in range(count)]
+        residuals = [at[f"residual_{i}"] for i in range(self.products.residual_count)]
+        d_inputs, d_recurrent, d_before = self.products.backward(
+            d_states, before, at.get("carry"), residuals, inputs
+        )
+        if "feed" in inputs:
+            d_feed = ops.matmul(d_inputs, ops.transpose(inputs["feed"]))
+        if self.order == "previous":
+            d_context = d_context + d_feed
+            d_energy, d_query, d_asking = self._attend_backward(at, given, d_context, inputs)
+            d_before[0] = d_before[0] + d_asking
+        if self.input_feeding:
+            d_before.append(d_feed)
+        return [d_inputs, d_recurrent, d_context, d_energy, d_query, *outputs], d_before
+
+    def _attend_backward(self, at, given, d_context, inputs):
+        """Return the gradients of the energies, of the query and of the state that asked."""
+        weights = at["scores"]
+        d_weights = ops.squeeze(ops.matmul(inputs["value"], ops.expand_dims(d_context, 2)), 2)
+        if "dropout" in inputs:
+            d_weights = d_weights * inputs["dropout"]
+        d_weights = d_weights + given["scores"]
+        mean = ops.sum(weights * d_weights, axis=1, keepdims=True)
+        d_energy = weights * (d_weights - mean)
+        if "score_vector" in inputs:
+            d_query = additive_query_gradient(
+                at["query"], inputs["key"], inputs["score_vector"], d_energy
+            )
+        else:
+            d_query = ops.squeeze(ops.matmul(ops.expand_dims(d_energy, 1), inputs["key"]), 1)
+        if "query" not in inputs:
+            return d_energy, d_query, d_query
+        return d_energy, d_query, ops.matmul(d_query, ops.transpose(inputs["query"]))
+
+    def _weight_gradients(self, inputs, outputs, kept, before, steps):
+        """Return the gradients that are one product over all steps."""
+        hidden, context = outputs["states"][0], outputs["context"]
+        gradients = {"sequence": steps["inputs"]}
+        gradients |= self.products.weight_gradients(
+            before[0], kept["residuals"], steps["recurrent"]
+        )
+        if "feed" in inputs:
+            feed = context
+            if self.input_feeding:
+                feed = _shift(inputs["first_feed"], outputs["attentional"])
+            gradients["feed"] = _outer(feed, steps["inputs"])
+        if "query" in inputs:
+            asking = before[0] if self.order == "previous" else hidden
+            gradients["query"] = _outer(asking, steps["query"])
+        if self.has_attentional_vector:
+            joined = ops.concatenate([context, hidden], axis=2)
+            gradients["attentional"] = _outer(joined, steps["attentional"])
+        weights = outputs["scores"]
+        if "dropout" in inputs:
+            weights = weights * ops.expand_dims(inputs["dropout"], 1)
+        gradients["value"] = _transposed_product(weights, steps["context"])
+        if "score_vector" in inputs:
+            gradients["key"], gradients["score_vector"] = additive_key_gradients(
+                kept["query"], inputs["key"], inputs["score_vector"], steps["energy"]
+            )
+        else:
+            gradients["key"] = _transposed_product(steps["energy"], kept["query"])
+        return gradients
+
+    # The layout of what goes in and out.
+
+    def _states(self, inputs):
+        return [inputs[f"state_{i}"] for i in range(self.products.state_count)]
+
+    def _split(self, packed, memory):
+        """Undo the concatenation of the outputs (or of their gradients) along the last axis."""
+        units, size = self.products.units, memory["value"].shape[2]
+        ends = [units * (i + 1) for i in range(self.products.state_count)]
+        start = ends[-1] + size
+        stop = start + ops.shape(memory["value"])[1]
+        states = [packed[..., end - units : end] for end in ends]
+        outputs = {"states": states, "context": packed[..., ends[-1] : start]}
+        outputs["scores"] = packed[..., start:stop]
+        if self.has_attentional_vector:
+            outputs["attentional"] = packed[..., stop:]
+        return outputs
+
+
+def _flat(outputs):
+    """List outputs in the order in which they are concatenated."""
+    names = [name for name in ("context", "scores", "attentional") if name in outputs]
+    return [*outputs["states"], *(outputs[name] for name in names)]
+
+
+def _shift(first, sequence):
+    """Return what each step had before it: `first`, then the sequence but for its last."""
+    return ops.concatenate([ops.expand_dims(first, 1), sequence[:, :-1]], axis=1)
+
+
+def _pack(columns):
+    """Concatenate sequences to one, and give the function that takes a slice of it apart."""
+    ends, end = [], 0
+    for column in columns.values():
+        end = end + ops.shape(column)[2]
+        ends.append(end)
+
+    def unpack(x):
+        starts = [0, *ends[:-1]]
+        return {
+            name: x[:, start:end]
+            for name, start, end in zip(columns, starts, ends, strict=True)
+        }
+
+    return ops.concatenate(list(columns.values()), axis=2), unpack
+
+
+def _transposed_product(left, right):
+    """`(B, T, S)` and `(B, T, D)` to `(B, S, D)`."""
+    return ops.matmul(ops.transpose(left, (0, 2, 1)), right)
