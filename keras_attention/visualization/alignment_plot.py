@@ -1,0 +1,232 @@
+"""The heat map of an alignment, drawn with matplotlib's objects and no global state."""
+
+import io
+import os
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_attention.visualization import fonts
+from keras_attention.visualization.tokens import alignment_weights, display_tokens
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Lengths in inches.
+_LARGEST_CELL, _SMALLEST_CELL = 0.45, 0.2
+_COMFORTABLE_SIDE, _LARGEST_SIDE = 7.0, 30.0
+_MARGIN, _GAP = 0.12, 0.08
+_BAR_WIDTH, _BAR_HEIGHT = 0.14, 4.0
+_POINTS = 72
+_LONGEST_LABEL = 24
+
+
+def plot_alignment(
+    attention,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    path: str | os.PathLike | None = None,
+    *,
+    title: str | None = None,
+    overwrite: bool = False,
+    maximum: float | None = None,
+    colormap: str = "bone_r",
+    dpi: int = 150,
+) -> "Figure":
+    """Draw attention weights as a heat map: the source along the top, the target down the side.
+
+    The picture grows with the sentence, so that every token stays readable. Labels may be in any
+    script for which a font is installed: fonts are chosen for the characters, and a warning names
+    the scripts that are missing. SentencePiece's `▁` is shown as in
+    [`display_tokens`][keras_attention.visualization.display_tokens]. Nothing of
+    `matplotlib.pyplot` is touched, so that it works without a display and in threads.
+
+    Args:
+        attention: Weights of shape `(T, S)`: a row for each target token.
+        source_tokens: The `S` source tokens.
+        target_tokens: The `T` target tokens.
+        path: File to write; its suffix says the format (`.png`, `.svg`, `.pdf`, ...). `None` writes
+            nothing.
+        title: Line above the picture.
+        overwrite: Whether an existing file is replaced.
+        maximum: The weight of the darkest colour. By default 1, or the largest weight if that is
+            more: pictures of different sentences compare, and weights that are spread out look so.
+        colormap: Name of a colour map of matplotlib, the colour of zero first. The default runs
+            from white to black through blue greys, in steps that look equal and print well.
+        dpi: Pixels to the inch in formats made of pixels.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If the weights do not fit the tokens or are negative or not finite, or if the
+            path's suffix is no format of matplotlib.
+        FileExistsError: If the file exists and `overwrite` is False.
+
+    Reference:
+        Bahdanau et al. 2015, figure 3.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.visualization import plot_alignment
+
+    attention = np.array([[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.8, 0.2]])
+    figure = plot_alignment(
+        attention, ["das", "rote", "Haus"], ["the", "house", "red"], title="A word order"
+    )
+    ```
+    """
+    weights = alignment_weights(attention, source_tokens, target_tokens)
+    if maximum is None:
+        maximum = max(1.0, float(weights.max()))
+    elif not maximum > 0:
+        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    if path is not None:
+        path = _checked_path(path, overwrite)
+    labels = [
+        [fonts.shape_right_to_left(_shorten(label)) for label in display_tokens(tokens)]
+        for tokens in (source_tokens, target_tokens)
+    ]
+    title = None if title is None else fonts.shape_right_to_left(title)
+    families = fonts.choose_families([*labels[0], *labels[1], title or ""])
+    with warnings.catch_warnings():
+        # choose_families has said it already, once and with the remedy.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = _draw(weights, *labels, title, families, maximum, colormap, dpi)
+        if path is not None:
+            _write(figure, path, overwrite)
+    return figure
+
+
+def _draw(weights, source, target, title, families, maximum, colormap, dpi):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    steps, memory = weights.shape
+    cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
+    cell = min(cell, _LARGEST_SIDE / max(steps, memory))
+    figure = Figure(dpi=dpi)
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    image = axes.imshow(weights, cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
+    style = {
+        "family": families,
+        "fontsize": float(np.clip(cell * _POINTS * 0.6, 5, 11)),
+        "parse_math": False,
+    }
+    _label_axes(axes, source, target, cell, style)
+    bar = figure.add_axes((0, 0, 1, 1))
+    figure.colorbar(image, cax=bar, ticks=np.linspace(0, maximum, 3 if steps > 2 else 2))
+    bar.tick_params(labelsize=8, length=2, width=0.5)
+    bar.set_ylabel("attention weight" if steps * cell > 1.2 else "", fontsize=8)
+    for part in (axes, bar):
+        part.spines[:].set_linewidth(0.5)
+    _arrange(figure, axes, bar, cell, title, families)
+    return figure
+
+
+def _label_axes(axes, source, target, cell, style):
+    # Where cells are smaller than letters, only every so many tokens can have a label.
+    stride = int(np.ceil((style["fontsize"] + 1) / (cell * _POINTS)))
+    axes.set_xticks(range(0, len(source), stride), source[::stride], **style)
+    axes.set_yticks(range(0, len(target), stride), target[::stride], **style)
+    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.tick_params(which="major", length=2, width=0.5, pad=2)
+    widest = max(label.width for label in _extents(axes.get_xticklabels(), axes.figure))
+    if widest > 0.9 * cell * stride:
+        rotation = 45 if cell >= 0.25 else 90
+        for label in axes.get_xticklabels():
+            label.set(rotation=rotation, rotation_mode="anchor", ha="left")
+            label.set_va("bottom" if rotation == 45 else "center")
+    axes.set_xticks(np.arange(1, len(source)) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, len(target)) - 0.5, minor=True)
+    axes.tick_params(which="minor", length=0)
+    axes.grid(which="minor", color="0.85", linewidth=0.4)
+
+
+def _arrange(figure, axes, bar, cell, title, families):
+    """Give the map its size in inches and the figure what the labels need around it."""
+    rows, columns = axes.images[0].get_array().shape
+    width, height = columns * cell, rows * cell
+    names = _extents(axes.get_xticklabels(), figure)
+    left = max(label.width for label in _extents(axes.get_yticklabels(), figure))
+    left += _MARGIN + _GAP
+    bar_texts = _extents([*bar.get_yticklabels(), bar.yaxis.label], figure)
+    bar_label = max(text.width for text in bar_texts[:-1]) + bar_texts[-1].width + 2 * _GAP
+    ticks = (np.asarray(axes.get_xticks()) + 0.5) * width / columns
+    slanted = axes.get_xticklabels()[0].get_ha() == "left"
+    ends = [
+        tick + label.width / (1 if slanted else 2) for tick, label in zip(ticks, names, strict=True)
+    ]
+    right = max(width + _GAP + _BAR_WIDTH + _GAP + bar_label, *ends) + _MARGIN
+    total_width = left + right
+    heading = _add_title(figure, title, families, total_width)
+    total_height = height + max(label.height for label in names) + heading + _GAP + 2 * _MARGIN
+    figure.set_size_inches(total_width, total_height)
+    if title:
+        figure.texts[0].set_y(1 - _MARGIN / total_height)
+    bar_height = min(height, _BAR_HEIGHT)
+    place = (left, _MARGIN, width, height)
+    bar_place = (left + width + _GAP, _MARGIN + height - bar_height, _BAR_WIDTH, bar_height)
+    scale = np.array([total_width, total_height] * 2)
+    axes.set_position(np.array(place) / scale)
+    bar.set_position(np.array(bar_place) / scale)
+
+
+def _add_title(figure, title, families, width):
+    """Write the title, in lines no longer than the figure is wide; return the height it takes."""
+    if not title:
+        return 0.0
+    style = {"family": families, "fontsize": 11, "parse_math": False}
+    text = figure.text(0.5, 1, title, ha="center", va="top", **style)
+    (extent,) = _extents([text], figure)
+    available = width - 2 * _MARGIN
+    if extent.width > available:
+        columns = max(12, int(len(title) * available / extent.width))
+        text.set_text(textwrap.fill(title, columns))
+        (extent,) = _extents([text], figure)
+    return extent.height + _MARGIN
+
+
+def _extents(texts, figure):
+    """The box of each text, in inches."""
+    renderer = figure.canvas.get_renderer()
+    to_inches = figure.dpi_scale_trans.inverted()
+    return [text.get_window_extent(renderer).transformed(to_inches) for text in texts]
+
+
+def _shorten(label):
+    """Cut what no margin has room for, such as an address, in its middle."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    kept = _LONGEST_LABEL // 2
+    return f"{label[:kept]}…{label[1 - kept :]}"
+
+
+def _checked_path(path, overwrite):
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    path = Path(path)
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in formats:
+        raise ValueError(
+            f"The suffix of `path` must be one of {', '.join(sorted(formats))}. "
+            f"Received: path={str(path)!r}"
+        )
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists already; overwrite=True replaces it.")
+    return path
+
+
+def _write(figure, path, overwrite):
+    # First in memory: a picture that fails half-way leaves the file as it was.
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=figure.dpi)
+    with open(path, "wb" if overwrite else "xb") as file:
+        file.write(content.getvalue())

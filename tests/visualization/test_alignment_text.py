@@ -1,0 +1,61 @@
+"""The alignment drawn in characters: every cell's place and shade."""
+
+import numpy as np
+
+from keras_attention.visualization import alignment_text
+
+MARK = "\N{LEFT-TO-RIGHT MARK}"
+LEGEND = "weight: ░ about 1/4, ▒ 1/2, ▓ 3/4, █ 1"
+
+
+def test_the_whole_picture():
+    weights = [[0.95, 0.05, 0.0], [0.1, 0.26, 0.64], [0.0, 0.8, 1.7]]
+    picture = alignment_text(weights, ["das", "rote", "Haus"], ["the", "house", "red"])
+    assert picture.replace(MARK, "").split("\n") == [
+        "        r H",
+        "      d o a",
+        "      a t u",
+        "      s e s",
+        "  the ██",
+        "house   ░░▓▓",
+        "  red   ▓▓██",
+        "",
+        LEGEND,
+    ]
+
+
+def test_each_quarter_has_a_shade():
+    weights = np.array([[0.0, 0.12, 0.13, 0.37, 0.38, 0.62, 0.63, 0.87, 0.88, 1.0]])
+    row = alignment_text(weights, list("abcdefghij"), ["x"]).split("\n")[1]
+    assert row == f"x{MARK}     ░░░░▒▒▒▒▓▓▓▓████"
+
+
+def test_wide_characters_and_marks_keep_the_columns():
+    picture = alignment_text(np.eye(3), ["自転車", "क्या", "b"], ["彼は", "he", "को"])
+    lines = picture.replace(MARK, "").split("\n")
+    assert lines[:3] == ["     自", "     転क्", "     車या b"]
+    # A letter and its marks take one column.
+    assert lines[3:6] == ["彼は ██", "  he   ██", "   को     ██"]
+
+
+def test_a_long_source_is_cut_into_maps_that_fit():
+    source = [f"w{i}" for i in range(23)]
+    weights = np.tile(np.eye(23)[:5], 1)
+    picture = alignment_text(weights, source, list("abcde"), width=30)
+    maps = picture.split("\n\n")
+    assert maps[-1] == LEGEND
+    assert len(maps) == 3
+    assert all(
+        len(line.replace(MARK, "")) <= 30 for block in maps[:-1] for line in block.split("\n")
+    )
+    assert sum(block.count("w") for block in maps[:-1]) == 23
+    assert sum(block.count("█") for block in maps[:-1]) == 10
+    assert alignment_text(weights, source, list("abcde"), width=3).count("w") >= 23
+
+
+def test_a_very_long_token_is_cut():
+    picture = alignment_text([[1.0]], ["s" * 80], ["t" * 80])
+    lines = picture.split("\n")
+    assert len(lines) < 30
+    assert "tttt…tttt" in lines[-3]
+    assert len(lines[-3]) < 30
