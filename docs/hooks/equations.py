@@ -14,6 +14,7 @@ import ziamath
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
 EM = 24  # the size that the equation is set in; the page scales it to its own by `em`
+TALLEST = 10
 
 
 ziamath.config.svg2 = False  # paths, not symbols by id: ids of several equations would clash
@@ -25,6 +26,8 @@ def svg(latex: str, display: bool) -> str:
     element = ziamath.Latex(latex, size=EM, inline=not display).svg()
     box = re.search(r'viewBox="([^"]+)"', element).group(1)
     _, top, width, height = (float(number) for number in box.split())
+    if height > TALLEST * EM:  # ziamath misplaces some things in \\left( \\right): use \\Big( there
+        raise ValueError(f"An equation is {height / EM:.0f} lines high: {latex}")
     style = f"width:{width / EM:.3f}em;height:{height / EM:.3f}em"
     style += "" if display else f";vertical-align:{-(top + height) / EM:.3f}em"
     return (
