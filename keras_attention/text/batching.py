@@ -45,6 +45,8 @@ class BucketedBatches:
     Example:
 
     ```python
+    from keras_attention.text import BucketedBatches
+
     columns = ([[5, 6], [7]], [[8], [9, 4]])
     batches = BucketedBatches(columns, batch_size=2, number_of_buckets=1)
     source, target = batches.batch(epoch=0, index=0)  # (2, 2) and (2, 2)

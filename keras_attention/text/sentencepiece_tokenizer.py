@@ -34,6 +34,8 @@ class SentencePieceTokenizer(Tokenizer):
     Example:
 
     ```python
+    from keras_attention.text import SentencePieceTokenizer
+
     lines = ["the cat sat on the mat", "the dog sat on the log"]
     tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=19)
     ids = tokenizer.encode(["the cat sat"])
