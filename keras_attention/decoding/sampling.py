@@ -12,7 +12,7 @@ from keras_attention.decoding.loop import pick
 from keras_attention.decoding.result import DecodingResult
 from keras_attention.decoding.rows import Stepper, gather_beams
 from keras_attention.decoding.single import SingleHypothesisLoop
-from keras_attention.decoding.top_k import chunked_top_k, ordered_top_k
+from keras_attention.decoding.top_k import chunked_top_k, cut_in_chunks, ordered_top_k
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -111,9 +111,9 @@ def sample(
         copies=n_best,
     )
     limits = length_limits(max_length, min_length, stepper.batch_size)
-    # One number a token, drawn before the loop: inside it, a fixed seed would repeat itself.
+    # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
-        (limits.longest, stepper.batch_size * n_best), dtype="float32", seed=seed
+        (limits.longest, 2, stepper.batch_size * n_best), dtype="float32", seed=seed
     )
     result = SingleHypothesisLoop(
         stepper,
@@ -135,7 +135,7 @@ def _ranked(result: DecodingResult) -> DecodingResult:
 
 
 class _Sampler:
-    """Turns a uniform number for each row into a token: inverts the cumulative distribution."""
+    """Turns uniform numbers into tokens, by inverting the cumulative distribution."""
 
     def __init__(self, temperature: float, top_k: int, top_p: float):
         check_integer("top_k", top_k, 0)
@@ -151,7 +151,7 @@ class _Sampler:
         self.top_p = float(top_p)
 
     def __call__(self, logits, numbers):
-        """Return tokens `(R,)` and their log-probabilities, from `(R, V)` and `(R,)` in [0, 1)."""
+        """Return tokens `(R,)` and their log-probabilities; numbers `(2, R)` lie in [0, 1)."""
         largest = ops.max(logits, axis=-1, keepdims=True)
         largest = ops.where(ops.isinf(largest), 0.0, largest)
         # Relative to the largest before the division, so that no temperature overflows.
@@ -159,10 +159,10 @@ class _Sampler:
         if self.top_k:
             values, tokens = chunked_top_k(logits, min(self.top_k, logits.shape[-1]))
             total = ops.sum(ops.exp(values), axis=-1, keepdims=True)
-            return self._draw_sorted(values, tokens, total, numbers)
+            return self._draw_sorted(values, tokens, total, numbers[0])
         if self.top_p < 1:
-            return self._draw_nucleus(logits, numbers)
-        return _draw(ops.exp(logits), numbers)
+            return self._draw_nucleus(logits, numbers[0])
+        return _draw_among_many(ops.exp(logits), numbers[0], numbers[1])
 
     def _draw_nucleus(self, logits, numbers):
         """Draw from the nucleus; sorts all of the vocabulary only where some row needs it."""
@@ -185,6 +185,16 @@ class _Sampler:
             weights = ops.where(before < self.top_p * total, weights, 0.0)
         places, log_probabilities = _draw(weights, numbers)
         return pick(tokens, places), log_probabilities
+
+
+def _draw_among_many(weights, chunk_numbers, numbers):
+    """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
+    chunks = cut_in_chunks(weights, 0.0)
+    rows, count, width = ops.shape(chunks)
+    chunk, of_chunk = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
+    drawn = ops.arange(rows, dtype="int32") * count + chunk
+    place, of_place = _draw(ops.take(ops.reshape(chunks, (-1, width)), drawn, axis=0), numbers)
+    return chunk * width + place, of_chunk + of_place
 
 
 def _draw(weights, numbers):

@@ -44,13 +44,10 @@ def chunked_top_k(x, k: int):
         `(values, places)`, each `(R, k)`, in descending order.
     """
     rows, size = ops.shape(x)
-    width = _chunk_width(size)
-    if size <= 2 * k * width:
+    if size <= 2 * k * CHUNK:
         return ordered_top_k(x, k)
-    count = -(-size // width)
-    if count * width != size:
-        x = ops.pad(x, [[0, 0], [0, count * width - size]], constant_values=float("-inf"))
-    chunks = ops.reshape(x, (rows, count, width))
+    chunks = cut_in_chunks(x, float("-inf"))
+    _, count, width = ops.shape(chunks)
     _, best = ordered_top_k(ops.max(chunks, axis=-1), k)
     best = ops.sort(best, axis=-1)  # places ascend again, so that ties still go to the first
     first_chunk = ops.arange(rows, dtype="int32")[:, None] * count
@@ -59,6 +56,12 @@ def chunked_top_k(x, k: int):
     return values, ops.take_along_axis(best, places // width, axis=1) * width + places % width
 
 
-def _chunk_width(size: int) -> int:
-    """Return a width near CHUNK that divides `size`, which saves padding it (a copy of it all)."""
-    return next((width for width in range(CHUNK, 2 * CHUNK) if size % width == 0), CHUNK)
+def cut_in_chunks(x, filling: float):
+    """Return `(R, n)` as `(R, chunks, width)`, the last chunk filled up."""
+    rows, size = ops.shape(x)
+    # A width that divides the size saves padding, a copy of it all.
+    width = next((width for width in range(CHUNK, 2 * CHUNK) if size % width == 0), CHUNK)
+    count = -(-size // width)
+    if count * width != size:
+        x = ops.pad(x, [[0, 0], [0, count * width - size]], constant_values=filling)
+    return ops.reshape(x, (rows, count, width))
