@@ -68,7 +68,8 @@ def test_a_missing_script_is_named_once_with_its_package(
 ):
     with pytest.warns(UserWarning) as caught:
         plot_alignment(np.eye(2), [text, "b"], ["x", text], tmp_path / "map.png")
-    (warning,) = caught
+    # An older matplotlib adds that it cannot shape some of the scripts.
+    (warning,) = [each for each in caught if "No installed font" in str(each.message)]
     assert f"({scripts})" in str(warning.message)
     assert str(warning.message).endswith(package)
     assert warning.filename == __file__
