@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
 	$(shell $(name) -c 'import sys; sys.version_info >= (3, 10) and print("$(name)")' 2>/dev/null)))
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
 WORKERS ?= 2
+# Each worker takes a run of neighbours, which share fixtures, and helps out when it is done.
+PARALLEL = -n $(WORKERS) --dist worksteal
 # One thread a worker: two test processes with a thread pool each are slower on two cores.
 ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(BIN)/python -m pytest
@@ -24,18 +26,19 @@ demo: $(VENV)/.installed ## Train a small translator of dates, show, export and 
 	$(BIN)/keras-attention demo
 
 test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
-	$(ONE_THREAD) $(PYTEST) -n $(WORKERS) --dist loadgroup
+	$(ONE_THREAD) $(PYTEST) $(PARALLEL)
 
 test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 	$(PYTEST) -m slow
 
 test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers and decoding on JAX
-	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) -n $(WORKERS) $(PORTABLE)
+	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 
 # The plain index gives CUDA builds of PyTorch (several GB) on Linux. Where only the CPU is
 # wanted, install torch==2.13.0 from the CPU index into .venv first: it then counts as installed.
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
-	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) -n $(WORKERS) $(PORTABLE)
+	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
+	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
 
 check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, import rules, docs
 	$(BIN)/ruff format --check .

@@ -46,7 +46,7 @@ setup(
         "docs": ["mkdocs-material", "mkdocstrings[python]", "ruff", "ziamath"],
         # PyTorch's index pages offer CPU builds; the default index gives CUDA builds on Linux.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0", "psutil"],
+        "benchmarks": ["torch==2.13.0"],
         "jax": ["jax"],
     },
     entry_points={

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_attention.applications.command.parser import build_parser, split_overrides
+from keras_attention.applications.command import parse
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.config import TranslationConfig
@@ -24,7 +24,7 @@ def check(words: list[str]) -> None:
     """Parse a command line, and for `train` its configuration too."""
     if words == ["--help"]:
         return
-    options = split_overrides(build_parser(), words)
+    options = parse(words)
     if options.verb == "train":
         load_config(TranslationConfig, [], options.overrides)
 
