@@ -56,18 +56,11 @@ def load_task(name: str) -> Task:
 
 
 def _train(options):
-    if options.task is None:
-        if not options.help:
-            raise UserError(f"train what? Expected a task: {', '.join(TASKS)}.")
-        print(options.show_train_help())
-        return
     task = load_task(options.task)
     if options.help:
         print(options.show_train_help())
         print(task.config_help())
         return
-    if options.output is None:
-        raise UserError("--output RUN is missing: name the folder for the run.")
     task.train(options)
 
 

@@ -1,6 +1,6 @@
 """The `keras-attention` command up to the moment where it needs Keras."""
 
 from .launcher import main
-from .parser import build_parser
+from .parser import build_parser, parse
 
-__all__ = ["build_parser", "main"]
+__all__ = ["build_parser", "main", "parse"]

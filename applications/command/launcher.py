@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .parser import build_parser, split_overrides
+from .parser import parse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: those after the program's name; `sys.argv`'s where not given.
     """
-    options = split_overrides(build_parser(), sys.argv[1:] if arguments is None else arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.verb == "train" and options.help and options.task is None:
+        print(options.show_train_help())
+        return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with held_back_unless_error():
         from keras_attention.applications.cli import run

@@ -34,15 +34,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def split_overrides(parser: argparse.ArgumentParser, arguments: Sequence[str]):
-    """Parse `arguments`; what `train` leaves over is `overrides`, and an error for other verbs."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; what `train` leaves over is the configuration's, as `overrides`."""
+    parser = build_parser()
     options, rest = parser.parse_known_args(list(arguments))
+    verb = f"{parser.prog} {options.verb}"
     if rest and options.verb != "train":
-        parser.exit(
-            2,
-            f"keras-attention {options.verb}: unknown argument {rest[0]} "
-            f"(`keras-attention {options.verb} --help` lists them)\n",
-        )
+        parser.exit(2, f"{verb}: unknown argument {rest[0]} (`{verb} --help` lists them)\n")
+    if options.verb == "train" and not options.help:
+        for name, value in (("TASK", options.task), ("--output RUN", options.output)):
+            if value is None:
+                parser.exit(2, f"{verb}: {name} is missing (`{verb} --help` says more)\n")
     options.overrides = rest
     return options
 
@@ -70,7 +72,9 @@ def _train(verbs):
     parser.usage = (
         "keras-attention train TASK [--config F.yaml] [--section.key V ...] --output RUN [--resume]"
     )
-    parser.add_argument("task", metavar="TASK", nargs="?", help=f"one of: {', '.join(TASKS)}")
+    parser.add_argument(
+        "task", metavar="TASK", nargs="?", choices=TASKS, help=f"one of: {', '.join(TASKS)}"
+    )
     parser.add_argument("-h", "--help", action="store_true", help="show this help and exit")
     parser.add_argument("--config", metavar="F.yaml", help="a YAML file with sections and keys")
     parser.add_argument("--output", metavar="RUN", help="the run folder to make")

@@ -1,0 +1,105 @@
+"""Running the real command, and the small run that several tests share."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from keras_attention.applications.command import main
+from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.translation import dates
+
+COMMAND = str(Path(sys.executable).with_name("keras-attention"))
+
+SMALL = [
+    "--tokenizer.vocabulary_size=120",
+    "--model.embedding_size=24",
+    "--model.units=32",
+    "--model.dropout=0.1",
+    "--training.batch_size=16",
+    "--training.steps_per_epoch=15",
+    "--training.epochs=6",
+    "--training.learning_rate=0.01",
+    "--training.schedule=halve",
+    "--training.early_stopping=bleu",
+    "--training.patience=9",
+    "--decoding.beam_size=3",
+    "--decoding.max_length=20",
+]
+
+
+def write_dates(folder: Path) -> list[str]:
+    """Write a few hundred dates as TSV files; return the options that name them."""
+    options = []
+    for split, number in (("train", 400), ("dev", 40), ("test", 40)):
+        rows = zip(*dates.generate(split, number=number), strict=True)
+        path = folder / f"{split}.tsv"
+        path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+        options += [f"--data.{split}_tsv", str(path)]
+    return options
+
+
+def train_arguments(data: list[str], output: Path, *more: str) -> list[str]:
+    return ["train", "translation", *data, *SMALL, "--output", str(output), *more]
+
+
+def run_command(*arguments: str, **settings) -> subprocess.CompletedProcess:
+    """Run the installed command in a process of its own, with the log level that it sets itself."""
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    return subprocess.run(
+        [COMMAND, *map(str, arguments)],
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        **settings,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a command left: its exit status and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+
+def call_command(capsys, *arguments) -> Done:
+    """Run the command inside this process, which has TensorFlow already."""
+    capsys.readouterr()
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as leaving:  # argparse's way
+        status = leaving.code
+    written = capsys.readouterr()
+    return Done(status or 0, written.out, written.err)
+
+
+def left_behind(path: Path) -> tuple:
+    """All that a training leaves but times: variables, states, best weights, figures."""
+    import h5py
+
+    run = RunFolder(path)
+    checkpoint, problems = Checkpoints(run.checkpoints).latest()
+    assert not problems
+    arrays = list(checkpoint.arrays)
+    with h5py.File(run.best_weights) as file:
+        file.visititems(lambda _, item: arrays.append(item[()]) if hasattr(item, "shape") else None)
+    states = {k: v for k, v in checkpoint.state["callbacks"].items() if k != "time"}
+    lines = [
+        {k: v for k, v in line.items() if "second" not in k} for line in read_metrics(run.metrics)
+    ]
+    return arrays, checkpoint.step, states, lines
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    """Two runs left the same behind, bit for bit."""
+    (arrays, *rest), (arrays2, *rest2) = left_behind(one), left_behind(other)
+    assert rest == rest2
+    for a, b in zip(arrays, arrays2, strict=True):
+        np.testing.assert_array_equal(a, b)

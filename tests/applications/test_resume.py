@@ -1,0 +1,89 @@
+"""A training that is killed, at any moment and again and again, ends as if it never had been."""
+
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.applications.commands import (
+    COMMAND,
+    assert_same_training,
+    run_command,
+    train_arguments,
+)
+
+# Runs the command in a process that kills itself at the n-th call of a function of `os`: between
+# writing a file and giving it its name, say.
+KILLED_INSIDE = """
+import os, signal, sys
+name, count = sys.argv[1], int(sys.argv[2])
+function = getattr(os, name)
+def counting(*arguments, **settings):
+    global count
+    count -= 1
+    if count == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*arguments, **settings)
+setattr(os, name, counting)
+from keras_attention_command import main
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def kill_inside(arguments, function, count):
+    """Run the command until it kills itself at that call; return whether it got so far."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_INSIDE, function, str(count), *arguments],
+        capture_output=True,
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+    return done.returncode != 0
+
+
+def kill_after_epochs(arguments, epochs, delay):
+    """Run the command and kill it some time after it has reported so many epochs."""
+    process = subprocess.Popen([COMMAND, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
+    for line in process.stderr:
+        epochs -= line.startswith("epoch ")
+        if epochs == 0:
+            break
+    try:
+        process.wait(timeout=delay)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    process.stderr.close()
+    return process.wait() == -signal.SIGKILL
+
+
+def test_killed_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_path):
+    chance = random.Random(11)
+    path = tmp_path / "killed"
+    arguments = train_arguments(dates_data, path, "--resume")
+    # Preparing the run folder makes some of these calls, each epoch three.
+    assert kill_inside(arguments, "replace", chance.randint(6, 12))
+    assert kill_after_epochs(arguments, 1, chance.uniform(0, 0.2))
+    assert kill_inside(arguments, "fsync", chance.randint(2, 8))
+    assert path.is_dir()
+    done = run_command(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "continuing after epoch" in done.stderr
+    assert_same_training(path, trained_run)
+    leftovers = [child.name for child in path.rglob(".partial*")]
+    assert not leftovers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_many_moments(trained_run, dates_data, tmp_path, seed):
+    chance = random.Random(seed)
+    path = tmp_path / "killed"
+    arguments = train_arguments(dates_data, path, "--resume")
+    for _ in range(6):
+        if chance.random() < 0.5:
+            kill_inside(arguments, chance.choice(["replace", "fsync"]), chance.randint(1, 12))
+        else:
+            kill_after_epochs(arguments, chance.randint(1, 2), chance.uniform(0, 0.5))
+    assert run_command(*arguments).returncode == 0
+    assert_same_training(path, trained_run)
