@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
-	$(shell $(name) -c 'import sys; sys.version_info >= (3, 10) and print("$(name)")' 2>/dev/null)))
+	$(shell $(name) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) and print("$(name)")' 2>/dev/null)))
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
 WORKERS ?= 2
@@ -58,7 +58,7 @@ clean: ## Remove .venv and everything built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: setup.py pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer was not found; name it: make PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.10 to 3.13 was not found; name it: make PYTHON=..."; exit 1; }
 	@echo "Installing into $(VENV) (some minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
