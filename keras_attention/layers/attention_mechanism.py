@@ -252,6 +252,11 @@ class AttentionMechanism(keras.layers.Layer):
             )
 
 
+def fresh(initializer):
+    """Return a copy of an initializer: weights of one shape made by one would start equal."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
+
+
 def _check_size(name, shape, size):
     if shape[-1] != size:
         raise ValueError(

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.attention_mechanism import AttentionMechanism
+from keras_attention.layers.attention_mechanism import AttentionMechanism, fresh
 from keras_attention.ops.scores import additive_score
 
 
@@ -85,9 +85,10 @@ class BahdanauAttention(AttentionMechanism):
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
     def build_score(self, query_size, key_size):
-        kernel = {"initializer": self.kernel_initializer}
-        self.query_kernel = self.add_weight((query_size, self.units), name="query_kernel", **kernel)
-        self.key_kernel = self.add_weight((key_size, self.units), name="key_kernel", **kernel)
+        for name, size in (("query_kernel", query_size), ("key_kernel", key_size)):
+            initializer = fresh(self.kernel_initializer)
+            kernel = self.add_weight((size, self.units), initializer=initializer, name=name)
+            setattr(self, name, kernel)
         if self.use_bias:
             self.bias = self.add_weight(
                 (self.units,), initializer=self.bias_initializer, name="bias"
@@ -108,6 +109,8 @@ class BahdanauAttention(AttentionMechanism):
         return additive_score(query, key, self.cast(self.score_vector))
 
     def loop_weights(self):
+        if type(self) is not BahdanauAttention:
+            return None  # a subclass may score otherwise
         return {
             "query": self.cast(self.query_kernel),
             "score_vector": self.cast(self.score_vector),

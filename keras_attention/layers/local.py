@@ -146,9 +146,6 @@ class LocalAttention(LuongAttention):
         weights = self._weights(query, memory, places, center, query_mask)
         return self.read(weights, memory), weights, state
 
-    def loop_weights(self):
-        return None
-
     def _is_windowed(self, length) -> bool:
         # A length that is known only when the graph runs takes the path whose cost is bounded.
         if not isinstance(length, int):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.attention_mechanism import AttentionMechanism
+from keras_attention.layers.attention_mechanism import AttentionMechanism, fresh
 from keras_attention.ops.scores import additive_score, dot_score, location_score
 
 SCORES = ("dot", "general", "concat", "location")
@@ -16,9 +16,12 @@ class LuongAttention(AttentionMechanism):
     | `score` | `e_ts` | weights |
     | --- | --- | --- |
     | `"dot"` | `q_t . k_s` | none |
-    | `"general"` | `q_t W k_s` | `score_kernel (Dq, Dk)` |
-    | `"concat"` | `v . tanh(W [q_t; k_s])` | `query_kernel (Dq, U)`, `key_kernel (Dk, U)`, `score_vector (U,)` |
-    | `"location"` | `(W q_t)_s` | `location_kernel (Dq, max_length)` |
+    | `"general"` | `q_t W k_s` | `score_kernel` |
+    | `"concat"` | `v . tanh(W [q_t; k_s])` | `query_kernel`, `key_kernel`, `score_vector` |
+    | `"location"` | `(W q_t)_s` | `location_kernel` |
+
+    Shapes: `score_kernel (Dq, Dk)`, `query_kernel (Dq, U)`, `key_kernel (Dk, U)`,
+    `score_vector (U,)`, `location_kernel (Dq, max_length)`.
 
     `a_t = softmax(e_t)`, `c_t = sum_s a_ts v_s`
 
@@ -111,9 +114,7 @@ class LuongAttention(AttentionMechanism):
             setattr(self, name, self._add_kernel(name, shape))
 
     def _add_kernel(self, name, shape):
-        # Every weight has a copy of the initializer: one seed must not make them equal.
-        initializer = self.kernel_initializer.clone()
-        return self.add_weight(shape, initializer=initializer, name=name)
+        return self.add_weight(shape, initializer=fresh(self.kernel_initializer), name=name)
 
     def project_query(self, query):
         if self.score_name == "concat":
@@ -139,8 +140,8 @@ class LuongAttention(AttentionMechanism):
         return positions < self.max_length if self.score_name == "location" else None
 
     def loop_weights(self):
-        if self.score_name == "location":
-            return None
+        if self.score_name == "location" or type(self) is not LuongAttention:
+            return None  # a subclass may score otherwise
         if self.score_name == "concat":
             return {
                 "query": self.cast(self.query_kernel),
