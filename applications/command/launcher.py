@@ -26,8 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(options.show_train_help())
         return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with held_back_unless_error():
-        from keras_attention.applications.cli import run
+    try:
+        with held_back_unless_error():
+            from keras_attention.applications.cli import run
+    except KeyboardInterrupt:
+        return 130
     return run(options)
 
 
@@ -43,7 +46,7 @@ def held_back_unless_error() -> Iterator[None]:
         os.dup2(log.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             log.seek(0)
             os.write(kept, log.read())
             raise
