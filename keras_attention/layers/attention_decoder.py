@@ -1,17 +1,15 @@
 """A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
 
 import copy
-import inspect
 
 import keras
 from keras import ops, tree
 
-from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.cell_products import cell_products
+from keras_attention.layers.decoder_cell import DecoderCell
+from keras_attention.layers.decoder_checks import check_parts, check_shapes
 from keras_attention.layers.decoder_loop import DecoderLoop, run_loop
 from keras_attention.ops.masks import check_mask
-
-ORDERS = ("previous", "current")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -104,7 +102,7 @@ class AttentionDecoder(keras.layers.Layer):
         super().__init__(**kwargs)
         if isinstance(cell, (list, tuple)):
             cell = keras.layers.StackedRNNCells(list(cell))
-        _check_parts(cell, attention, query, attention_size, input_feeding)
+        check_parts(cell, attention, query, attention_size, input_feeding)
         self.cell = cell
         self.attention = attention
         self.query = query
@@ -113,15 +111,13 @@ class AttentionDecoder(keras.layers.Layer):
         self.supports_masking = True
 
     @property
-    def cell_output_size(self) -> int:
-        """Size of the output of the cell, of the top one in a stack."""
-        size = getattr(self.cell, "output_size", None)
-        return tree.flatten(self.cell.state_size)[0] if size is None else size
-
-    @property
     def output_size(self) -> int:
         """Size `O` of the decoder's output."""
-        return self.attention_size or self.cell_output_size
+        return self.attention_size or self._cell.output_size
+
+    @property
+    def _cell(self) -> DecoderCell:
+        return DecoderCell(self.cell, self.compute_dtype)
 
     @property
     def has_attentional_vector(self) -> bool:
@@ -130,22 +126,25 @@ class AttentionDecoder(keras.layers.Layer):
 
     def build(self, inputs_shape, value_shape=None):
         value_shape = inputs_shape if value_shape is None else value_shape
-        _check_shapes(inputs_shape, value_shape)
+        check_shapes(inputs_shape, value_shape)
         batch_size, self._input_size = inputs_shape[0], inputs_shape[-1]
         value_size = value_shape[-1]
-        output_size = self.cell_output_size
+        output_size = self._cell.output_size
         if not self.attention.built:
             self.attention.build((batch_size, None, output_size), value_shape)
             self.attention.built = True
-        feed_size = value_size if self.query == "previous" else 0
-        feed_size = self.output_size if self.input_feeding else feed_size
         if not self.cell.built:
-            self.cell.build((batch_size, self._input_size + feed_size))
+            self.cell.build((batch_size, self._cell_input_size()))
             self.cell.built = True
         if self.has_attentional_vector:
             self.attentional_kernel = self.add_weight(
                 (value_size + output_size, self.output_size), name="attentional_kernel"
             )
+
+    def _cell_input_size(self):
+        if self.input_feeding:
+            return self._input_size + self.output_size
+        return self._input_size + (self.attention.value_size if self.query == "previous" else 0)
 
     def prepare_memory(self, value, mask=None, training=None):
         """Compute once what every step reads of the memory `(B, S, Dv)`."""
@@ -169,8 +168,8 @@ class AttentionDecoder(keras.layers.Layer):
         value = memory["value"]
         batch_size = ops.shape(value)[0]
         state = {
-            "cell": self._cell_state(batch_size, initial_state),
-            "context": ops.zeros_like(value[:, 0]),
+            "cell": self._cell.initial_states(batch_size, initial_state),
+            "context": ops.zeros_like(value[:, 0], dtype=self.compute_dtype),
             "attention": self.attention.initial_state(memory),
         }
         if self.input_feeding:
@@ -193,7 +192,7 @@ class AttentionDecoder(keras.layers.Layer):
         self._check_input_size(inputs)
 
         def cell_step(feed, states):
-            return self._call_cell(_join(inputs, feed), states, training=False)
+            return self._cell(_join(inputs, feed), states)
 
         return self._advance(cell_step, memory, state, True)
 
@@ -227,7 +226,8 @@ class AttentionDecoder(keras.layers.Layer):
         """Run all steps; the memory is a constant of the loop, never a part of its state."""
         products = cell_products(self.cell, self._input_size)
         weights = self.attention.loop_weights()
-        if products is None or weights is None:
+        dtypes = {layer.compute_dtype for layer in (self, self.cell, self.attention)}
+        if products is None or weights is None or len(dtypes) > 1:
             return self._stepwise(inputs, memory, state, want_context, want_scores, training)
         if self.has_attentional_vector:
             weights = {**weights, "attentional": self._cast(self.attentional_kernel)}
@@ -250,7 +250,7 @@ class AttentionDecoder(keras.layers.Layer):
 
         def step(x, flat_state):
             def cell_step(feed, states):
-                return self._call_cell(_join(x, feed), states, training)
+                return self._cell(_join(x, feed), states, training)
 
             before = tree.pack_sequence_as(state, list(flat_state))
             output, weights, after = self._advance(cell_step, memory, before, want_scores)
@@ -259,9 +259,10 @@ class AttentionDecoder(keras.layers.Layer):
             wanted += [weights] if want_scores else []
             return wanted, tree.flatten(after)
 
-        self._draw_cell_dropout(ops.shape(inputs)[0], training)
+        if training:
+            self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
         outputs, flat_state = run_loop(step, self._cast(inputs), tree.flatten(state))
-        self._forget_cell_dropout()
+        self._cell.forget_dropout()
         return (
             outputs.pop(0),
             outputs.pop(0) if want_context else None,
@@ -272,16 +273,12 @@ class AttentionDecoder(keras.layers.Layer):
     def _advance(self, cell_step, memory, state, want_scores):
         """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
         if self.query == "previous":
-            query = self._top_state(state["cell"])
-            context, scores, attention = self.attention.step(
-                query, memory, state["attention"], want_scores
-            )
+            query = self._cell.top_state(state["cell"])
+            context, scores, attention = self._attend(query, memory, state, want_scores)
             hidden, states = cell_step(context, state["cell"])
         else:
             hidden, states = cell_step(state.get("attentional"), state["cell"])
-            context, scores, attention = self.attention.step(
-                hidden, memory, state["attention"], want_scores
-            )
+            context, scores, attention = self._attend(hidden, memory, state, want_scores)
         output = hidden
         if self.has_attentional_vector:
             kernel = self._cast(self.attentional_kernel)
@@ -291,92 +288,30 @@ class AttentionDecoder(keras.layers.Layer):
             state["attentional"] = output
         return output, scores, state
 
+    def _attend(self, query, memory, state, want_scores):
+        context, scores, after = self.attention.step(
+            query, memory, state["attention"], want_scores
+        )
+        return self._cast(context), None if scores is None else self._cast(scores), after
+
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
-
-    # The cell.
-
-    def _call_cell(self, inputs, flat_states, training):
-        arguments = {}
-        if "training" in inspect.signature(self.cell.call).parameters:
-            arguments["training"] = bool(training)
-        states = tree.pack_sequence_as(self._state_structure(), list(flat_states))
-        output, states = self.cell(inputs, states, **arguments)
-        return output, tree.flatten(states)
-
-    def _state_structure(self):
-        size = self.cell.state_size
-        return size if tree.is_nested(size) else [size]
-
-    def _top_state(self, flat_states):
-        """Return the first state of the top cell: by Keras' convention its last output."""
-        size = self.cell.state_size
-        if isinstance(self.cell, keras.layers.StackedRNNCells):
-            return flat_states[-len(tree.flatten(size[-1]))]
-        return flat_states[0]
-
-    def _cell_state(self, batch_size, initial_state):
-        sizes = tree.flatten(self.cell.state_size)
-        if initial_state is None:
-            zeros = getattr(self.cell, "get_initial_state", None)
-            if zeros is not None:
-                return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
-            return [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
-        self._check_states(initial_state, batch_size)
-        return [self._cast(leaf) for leaf in tree.flatten(initial_state)]
-
-    def _cells(self):
-        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
-        return self.cell.cells if stacked else [self.cell]
-
-    def _draw_cell_dropout(self, batch_size, training):
-        """Draw the masks of cells with dropout before the loop, which must stay stateless."""
-        if not training:
-            return
-        size = self._input_size
-        size += self.attention.value_size if self.query == "previous" else 0
-        size += self.output_size if self.input_feeding else 0
-        for cell in self._cells():
-            state_size = tree.flatten(cell.state_size)[0]
-            if getattr(cell, "dropout", 0):
-                cell.get_dropout_mask(ops.ones((batch_size, size), self.compute_dtype))
-            if getattr(cell, "recurrent_dropout", 0):
-                ones = ops.ones((batch_size, state_size), self.compute_dtype)
-                cell.get_recurrent_dropout_mask(ones)
-            size = getattr(cell, "output_size", None) or state_size
-
-    def _forget_cell_dropout(self):
-        for cell in self._cells():
-            if hasattr(cell, "reset_dropout_mask"):
-                cell.reset_dropout_mask()
-                cell.reset_recurrent_dropout_mask()
 
     # Checks.
 
     def _check_call(self, inputs, value, value_mask, initial_state):
-        _check_shapes(inputs.shape, value.shape)
+        check_shapes(inputs.shape, value.shape)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         if self.built:
             self._check_input_size(inputs)
         if initial_state is not None and not isinstance(initial_state, dict):
-            self._check_states(initial_state, inputs.shape[0])
+            self._cell.check_states(initial_state, inputs.shape[0])
 
     def _check_input_size(self, inputs):
         if inputs.shape[-1] != self._input_size:
             raise ValueError(
                 f"The decoder was built for inputs of {self._input_size} features. "
                 f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
-
-    def _check_states(self, initial_state, batch_size):
-        sizes = tree.flatten(self.cell.state_size)
-        shapes = [tuple(state.shape) for state in tree.flatten(initial_state)]
-        batch_sizes = [*(shape[0] for shape in shapes if shape), batch_size]
-        known = {size for size in batch_sizes if isinstance(size, int)}
-        if [shape[1:] for shape in shapes] != [(size,) for size in sizes] or len(known) > 1:
-            raise ValueError(
-                f"`initial_state` must hold {len(sizes)} states of sizes {sizes}, in the cell's "
-                f"order, one row for each example. Received: {len(shapes)} of shapes {shapes}"
             )
 
     # Keras' bookkeeping.
@@ -410,7 +345,7 @@ class AttentionDecoder(keras.layers.Layer):
         if return_state:
             memory = keras.KerasTensor(value.shape, self.compute_dtype)
             state = {
-                "cell": [spec(size) for size in tree.flatten(self.cell.state_size)],
+                "cell": [spec(size) for size in self._cell.state_sizes],
                 "context": spec(value.shape[2]),
                 "attention": self.attention.initial_state({"value": memory}),
             }
@@ -441,38 +376,3 @@ class AttentionDecoder(keras.layers.Layer):
 
 def _join(first, second):
     return first if second is None else ops.concatenate([first, second], axis=-1)
-
-
-def _check_parts(cell, attention, query, attention_size, input_feeding):
-    if not hasattr(cell, "call") or not hasattr(cell, "state_size"):
-        raise ValueError(
-            "`cell` must be a Keras RNN cell (with `call` and `state_size`), such as "
-            f"keras.layers.GRUCell(256), or a list of them. Received: cell={cell}"
-        )
-    if not isinstance(attention, AttentionMechanism):
-        raise ValueError(
-            "`attention` must be an attention mechanism, such as BahdanauAttention(256). "
-            f"Received: attention={attention}"
-        )
-    if query not in ORDERS:
-        raise ValueError(f"`query` must be one of {ORDERS}. Received: query={query!r}")
-    if attention_size is not None and (not isinstance(attention_size, int) or attention_size < 1):
-        raise ValueError(
-            "`attention_size` must be a positive integer or None. "
-            f"Received: attention_size={attention_size}"
-        )
-    if input_feeding and query == "previous":
-        raise ValueError(
-            "`input_feeding` goes with query='current': with query='previous' the context is fed "
-            "to the cell already. Received: query='previous', input_feeding=True"
-        )
-
-
-def _check_shapes(inputs, value):
-    shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
-    if len(inputs) != 3 or len(value) != 3:
-        raise ValueError(
-            f"Inputs and value must have the shape (batch, steps, features). {shapes}"
-        )
-    if None not in (inputs[0], value[0]) and inputs[0] != value[0]:
-        raise ValueError(f"Inputs and value must have the same batch size. {shapes}")
