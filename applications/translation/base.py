@@ -60,15 +60,24 @@ class TranslationModel(keras.Model):
         self.dropout_rate = dropout
         self.tie_embeddings = tie_embeddings
         self.source_embedding = keras.layers.Embedding(
-            source_vocabulary_size, embedding_size, name="source_embedding"
+            source_vocabulary_size,
+            embedding_size,
+            name="source_embedding",
+            dtype=self.dtype_policy,
         )
         self.target_embedding = keras.layers.Embedding(
-            target_vocabulary_size, embedding_size, name="target_embedding"
+            target_vocabulary_size,
+            embedding_size,
+            name="target_embedding",
+            dtype=self.dtype_policy,
         )
         self.word_logits = WordLogits(
-            target_vocabulary_size, tied=tie_embeddings, name="word_logits"
+            target_vocabulary_size,
+            tied=tie_embeddings,
+            name="word_logits",
+            dtype=self.dtype_policy,
         )
-        self.dropout = keras.layers.Dropout(dropout)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))

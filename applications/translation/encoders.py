@@ -37,13 +37,18 @@ class BidirectionalEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.units = units
         self.supports_masking = True
-        self.projection = keras.layers.Dense(6 * units, name="projection")
+        self.projection = keras.layers.Dense(6 * units, name="projection", dtype=self.dtype_policy)
         self.forward = self._direction("forward", False)
         self.backward = self._direction("backward", True)
 
     def _direction(self, name, go_backwards):
-        cell = ProjectedGRUCell(self.units)
-        return keras.layers.RNN(cell, return_sequences=True, go_backwards=go_backwards, name=name)
+        return keras.layers.RNN(
+            ProjectedGRUCell(self.units, dtype=self.dtype_policy),
+            return_sequences=True,
+            go_backwards=go_backwards,
+            name=name,
+            dtype=self.dtype_policy,
+        )
 
     def build(self, input_shape):
         self.projection.build(tuple(input_shape))
@@ -100,10 +105,16 @@ class StackedEncoder(keras.layers.Layer):
         self.dropout = dropout
         self.supports_masking = True
         self.stack = [
-            keras.layers.LSTM(units, return_sequences=True, return_state=True, name=f"lstm_{i}")
-            for i in range(layers)
+            keras.layers.LSTM(
+                units,
+                return_sequences=True,
+                return_state=True,
+                name=f"lstm_{index}",
+                dtype=self.dtype_policy,
+            )
+            for index in range(layers)
         ]
-        self.between = keras.layers.Dropout(dropout)
+        self.between = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         shape = tuple(input_shape)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import refuse_existing_output
 from keras_attention.applications.translation.run import SOURCE, TARGET, TranslationRun, load_run
 from keras_attention.applications.translation.search import options_of
 
@@ -96,8 +96,7 @@ def export_keras(run: TranslationRun | Path | str, output: Path | str) -> None:
 def _new_folder(output: Path | str) -> Iterator[Path]:
     """Give a path to write a folder at, which becomes `output` as a whole or not at all."""
     output = Path(output)
-    if output.exists():
-        raise UserError(f"{output} already exists. Choose another --output.")
+    refuse_existing_output(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.preparing")
     shutil.rmtree(temporary, ignore_errors=True)

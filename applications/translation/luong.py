@@ -89,18 +89,20 @@ class Luong(TranslationModel):
         self.max_source_length = max_source_length
         self.input_feeding = input_feeding
         self.readout_size = readout_size
-        self.encoder = StackedEncoder(units, layers, dropout=dropout, name="encoder")
+        policy = {"dtype": self.dtype_policy}
+        self.encoder = StackedEncoder(units, layers, dropout=dropout, name="encoder", **policy)
         cells = [
-            keras.layers.LSTMCell(units, dropout=dropout if index else 0.0)
+            keras.layers.LSTMCell(units, dropout=dropout if index else 0.0, **policy)
             for index in range(layers)
         ]
         self.decoder = AttentionDecoder(
-            cells[0] if layers == 1 else cells,
+            cells[0] if layers == 1 else keras.layers.StackedRNNCells(cells, **policy),
             self._mechanism(),
             query="current",
             attention_size=self.feature_size,
             input_feeding=input_feeding,
             name="decoder",
+            **policy,
         )
         self.build()
 
@@ -114,6 +116,7 @@ class Luong(TranslationModel):
             "score": self.score_name,
             "units": (self.attention_units or self.units) if with_units else None,
             "max_length": self.max_source_length if self.score_name == "location" else None,
+            "dtype": self.dtype_policy,
         }
         if self.attention == "global":
             return LuongAttention(**arguments)

@@ -71,17 +71,20 @@ class RNNEncDec(TranslationModel):
         )
         self.units = units
         self.readout_size = readout_size
-        self.encoder = BidirectionalEncoder(units, name="encoder")
-        self.sentence = keras.layers.Dense(2 * units, activation="tanh", name="sentence")
-        self.first_state = keras.layers.Dense(units, activation="tanh", name="first_state")
-        self.word_projection = keras.layers.Dense(3 * units, name="word_projection")
+        policy = {"dtype": self.dtype_policy}
+        self.encoder = BidirectionalEncoder(units, name="encoder", **policy)
+        self.sentence = keras.layers.Dense(2 * units, activation="tanh", name="sentence", **policy)
+        self.first_state = keras.layers.Dense(
+            units, activation="tanh", name="first_state", **policy
+        )
+        self.word_projection = keras.layers.Dense(3 * units, name="word_projection", **policy)
         self.sentence_projection = keras.layers.Dense(
-            3 * units, use_bias=False, name="sentence_projection"
+            3 * units, use_bias=False, name="sentence_projection", **policy
         )
         self.decoder = keras.layers.RNN(
-            ProjectedGRUCell(units), return_sequences=True, name="decoder"
+            ProjectedGRUCell(units, **policy), return_sequences=True, name="decoder", **policy
         )
-        self.readout = MaxoutReadout(self.feature_size, name="readout")
+        self.readout = MaxoutReadout(self.feature_size, name="readout", **policy)
         self.build()
 
     def build(self, input_shape=None):

@@ -80,15 +80,19 @@ class RNNSearch(TranslationModel):
         self.units = units
         self.attention_units = attention_units
         self.readout_size = readout_size
-        self.encoder = BidirectionalEncoder(units, name="encoder")
-        self.first_state = keras.layers.Dense(units, activation="tanh", name="first_state")
+        policy = {"dtype": self.dtype_policy}
+        self.encoder = BidirectionalEncoder(units, name="encoder", **policy)
+        self.first_state = keras.layers.Dense(
+            units, activation="tanh", name="first_state", **policy
+        )
         self.decoder = AttentionDecoder(
-            keras.layers.GRUCell(units, reset_after=False),
-            BahdanauAttention(attention_units or units),
+            keras.layers.GRUCell(units, reset_after=False, **policy),
+            BahdanauAttention(attention_units or units, **policy),
             query="previous",
             name="decoder",
+            **policy,
         )
-        self.readout = MaxoutReadout(self.feature_size, name="readout")
+        self.readout = MaxoutReadout(self.feature_size, name="readout", **policy)
         self.build()
 
     def build(self, input_shape=None):

@@ -41,7 +41,7 @@ class SearchOptions:
         length_penalty: alpha of GNMT's length penalty.
         coverage_penalty: beta of GNMT's coverage penalty.
         min_length: fewest tokens, the end not counted.
-        max_length: most tokens, the end not counted.
+        max_length: most tokens; a translation that has as many may lack its end.
         max_length_ratio: most tokens as a multiple of the source's, with ten to spare.
         no_repeat_ngram: no n-gram of this length comes twice; 0 allows it.
         sampling: draw tokens in place of searching; `n_best` is then the number of draws.
@@ -169,10 +169,11 @@ def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _limits(mask, options):
-    """Return the most tokens of each sentence, the end counted, `(B,)`."""
+    """Return the most tokens of each sentence `(B,)`; the longest translations lack the end."""
     words = ops.sum(ops.cast(mask, "float32"), axis=-1)
     limits = ops.cast(ops.ceil(words * options.max_length_ratio), "int32") + SPARE_TOKENS
-    return ops.clip(limits, options.min_length, options.max_length) + 1
+    shortest = options.min_length + 1
+    return ops.clip(limits, shortest, max(shortest, options.max_length))
 
 
 def _writable_only(model):

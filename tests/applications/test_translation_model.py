@@ -1,0 +1,379 @@
+"""The translation models against float64 oracles, and their contract with training and search."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.applications.translation.config import ModelConfig
+from keras_attention.applications.translation.encoders import BidirectionalEncoder, StackedEncoder
+from keras_attention.applications.translation.model import (
+    Luong,
+    RNNEncDec,
+    RNNSearch,
+    build_model,
+)
+from keras_attention.applications.translation.readout import WordLogits
+from tests.applications.translation_runs import randomize
+
+B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
+SIZES = {"embedding_size": E, "units": U}
+MODELS = {
+    "rnnsearch": lambda: RNNSearch(SOURCE, TARGET, attention_units=A, readout_size=R, **SIZES),
+    "rnnsearch-tied": lambda: RNNSearch(SOURCE, TARGET, tie_embeddings=True, **SIZES),
+    "rnnencdec": lambda: RNNEncDec(SOURCE, TARGET, readout_size=R, **SIZES),
+    "luong-dot": lambda: Luong(SOURCE, TARGET, layers=1, score="dot", **SIZES),
+    "luong-general-2": lambda: Luong(SOURCE, TARGET, layers=2, readout_size=R, **SIZES),
+    "luong-concat": lambda: Luong(
+        SOURCE, TARGET, layers=1, score="concat", attention_units=A, input_feeding=False, **SIZES
+    ),
+    "luong-location": lambda: Luong(
+        SOURCE, TARGET, layers=1, score="location", max_source_length=S, **SIZES
+    ),
+    "luong-local-m": lambda: Luong(
+        SOURCE, TARGET, layers=1, attention="local-m", half_width=2, **SIZES
+    ),
+    "luong-local-p": lambda: Luong(
+        SOURCE, TARGET, layers=1, attention="local-p", half_width=2, attention_units=A, **SIZES
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    built = MODELS[request.param]()
+    randomize(built)
+    return built
+
+
+@pytest.fixture(scope="module")
+def ids():
+    random = np.random.default_rng(5)
+    source = random.integers(4, SOURCE, (B, S)).astype("int32")
+    source[1, 3:] = 0
+    source[2, 1:] = 0
+    target = random.integers(4, TARGET, (B, T)).astype("int32")
+    target[:, 0] = 2
+    return source, target
+
+
+def run(model, source, target):
+    return np.asarray(model({"source": source, "target": target}))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def weights(model) -> dict:
+    """Weights in float64 by the end of their paths."""
+    return {v.path.split("/", 1)[1]: np.asarray(v, np.float64) for v in model.trainable_variables}
+
+
+def gru(x, h, gates, candidate):
+    """One step of a GRU on projected inputs, gates in Keras' order z, r, candidate."""
+    z = sigmoid(x[:U] + h @ gates[:, :U])
+    r = sigmoid(x[U : 2 * U] + h @ gates[:, U:])
+    return z * h + (1 - z) * np.tanh(x[2 * U :] + (r * h) @ candidate)
+
+
+def encode(w, source):
+    """Annotations of the words of one sentence, by the bidirectional encoder."""
+    words = w["source_embedding/embeddings"][source[source > 0]]
+    projected = words @ w["encoder/projection/kernel"] + w["encoder/projection/bias"]
+    states = {"forward": [], "backward": []}
+    for name, order in (("forward", range(len(words))), ("backward", range(len(words))[::-1])):
+        half = slice(0, 3 * U) if name == "forward" else slice(3 * U, None)
+        kernels = [
+            next(w[k] for k in w if f"encoder/{name}/" in k and k.endswith(kind))
+            for kind in ("gate_kernel", "candidate_kernel")
+        ]
+        h = np.zeros(U)
+        for s in order:
+            h = gru(projected[s, half], h, *kernels)
+            states[name].append(h)
+    return np.concatenate([states["forward"], states["backward"][::-1]], axis=1)
+
+
+def dense(w, name, x):
+    return x @ w[f"{name}/kernel"] + w.get(f"{name}/bias", 0)
+
+
+def maxout_logits(w, *parts):
+    sums = dense(w, "readout", np.concatenate(parts))
+    return dense(w, "word_logits", np.maximum(sums[0::2], sums[1::2]))
+
+
+def one(w, *endings):
+    """The one weight whose path ends so."""
+    found = [value for path, value in w.items() if any(path.endswith(end) for end in endings)]
+    assert len(found) == 1, (endings, list(w))
+    return found[0]
+
+
+def test_rnnsearch_is_the_papers(ids):
+    model = MODELS["rnnsearch"]()
+    randomize(model)
+    source, target = ids
+    logits, scores = (np.asarray(x) for x in model.score(source, target))
+    w = weights(model)
+    kernel, bias = one(w, "gru_cell/kernel"), one(w, "gru_cell/bias")
+    recurrent = one(w, "gru_cell/recurrent_kernel")
+    for b in range(B):
+        annotations = encode(w, source[b])
+        s = np.tanh(dense(w, "first_state", annotations[0, U:]))
+        for t in range(T):
+            y = w["target_embedding/embeddings"][target[b, t]]
+            hidden = np.tanh(s @ one(w, "query_kernel") + annotations @ one(w, "key_kernel"))
+            a = softmax(hidden @ one(w, "score_vector"))
+            c = a @ annotations
+            np.testing.assert_allclose(logits[b, t], maxout_logits(w, s, y, c), atol=2e-4)
+            np.testing.assert_allclose(scores[b, t], np.pad(a, (0, S - len(a))), atol=2e-5)
+            x = np.concatenate([y, c]) @ kernel + bias
+            s = gru(x, s, recurrent[:, : 2 * U], recurrent[:, 2 * U :])
+
+
+def test_rnnencdec_is_the_papers(ids):
+    model = MODELS["rnnencdec"]()
+    randomize(model)
+    source, target = ids
+    logits = run(model, source, target)
+    w = weights(model)
+    gates = next(w[k] for k in w if k.startswith("decoder") and k.endswith("gate_kernel"))
+    candidate = next(w[k] for k in w if k.startswith("decoder") and k.endswith("candidate_kernel"))
+    for b in range(B):
+        annotations = encode(w, source[b])
+        ends = np.concatenate([annotations[-1, :U], annotations[0, U:]])
+        c = np.tanh(dense(w, "sentence", ends))
+        s = np.tanh(dense(w, "first_state", c))
+        for t in range(T):
+            y = w["target_embedding/embeddings"][target[b, t]]
+            x = dense(w, "word_projection", y) + dense(w, "sentence_projection", c)
+            s = gru(x, s, gates, candidate)
+            np.testing.assert_allclose(logits[b, t], maxout_logits(w, s, y, c), atol=2e-4)
+    assert model.score(source, target)[1] is None
+
+
+def lstm(x, h, c, kernel, recurrent, bias):
+    i, f, g, o = np.split(x @ kernel + h @ recurrent + bias, 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def test_luong_is_the_papers(ids):
+    model = MODELS["luong-general-2"]()
+    randomize(model)
+    source, target = ids
+    logits, scores = (np.asarray(x) for x in model.score(source, target))
+    w = weights(model)
+    below = [np.asarray(v, np.float64) for layer in model.encoder.stack for v in layer.weights]
+    above = [np.asarray(v, np.float64) for cell in model.decoder.cell.cells for v in cell.weights]
+    score_kernel = np.asarray(model.decoder.attention.score_kernel, np.float64)
+    attentional_kernel = np.asarray(model.decoder.attentional_kernel, np.float64)
+    for b in range(B):
+        h, c = np.zeros((2, U)), np.zeros((2, U))
+        annotations = []
+        for word in source[b][source[b] > 0]:
+            x = w["source_embedding/embeddings"][word]
+            for layer in range(2):
+                h[layer], c[layer] = lstm(x, h[layer], c[layer], *below[3 * layer : 3 * layer + 3])
+                x = h[layer].copy()
+            annotations.append(x)
+        annotations = np.array(annotations)
+        attentional = np.zeros(R)
+        for t in range(T):
+            x = np.concatenate([w["target_embedding/embeddings"][target[b, t]], attentional])
+            for layer in range(2):
+                h[layer], c[layer] = lstm(x, h[layer], c[layer], *above[3 * layer : 3 * layer + 3])
+                x = h[layer].copy()
+            a = softmax(annotations @ (x @ score_kernel))
+            attentional = np.tanh(np.concatenate([a @ annotations, x]) @ attentional_kernel)
+            expected = dense(w, "word_logits", attentional)
+            np.testing.assert_allclose(logits[b, t], expected, atol=2e-4)
+            np.testing.assert_allclose(scores[b, t], np.pad(a, (0, S - len(a))), atol=2e-5)
+
+
+def test_encoder_gives_what_keras_gru_gives():
+    encoder = BidirectionalEncoder(U)
+    x = np.random.default_rng(1).normal(size=(B, S, E)).astype("float32")
+    mask = np.array([[1] * 5, [1, 1, 1, 0, 0], [0] * 5], bool)
+    encoder(x, mask=mask)
+    randomize(encoder)
+    annotations, last, first = (np.asarray(y) for y in encoder(x, mask=mask))
+    for index, layer in enumerate((encoder.forward, encoder.backward)):
+        stock = keras.layers.GRU(
+            U, reset_after=False, return_sequences=True, return_state=True, go_backwards=index
+        )
+        stock.build(x.shape)
+        columns = slice(3 * U * index, 3 * U * (index + 1))
+        kernel, bias = (np.asarray(v)[..., columns] for v in encoder.projection.weights)
+        gates, candidate = map(np.asarray, layer.cell.weights)
+        stock.set_weights([kernel, np.concatenate([gates, candidate], axis=1), bias])
+        outputs, state = (np.asarray(y) for y in stock(x, mask=mask))
+        outputs = outputs[:, ::-1] if index else outputs
+        ours = annotations[..., U * index : U * (index + 1)]
+        np.testing.assert_allclose(ours[mask], outputs[mask], atol=1e-5)
+        np.testing.assert_allclose((last, first)[index], state, atol=1e-5)
+        assert not np.any(ours[2]) and not np.any((last, first)[index][2])
+
+
+def test_steps_give_what_the_whole_sequence_gives(model, ids):
+    source, target = ids
+    logits, scores = model.score(source, target)
+    np.testing.assert_allclose(np.asarray(logits), run(model, source, target), atol=1e-5)
+    state = model.start(source)
+    assert all(leaf.shape[0] == B for leaf in keras.tree.flatten(state))
+    for t in range(T):
+        step_logits, state = model.step(target[:, t], state, t)
+        np.testing.assert_allclose(np.asarray(step_logits), np.asarray(logits)[:, t], atol=2e-4)
+        if model.has_attention:
+            weights = np.asarray(state["attention_scores"])
+            np.testing.assert_allclose(weights, np.asarray(scores)[:, t], atol=2e-5)
+
+
+def test_padding_changes_nothing(model, ids):
+    source, target = ids
+    logits = run(model, source, target)
+    wider = run(model, np.pad(source, ((0, 0), (0, 4))), np.pad(target, ((0, 0), (0, 2))))
+    np.testing.assert_allclose(wider[:, :T], logits, atol=2e-4)
+    alone = run(model, source[1:2, :3], target[1:2])
+    np.testing.assert_allclose(alone, logits[1:2], atol=2e-4)
+    assert np.abs(logits - logits[:, :1]).max() > 0.1  # the comparison could fail
+
+
+def test_the_source_is_read(model, ids):
+    source, target = ids
+    other = np.where(source == 0, 0, 4 + (source - 3) % (SOURCE - 4)).astype("int32")
+    assert np.abs(run(model, other, target) - run(model, source, target)).max() > 1e-2
+
+
+def test_a_row_of_padding_is_finite(model, ids):
+    source, target = (np.pad(x, ((0, 1), (0, 0))) for x in ids)
+    with tf.GradientTape() as tape:
+        logits = model({"source": source, "target": target}, training=True)
+        loss = tf.reduce_mean(tf.square(logits))
+    gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    assert np.all(np.isfinite(np.asarray(logits)))
+    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        assert gradient is not None, variable.path
+        gradient = np.asarray(tf.convert_to_tensor(gradient))
+        assert np.all(np.isfinite(gradient)) and np.any(gradient), variable.path
+
+
+def test_reloads_without_custom_objects(model, ids, tmp_path):
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    np.testing.assert_array_equal(run(loaded, *ids), run(model, *ids))
+
+
+@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong])
+def test_config_covers_every_argument(kind):
+    import inspect
+
+    names = set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
+    assert names <= set(kind(SOURCE, TARGET, embedding_size=E, units=U).get_config())
+
+
+def test_one_trace_serves_all_shapes(model):
+    traces = []
+    spec = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[spec, spec])
+    def logits(source, target):
+        traces.append(1)
+        return model({"source": source, "target": target})
+
+    for rows, sources, targets in ((1, 2, 3), (5, 3, 2)):
+        ids = np.ones((rows, sources), "int32"), np.ones((rows, targets), "int32")
+        assert logits(*ids).shape == (rows, targets, TARGET)
+        np.testing.assert_allclose(np.asarray(logits(*ids)), run(model, *ids), atol=2e-4)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong])
+def test_dropout_acts_in_training_only(kind, ids):
+    extra = {"layers": 2} if kind is Luong else {}
+    model = kind(SOURCE, TARGET, dropout=0.4, **SIZES, **extra)
+    randomize(model)
+    inputs = dict(zip(("source", "target"), ids, strict=True))
+    first, second = (np.asarray(model(inputs, training=True)) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-2
+    np.testing.assert_array_equal(run(model, *ids), run(model, *ids))
+
+
+def test_tied_embeddings_are_the_output_matrix(ids):
+    model = MODELS["rnnsearch-tied"]()
+    randomize(model)
+    shapes = [tuple(v.shape) for v in model.trainable_variables]
+    assert shapes.count((TARGET, E)) == 1 and (E, TARGET) not in shapes
+    features, _ = model.decode(*ids)
+    table = np.asarray(model.target_embedding.embeddings)
+    expected = np.asarray(features) @ table.T + np.asarray(model.word_logits.bias)
+    np.testing.assert_allclose(run(model, *ids), expected, atol=1e-4)
+
+
+def test_mixed_precision_stays_close(ids):
+    policy = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
+    half = RNNSearch(SOURCE, TARGET, dtype=policy, **SIZES)
+    full = RNNSearch(SOURCE, TARGET, **SIZES)
+    full.set_weights(half.get_weights())
+    logits = half({"source": ids[0], "target": ids[1]})
+    assert keras.backend.standardize_dtype(logits.dtype) == "bfloat16"
+    np.testing.assert_allclose(
+        np.asarray(keras.ops.cast(logits, "float32")), run(full, *ids), atol=0.05
+    )
+
+
+def test_stacked_encoder_hands_over_the_states_of_the_last_words():
+    encoder = StackedEncoder(U, layers=2)
+    x = np.random.default_rng(2).normal(size=(B, S, E)).astype("float32")
+    mask = np.arange(S) < np.array([5, 3, 1])[:, None]
+    outputs, states = encoder(x, mask=mask)
+    assert len(states) == 4
+    last = np.asarray(outputs)[np.arange(B), mask.sum(1) - 1]
+    np.testing.assert_allclose(np.asarray(states[2]), last, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "attention"),
+    [
+        ({}, RNNSearch, "BahdanauAttention"),
+        ({"architecture": "rnnencdec"}, RNNEncDec, None),
+        ({"architecture": "luong", "score": "dot"}, Luong, "LuongAttention"),
+        ({"architecture": "luong", "attention": "local-p"}, Luong, "LocalAttention"),
+    ],
+)
+def test_builder_builds_what_the_configuration_says(changes, kind, attention):
+    config = ModelConfig(
+        embedding_size=E, units=U, layers=2, dropout=0.25, readout_size=R, **changes
+    )
+    model = build_model(config, SOURCE, TARGET)
+    assert type(model) is kind and model.built
+    values = model.get_config()
+    for name in ("embedding_size", "units", "dropout", "readout_size"):
+        assert values[name] == getattr(config, name)
+    assert values["source_vocabulary_size"], values["target_vocabulary_size"] == (SOURCE, TARGET)
+    if attention:
+        assert type(model.decoder.attention).__name__ == attention
+    if kind is Luong:
+        assert model.decoder.input_feeding and len(model.encoder.stack) == 2
+
+
+def test_refusals_say_what_was_expected():
+    with pytest.raises(ValueError, match=r"as wide as the embedding.*Received: readout of width 5"):
+        RNNSearch(SOURCE, TARGET, readout_size=R, tie_embeddings=True, **SIZES)
+    with pytest.raises(ValueError, match=r"`attention` must be one of .*Received: .*'glocal'"):
+        Luong(SOURCE, TARGET, attention="glocal", **SIZES)
+    with pytest.raises(ValueError, match=r"`architecture` must be one of .*Received: .*'rnn'"):
+        config = types.SimpleNamespace(**{**vars(ModelConfig()), "architecture": "rnn"})
+        build_model(config, SOURCE, TARGET)
+    with pytest.raises(ValueError, match=r"`table` must be given where `tied=True`"):
+        WordLogits(TARGET, tied=True)(np.zeros((2, E), "float32"))
