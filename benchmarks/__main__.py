@@ -41,7 +41,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     add(
         "--seconds",
         type=_positive(float),
-        help="of each program in each round of each pass; default: 2, with --quick 0.2",
+        help="of each program in each round of each pass; default: 1, with --quick 0.2",
     )
     add("--quick", action="store_true", help="a tiny size and few rounds, to see that all runs")
     add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
@@ -51,7 +51,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
         parser.error("--torch-compile is of the decoder only. Received: --only attention")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)
-    options.seconds = options.seconds or (0.2 if options.quick else 2.0)
+    options.seconds = options.seconds or (0.2 if options.quick else 1.0)
     return options
 
 
