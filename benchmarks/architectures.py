@@ -1,0 +1,103 @@
+"""`python -m benchmarks.architectures`: every translation architecture at one equal budget.
+
+Each is trained on Multi30k by the real command, with the same settings, data, seed and number of
+epochs, and evaluated on the test set with beam and greedy search. A run that is there already is
+continued or only evaluated, so that the comparison may be interrupted.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+LUONG = ["--model.architecture", "luong"]
+LOCAL = [*LUONG, "--model.score", "general", "--model.attention"]
+
+ARCHITECTURES = {
+    "rnnencdec": ["--model.architecture", "rnnencdec"],
+    "rnnsearch": ["--model.architecture", "rnnsearch"],
+    "luong dot": [*LUONG, "--model.score", "dot"],
+    "luong general": [*LUONG, "--model.score", "general"],
+    "luong concat": [*LUONG, "--model.score", "concat"],
+    "luong location": [*LUONG, "--model.score", "location"],
+    "luong local-m": [*LOCAL, "local-m"],
+    "luong local-p": [*LOCAL, "local-p"],
+}
+
+# One layer everywhere, so that depth is not what is compared.
+SETTINGS = """
+    --data.dataset multi30k --tokenizer.vocabulary_size 4000 --model.layers 1
+    --model.embedding_size 128 --model.units 192 --model.dropout 0.2
+    --training.batch_size 96 --training.learning_rate 0.002 --training.warmup_steps 200
+    --training.schedule cosine --training.early_stopping loss --training.tensorboard false
+""".split()
+
+
+def main(arguments=None) -> None:
+    """Train, evaluate and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.architectures",
+        description="Train every translation architecture on Multi30k at one equal budget.",
+    )
+    parser.add_argument("--folder", help="where Multi30k's files lie; default: fetched by name")
+    parser.add_argument("--epochs", type=int, default=5, help="the budget (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("runs/architectures"))
+    parser.add_argument("--only", choices=ARCHITECTURES, action="append")
+    options = parser.parse_args(arguments)
+    rows = []
+    for name in options.only or ARCHITECTURES:
+        rows.append(measure(name, options))
+        print(json.dumps(rows[-1]), file=sys.stderr)
+    print(table(rows))
+
+
+def measure(name: str, options: argparse.Namespace) -> dict:
+    """Train one architecture and return its figures on the test set."""
+    run = options.output / name.replace(" ", "-")
+    settings = [*SETTINGS, *ARCHITECTURES[name], "--training.epochs", str(options.epochs)]
+    if options.folder:
+        settings += ["--data.folder", options.folder]
+    if run.exists():
+        settings = ["--resume"]
+    _command("train", "translation", *settings, "--output", str(run))
+    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    reports = {
+        beam: json.loads(_command("evaluate", str(run), "--beam", str(beam), "--json"))
+        for beam in (1, 5)
+    }
+    return {
+        "name": name,
+        "minutes": sum(epoch["seconds"] for epoch in epochs) / 60,
+        "greedy": reports[1]["bleu"],
+        "bleu": reports[5]["bleu"],
+        "chrf": reports[5]["chrf"],
+        "perplexity": reports[5]["perplexity"],
+        "by_length": reports[5]["bleu_by_source_words"],
+    }
+
+
+def table(rows: list[dict]) -> str:
+    """Write the figures as a Markdown table, with BLEU by the source's number of words."""
+    buckets = [bucket for bucket in rows[0]["by_length"] if bucket["sentences"]]
+    labels = [f"{b['shortest']}-{b['longest'] or ''} ({b['sentences']})" for b in buckets]
+    head = ["", "minutes", "perplexity", "greedy BLEU", "beam 5 BLEU", "chrF", *labels]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        by_length = [b["bleu"] for b in row["by_length"] if b["sentences"]]
+        figures = [row["greedy"], row["bleu"], row["chrf"], *by_length]
+        lines.append(
+            [row["name"], f"{row['minutes']:.1f}", f"{row['perplexity']:.2f}"]
+            + [f"{figure:.1f}" for figure in figures]
+        )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _command(*arguments: str) -> str:
+    """Run `keras-attention`, its messages on this terminal, and return what it printed."""
+    command = [sys.executable, "-m", "keras_attention.applications.cli", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    main()
