@@ -11,27 +11,33 @@ import subprocess
 import sys
 from pathlib import Path
 
-LUONG = ["--model.architecture", "luong"]
-LOCAL = [*LUONG, "--model.score", "general", "--model.attention"]
+LOCAL = {"architecture": "luong", "score": "general"}
 
 ARCHITECTURES = {
-    "rnnencdec": ["--model.architecture", "rnnencdec"],
-    "rnnsearch": ["--model.architecture", "rnnsearch"],
-    "luong dot": [*LUONG, "--model.score", "dot"],
-    "luong general": [*LUONG, "--model.score", "general"],
-    "luong concat": [*LUONG, "--model.score", "concat"],
-    "luong location": [*LUONG, "--model.score", "location"],
-    "luong local-m": [*LOCAL, "local-m"],
-    "luong local-p": [*LOCAL, "local-p"],
+    "rnnencdec": {"architecture": "rnnencdec"},
+    "rnnsearch": {"architecture": "rnnsearch"},
+    "luong dot": {"architecture": "luong", "score": "dot"},
+    "luong general": {"architecture": "luong", "score": "general"},
+    "luong concat": {"architecture": "luong", "score": "concat"},
+    "luong location": {"architecture": "luong", "score": "location"},
+    "luong local-m": {**LOCAL, "attention": "local-m"},
+    "luong local-p": {**LOCAL, "attention": "local-p"},
 }
 
-# One layer everywhere, so that depth is not what is compared.
-SETTINGS = """
-    --data.dataset multi30k --tokenizer.vocabulary_size 4000 --model.layers 1
-    --model.embedding_size 128 --model.units 192 --model.dropout 0.2
-    --training.batch_size 96 --training.learning_rate 0.002 --training.warmup_steps 200
-    --training.schedule cosine --training.early_stopping loss --training.tensorboard false
-""".split()
+SETTINGS = {
+    "data.dataset": "multi30k",
+    "tokenizer.vocabulary_size": 4000,
+    "model.embedding_size": 128,
+    "model.units": 192,
+    "model.layers": 1,  # everywhere, so that depth is not what is compared
+    "model.dropout": 0.2,
+    "training.batch_size": 96,
+    "training.learning_rate": 0.002,
+    "training.warmup_steps": 200,
+    "training.schedule": "cosine",
+    "training.early_stopping": "loss",
+    "training.tensorboard": "false",
+}
 
 
 def main(arguments=None) -> None:
@@ -55,12 +61,14 @@ def main(arguments=None) -> None:
 def measure(name: str, options: argparse.Namespace) -> dict:
     """Train one architecture and return its figures on the test set."""
     run = options.output / name.replace(" ", "-")
-    settings = [*SETTINGS, *ARCHITECTURES[name], "--training.epochs", str(options.epochs)]
+    settings = {**SETTINGS, "training.epochs": options.epochs}
+    settings |= {f"model.{key}": value for key, value in ARCHITECTURES[name].items()}
     if options.folder:
-        settings += ["--data.folder", options.folder]
+        settings["data.folder"] = options.folder
+    arguments = [f"--{key}={value}" for key, value in settings.items()]
     if run.exists():
-        settings = ["--resume"]
-    _command("train", "translation", *settings, "--output", str(run))
+        arguments = ["--resume"]
+    _command("train", "translation", *arguments, "--output", str(run))
     epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     reports = {
         beam: json.loads(_command("evaluate", str(run), "--beam", str(beam), "--json"))
@@ -68,7 +76,7 @@ def measure(name: str, options: argparse.Namespace) -> dict:
     }
     return {
         "name": name,
-        "minutes": sum(epoch["seconds"] for epoch in epochs) / 60,
+        "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60,
         "greedy": reports[1]["bleu"],
         "bleu": reports[5]["bleu"],
         "chrf": reports[5]["chrf"],
