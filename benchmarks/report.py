@@ -100,7 +100,7 @@ def table(problem: Problem, measurements: list[Measurement]) -> str:
         lines.append(
             f"- {NAMES[found['pass']]}: {found['times_faster']:.2f} times as fast as "
             f"{PEERS[found['peer_side']]} ({low:.2f} to {high:.2f} by round), "
-            f"{found['memory_share']:.2f} of its peak memory "
+            f"{found['memory_share']:.1%} of its peak memory "
             f"({labels[found['ours']]} against {labels[found['peer']]})"
         )
     return "\n".join(lines)
