@@ -13,7 +13,7 @@ from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.translation.task import TASK
 from keras_attention.applications.translation.translator import Translator
-from tests.applications.commands import COMMAND, SMALL, call_command, run_command
+from tests.applications.commands import SMALL, Done, call_command, run_command
 
 LINES = ["2 ottobre 1999", "", "am 10.01.2095"]
 
@@ -160,7 +160,7 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (
             [
                 *["train", "translation", "--output", "{absent}"],
-                *["--data.train_source={text}", "--data.train_target={latin}"],
+                *["--data.train_source={text}", "--data.train_target={two}"],
                 *["--data.dev_tsv={tsv}"],
             ],
             "must have one line for each",
@@ -173,8 +173,16 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
 )
 def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, arguments, message):
     names = {"run": str(trained_run), "absent": str(tmp_path / "absent")}
-    contents = {"empty": b"", "latin": b"a\nStra\xdfe\n", "text": b"one\n", "tsv": b"a\tb\n"}
-    for name, content in {**contents, "gold": b"1-1\n", "folder/file": b""}.items():
+    contents = {
+        "empty": b"",
+        "latin": b"a\nStra\xdfe\n",
+        "text": b"one\n",
+        "two": b"one\ntwo\n",
+        "tsv": b"a\tb\n",
+        "gold": b"1-1\n",
+        "folder/file": b"",
+    }
+    for name, content in contents.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
@@ -186,12 +194,10 @@ def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, argume
 
 
 def test_predict_refuses_no_input_and_bad_input_on_standard_input(trained_run):
-    for content, message in ((b"", "the input is empty"), (b"\xff\n", "standard input, line 1")):
-        done = subprocess.run(
-            [COMMAND, "predict", str(trained_run)], input=content, capture_output=True
-        )
-        assert done.returncode == 2 and message in done.stderr.decode()
-        assert done.stderr.count(b"\n") == 1 and done.stdout == b""
+    latin = "Stra\xdfe\n".encode("latin-1").decode("utf-8", "surrogateescape")
+    for content, message in (("", "the input is empty"), (latin, "standard input, line 1")):
+        done = run_command("predict", trained_run, input=content, errors="surrogateescape")
+        assert_refused(Done(done.returncode, done.stdout, done.stderr), message)
 
 
 @pytest.mark.parametrize("error", [TrainingDiverged("loss became nan"), KeyboardInterrupt()])
