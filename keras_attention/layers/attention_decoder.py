@@ -289,9 +289,7 @@ class AttentionDecoder(keras.layers.Layer):
         return output, scores, state
 
     def _attend(self, query, memory, state, want_scores):
-        context, scores, after = self.attention.step(
-            query, memory, state["attention"], want_scores
-        )
+        context, scores, after = self.attention.step(query, memory, state["attention"], want_scores)
         return self._cast(context), None if scores is None else self._cast(scores), after
 
     def _cast(self, tensor):

@@ -35,8 +35,6 @@ def check_shapes(inputs, value):
     """Refuse inputs and a memory that are not two batches of sequences of one batch size."""
     shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
     if len(inputs) != 3 or len(value) != 3:
-        raise ValueError(
-            f"Inputs and value must have the shape (batch, steps, features). {shapes}"
-        )
+        raise ValueError(f"Inputs and value must have the shape (batch, steps, features). {shapes}")
     if None not in (inputs[0], value[0]) and inputs[0] != value[0]:
         raise ValueError(f"Inputs and value must have the same batch size. {shapes}")

@@ -313,8 +313,7 @@ def _pack(columns):
     def unpack(x):
         starts = [0, *ends[:-1]]
         return {
-            name: x[:, start:end]
-            for name, start, end in zip(columns, starts, ends, strict=True)
+            name: x[:, start:end] for name, start, end in zip(columns, starts, ends, strict=True)
         }
 
     return ops.concatenate(list(columns.values()), axis=2), unpack
