@@ -52,8 +52,8 @@ def block_repeated_ngrams(logits, prefix, index, size: int, end_id: int):
 
     Place `j` of the prefix forbids its token where the `size - 1` tokens before it are the last
     `size - 1` of the prefix. All places are compared at once, and written in one scatter; a place
-    that forbids nothing writes the end token's own logit back, which no place changes (a prefix
-    that still grows holds no end), so that no two writes disagree.
+    that forbids nothing writes the end token's own logit back, and no place forbids the end token,
+    so that no two writes disagree.
 
     Args:
         logits: Float tensor `(R, V)`.

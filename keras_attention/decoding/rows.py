@@ -1,5 +1,6 @@
 """The caller's state: any nested structure of tensors with a row for each hypothesis."""
 
+import keras
 from keras import ops, tree
 
 
@@ -101,12 +102,12 @@ def _count_rows(state):
             "`state` should hold at least one tensor, whose rows tell the number of sentences. "
             f"Received: {state!r}"
         )
-    shapes = {_name(path): tuple(x.shape) for path, x in leaves}
-    known = {shape[0] for shape in shapes.values() if shape and shape[0] is not None}
-    if len(known) > 1 or () in shapes.values():
+    shapes = [tuple(x.shape) for _, x in leaves]
+    known = {shape[0] for shape in shapes if shape and shape[0] is not None}
+    if len(known) > 1 or () in shapes:
         raise ValueError(
             "Every tensor of `state` should have a row for each sentence as its first dimension. "
-            f"Received: shapes {shapes}"
+            f"Received: {', '.join(f'{_name(path)} {tuple(x.shape)}' for path, x in leaves)}"
         )
     return known.pop() if known else ops.shape(leaves[0][1])[0]
 
@@ -142,7 +143,7 @@ def _check_no_nones(state) -> None:
     if nones:
         raise ValueError(
             "What the steps change should be tensors; None may stand under `constant_keys` only. "
-            f"Received: None at {nones}"
+            f"Received: None at {', '.join(nones)}"
         )
 
 
@@ -151,9 +152,9 @@ def _same_form(changed, before):
     new, old = (dict(tree.flatten_with_path(state)) for state in (changed, before))
     if new.keys() != old.keys():
         raise ValueError(
-            "The step should return a state with the entries that it was given. Received: "
-            f"without {[_name(path) for path in old.keys() - new.keys()]}, "
-            f"with {[_name(path) for path in new.keys() - old.keys()]}"
+            "The step should return a state with the entries that it was given. "
+            f"Received: {', '.join(map(_name, new)) or 'nothing'}; "
+            f"given: {', '.join(map(_name, old)) or 'nothing'}"
         )
     for path in old:
         _check_same(_name(path), new[path], old[path])
@@ -162,18 +163,19 @@ def _same_form(changed, before):
 
 def _check_same(name, new, old) -> None:
     if not ops.is_tensor(new):
-        raise ValueError(f"The step should return tensors. Received: {new!r} at state {name}")
+        raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
+    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
     is_same = len(new.shape) == len(old.shape) and all(
         a is None or b is None or a == b for a, b in zip(new.shape, old.shape, strict=True)
     )
-    if not is_same or new.dtype != old.dtype:
+    if not is_same or dtypes[0] != dtypes[1]:
         raise ValueError(
             "The step should return a state of the shapes and dtypes that it was given; one that "
             "grows needs a buffer of full size, written at `index`. "
-            f"Received: {tuple(new.shape)} {new.dtype} for {tuple(old.shape)} {old.dtype} "
-            f"at state {name}"
+            f"Received: {tuple(new.shape)} {dtypes[0]} for {tuple(old.shape)} {dtypes[1]} "
+            f"at {name}"
         )
 
 
 def _name(path) -> str:
-    return "".join(f"[{part!r}]" for part in path) or "itself"
+    return "state" + "".join(f"[{part!r}]" for part in path)

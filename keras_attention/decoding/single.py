@@ -71,8 +71,9 @@ class SingleHypothesisLoop:
             self._first(),
         )
         attention = ops.swapaxes(loop["attention"], 0, 1) if self.keeps_attention else None
+        is_token = ops.arange(self.longest, dtype="int32") < loop["lengths"][:, None]
         return DecodingResult(
-            tokens=self._by_sentence(loop["tokens"]),
+            tokens=self._by_sentence(ops.where(is_token, loop["tokens"], self.pad_id)),
             lengths=self._by_sentence(loop["lengths"]),
             scores=self._by_sentence(loop["scores"]),
             log_probabilities=self._by_sentence(loop["log_probabilities"]),
@@ -92,7 +93,8 @@ class SingleHypothesisLoop:
             "state": self.stepper.initial,
             "last": broadcast_rows(start, self.copies),
             "open": ops.ones((rows,), dtype="bool"),
-            "tokens": ops.full((rows, self.longest), self.pad_id, dtype="int32"),
+            # Padding may be no token of the model, so a complete row is filled with end tokens.
+            "tokens": ops.full((rows, self.longest), self.end_id, dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
             "log_probabilities": ops.zeros((rows,), dtype="float32"),
@@ -109,15 +111,14 @@ class SingleHypothesisLoop:
         allowed = self.constraints(logits, loop["tokens"], index)
         tokens, scores = self.choose(allowed, normalizer, index)
         log_probabilities = normalize(pick(allowed, tokens), normalizer)
-        # Where nothing can follow, the row ends, with a log-probability that says so.
-        tokens = ops.where(ops.isinf(log_probabilities), self.end_id, tokens)
+        # A row that nothing can follow ends, with a log-probability that says so.
+        tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, self.end_id)
         advanced = {
             "index": index + 1,
             "state": state,
-            # Padding may have no embedding; the end token always has one.
-            "last": ops.where(is_open, tokens, self.end_id),
+            "last": tokens,
             "open": is_open & (tokens != self.end_id) & (index + 1 < self.limits),
-            "tokens": write_column(loop["tokens"], index, ops.where(is_open, tokens, self.pad_id)),
+            "tokens": write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
             "log_probabilities": loop["log_probabilities"]

@@ -15,7 +15,7 @@ from tests.decoding.chains import (
     enumerate_hypotheses,
     search_narrowly,
 )
-from tests.decoding.running import MODES, in_python, prepare
+from tests.decoding.running import MODES, USUAL, in_python, prepare
 
 LIMITS = (4, 2, 3)  # of the sentences, where each has its own
 
@@ -32,7 +32,7 @@ ASKED = {
 }
 
 
-def search(chain, rules, limits=None, state=None, mode="eager", **options):
+def search(chain, rules, limits=None, state=None, mode=USUAL, **options):
     """Run beam search as the rules say."""
     options = {
         "start_id": START,

@@ -11,6 +11,7 @@ from tests.decoding.running import BACKEND, MODES, prepare
 
 COMPILED = MODES[min(1, len(MODES) - 1)]  # tf.function, jit, or PyTorch as it is
 SIZES = [(3, 7), (2, 5), (3, 7), (4, 11)]
+VOCABULARY = 13
 TRACES = {"tensorflow": 1, "jax": len(set(SIZES)), "torch": len(SIZES)}[BACKEND]
 OPTIONS = {
     "start_id": START,
@@ -21,7 +22,7 @@ OPTIONS = {
 
 
 def test_beam_search_is_traced_once_for_all_sizes():
-    chains = [Chain(batch, memory=memory, seed=40 + batch) for batch, memory in SIZES]
+    chains = [Chain(batch, VOCABULARY, memory, seed=40 + batch) for batch, memory in SIZES]
     rules = Rules(max_length=5, alpha=0.6, beta=0.2, min_length=2, no_repeat_ngram=2)
     traces = []
 
@@ -41,7 +42,7 @@ def test_beam_search_is_traced_once_for_all_sizes():
             **OPTIONS,
         )
 
-    run = prepare(search, COMPILED, chains[0].state())
+    run = prepare(search, COMPILED, chains[0].state(), VOCABULARY)
     for chain in chains:
         expected = [search_narrowly(chain, b, rules, 3, 2)[0] for b in range(chain.batch)]
         check_result(run(chain.state()), expected)
@@ -50,7 +51,7 @@ def test_beam_search_is_traced_once_for_all_sizes():
 
 @pytest.mark.parametrize("name", ["greedy", "sample"])
 def test_single_hypotheses_are_traced_once_for_all_sizes(name):
-    chains = [Chain(batch, memory=memory, seed=50 + batch) for batch, memory in SIZES]
+    chains = [Chain(batch, VOCABULARY, memory, seed=50 + batch) for batch, memory in SIZES]
     traces = []
 
     def search(state):
@@ -65,7 +66,7 @@ def test_single_hypotheses_are_traced_once_for_all_sizes(name):
         traces.append(state)
         return search(state)
 
-    run = prepare(counted, COMPILED, chains[0].state())
+    run = prepare(counted, COMPILED, chains[0].state(), VOCABULARY)
     for chain in chains:
         compiled, eager = run(chain.state()), search(chain.state())
         assert compiled.tokens.shape[2] == chain.memory
@@ -85,7 +86,7 @@ def test_limits_that_only_the_graph_knows():
         options = {**OPTIONS, "constant_keys": ("memory", "limits")}
         return beam_search(chain.step, state, max_length=state["limits"], beam_size=2, **options)
 
-    run = prepare(search, COMPILED, state)
+    run = prepare(search, COMPILED, state, chain.vocabulary)
     if BACKEND == "jax":
         with pytest.raises(ValueError, match="known when the search is traced"):
             run(state)
