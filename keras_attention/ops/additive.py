@@ -7,9 +7,9 @@ keep it (with its neighbours) for the backward pass: 400 MB for 16 sentences of 
 
 from keras import ops
 
-# Numbers in one block: about 13 MB in float32. Smaller blocks lose to the loop's overhead, larger
+# Numbers in one block: about 7 MB in float32. Smaller blocks lose to the loop's overhead, larger
 # ones leave the processor's cache (benchmarks, additive attention).
-BLOCK_NUMBERS = 3_300_000
+BLOCK_NUMBERS = 1_700_000
 # Queries in a block where the sizes are known only when the graph runs.
 BLOCK_QUERIES = 4
 
