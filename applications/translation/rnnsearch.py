@@ -51,9 +51,18 @@ class RNNSearch(TranslationModel):
 
     Example:
 
-    >>> model = RNNSearch(30, 40, embedding_size=8, units=12)
-    >>> model({"source": np.array([[4, 5, 6]]), "target": np.array([[2, 7]])}).shape
-    (1, 2, 40)
+    ```python
+    import numpy as np
+    from keras_attention.applications.translation.model import RNNSearch
+
+    model = RNNSearch(30, 40, embedding_size=8, units=12)
+    source, target = np.array([[4, 5, 6]]), np.array([[2, 7]])
+    assert tuple(model({"source": source, "target": target}).shape) == (1, 2, 40)
+
+    state = model.start(source)
+    logits, state = model.step(target[:, 0], state)
+    assert tuple(state["attention_scores"].shape) == (1, 3)
+    ```
     """
 
     def __init__(

@@ -91,7 +91,8 @@ def search(
         attention: Whether the attention history is wanted, where the model has attention.
 
     Returns:
-        A `DecodingResult`; padding and the start token are never among its tokens.
+        A `DecodingResult`; padding and the start token are never among its tokens, and have no
+        part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
@@ -143,7 +144,7 @@ def forced(model: TranslationModel, source, target, labels):
         None where the model has no attention.
     """
     logits, attention = model.score(source, target)
-    logits = ops.cast(logits, "float32")
+    logits = _without_unwritable(logits)
     picked = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
     each = picked - ops.logsumexp(logits, axis=-1)
     each = ops.where(ops.not_equal(labels, PAD_ID), each, 0.0)
@@ -157,7 +158,8 @@ def compiled(function, arguments: int):
     import tensorflow as tf
 
     ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(function, input_signature=[ids] * arguments)
+    # The code is of tensor operations only: AutoGraph would find nothing to convert.
+    return tf.function(function, input_signature=[ids] * arguments, autograph=False)
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -178,11 +180,16 @@ def _limits(mask, options):
 
 def _writable_only(model):
     """Return the model's step without the tokens that no translation holds."""
-    ids = ops.arange(model.target_vocabulary_size)
-    forbidden = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
 
     def step(tokens, state, index):
         logits, state = model.step(tokens, state, index)
-        return ops.where(forbidden, float("-inf"), ops.cast(logits, "float32")), state
+        return _without_unwritable(logits), state
 
     return step
+
+
+def _without_unwritable(logits):
+    """Return logits `(..., V)` in float32, those of padding and the start token minus infinity."""
+    ids = ops.arange(logits.shape[-1])
+    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
+    return ops.where(unwritable, float("-inf"), ops.cast(logits, "float32"))

@@ -27,7 +27,7 @@ class TranslationService(tf.Module):
         model = run.model
         self._search = lambda source: search(model, source, options)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):
         """Translate strings `(B,)`; see `export_saved_model` for what is returned."""
         ids = self._source.encode(text)

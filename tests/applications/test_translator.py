@@ -8,7 +8,7 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation import translator as translator_module
 from keras_attention.applications.translation.search import SearchOptions
 from keras_attention.applications.translation.translator import Translator
-from keras_attention.text import END_ID, START_ID, UNK_ID
+from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_run
 
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
@@ -25,7 +25,7 @@ def pieces(tmp_path_factory):
 def words(tmp_path_factory):
     """A translator of words that replaces unknown ones, luong."""
     folder = tmp_path_factory.mktemp("words") / "run"
-    return Translator.load(make_run(folder, kind="words", architecture="luong", seed=4))
+    return Translator.load(make_run(folder, kind="words", architecture="luong"))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,9 @@ def ids_of(translator, translation):
 
 
 def log_softmax(logits):
-    logits = np.asarray(logits, np.float64)
+    """Log-probabilities of the tokens that a translation can hold."""
+    logits = np.array(logits, np.float64)
+    logits[[PAD_ID, START_ID]] = -np.inf
     return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
 
@@ -53,7 +55,6 @@ def greedy(model, source):
     while len(tokens) < limit:
         logits, state = model.step(np.array([last], np.int32), state, len(tokens))
         each = log_softmax(np.asarray(logits)[0])
-        each[[0, START_ID]] = -np.inf
         last = int(each.argmax())
         total += each[last]
         if last == END_ID:
@@ -68,7 +69,7 @@ def test_greedy_takes_the_likeliest_token_of_each_sentence_alone(pieces):
         source = pieces.run.source_tokenizer.encode([line])[0]
         tokens, total = greedy(pieces.model, source)
         assert ids_of(pieces, result) == tokens
-        assert result.log_probability == pytest.approx(total, rel=1e-4)
+        assert result.log_probability == pytest.approx(total, rel=1e-3)
         assert result.text == pieces.run.target_tokenizer.decode([tokens])[0]
     assert len({result.text for result in results}) > 1  # the lines are told apart
 
@@ -79,7 +80,7 @@ def test_results_are_in_the_order_of_the_lines_whatever_the_batches(pieces):
         results = pieces.translate(LINES, batch_size=batch_size)
         assert [r.text for r in results] == [r.text for r in together]
         np.testing.assert_allclose(
-            [r.score for r in results], [r.score for r in together], rtol=1e-4
+            [r.score for r in results], [r.score for r in together], rtol=1e-3
         )
     backwards = pieces.translate(LINES[::-1])[::-1]
     assert [r.text for r in backwards] == [r.text for r in together]
@@ -155,7 +156,7 @@ def test_alignments_belong_to_the_tokens_of_each_line(pieces):
             ids = np.array([[START_ID, *ids_of(pieces, result)]], np.int32)
             source = np.array(pieces.run.source_tokenizer.encode([line]), np.int32)
             _, expected = pieces.model.score(source, ids[:, :-1])
-            np.testing.assert_allclose(result.alignment, np.asarray(expected)[0], atol=1e-4)
+            np.testing.assert_allclose(result.alignment, np.asarray(expected)[0], atol=1e-3)
     without = pieces.translate(LINES, return_alignments=False)
     assert all(result.alignment is None for result in without)
     with pytest.raises(ValueError, match="Links need a translation with an alignment"):
@@ -182,7 +183,7 @@ def test_weights_that_change_are_used(pieces):
     """Training translates the development set with one translator, epoch after epoch."""
     before = pieces.translate(SOURCE_LINES[:1], beam_size=1)[0]
     bias = pieces.model.word_logits.bias
-    kept = np.asarray(bias)
+    kept = np.array(bias)
     bias.assign(np.where(np.arange(len(kept)) == END_ID, 50.0, 0.0))
     assert pieces.translate(SOURCE_LINES[:1], beam_size=1)[0].tokens == []
     bias.assign(kept)
@@ -192,7 +193,7 @@ def test_weights_that_change_are_used(pieces):
 def unknown_everywhere(translator):
     """Make the model write nothing but unknown words."""
     bias = translator.model.word_logits.bias
-    kept = np.asarray(bias)
+    kept = np.array(bias)
     bias.assign(np.where(np.arange(len(kept)) == UNK_ID, 50.0, kept))
     return bias, kept
 
@@ -252,7 +253,7 @@ def test_forced_alignments_are_those_of_the_model(pieces):
         assert result.log_probability == pytest.approx(expected, rel=1e-3)
         assert result.alignment.shape == (len(targets), len(sources))
         if targets:
-            np.testing.assert_allclose(result.alignment, np.asarray(scores)[0, :-1], atol=1e-4)
+            np.testing.assert_allclose(result.alignment, np.asarray(scores)[0, :-1], atol=1e-3)
         total, count = total + expected, count + len(labels)
     perplexity = pieces.perplexity([*SOURCE_LINES, ""], [*TARGET_LINES, ""])
     assert perplexity == pytest.approx(np.exp(-total / count), rel=1e-3)

@@ -32,16 +32,19 @@ TARGET_LINES = [
 ]
 
 
-def randomize(model, seed: int = 3) -> None:
-    """Give every weight, the biases too, random values that make outputs and attention uneven."""
+def randomize(model, seed: int = 3, scale: float = 2.0) -> None:
+    """Give every weight, the biases too, random values that make outputs and attention uneven.
+
+    The larger `scale`, the less one output is like another.
+    """
     random = np.random.default_rng(seed)
     for variable in model.trainable_variables:
         is_kernel = len(variable.shape) == 2 and "embedding" not in variable.path
-        scale = 2 / variable.shape[0] ** 0.5 if is_kernel else 1.0
-        variable.assign(random.normal(0, scale, variable.shape))
+        spread = scale / variable.shape[0] ** 0.5 if is_kernel else 1.0
+        variable.assign(random.normal(0, spread, variable.shape))
 
 
-def make_run(folder: Path, kind: str = "sentencepiece", seed: int = 3, **model) -> Path:
+def make_run(folder: Path, kind: str = "sentencepiece", **model) -> Path:
     """Write a run folder of a model with random weights; `model` goes into its configuration."""
     sizes = {"embedding_size": 7, "units": 11, "layers": 1, "attention_units": None}
     config = TranslationConfig(
@@ -57,7 +60,7 @@ def make_run(folder: Path, kind: str = "sentencepiece", seed: int = 3, **model) 
         for tokenizer, name in zip(tokenizers, ("source", TARGET), strict=True):
             tokenizer.save(prepared / "tokenizers", name)
         built = new_model(config, *tokenizers)
-        randomize(built, seed)
+        randomize(built, seed=4, scale=4.0)
         built.save_weights(prepared / "best.weights.h5")
     return folder
 
