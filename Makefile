@@ -44,10 +44,10 @@ check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, i
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PYTEST) -q tests/test_import_rules.py
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras

@@ -43,7 +43,7 @@ setup(
     ],
     extras_require={
         "tests": ["pytest>=8", "pytest-xdist", "ruff"],
-        "docs": ["mkdocs-material", "mkdocstrings[python]", "ruff", "ziamath"],
+        "docs": ["mkdocs<2", "mkdocs-material<10", "mkdocstrings[python]", "ruff", "ziamath"],
         # PyTorch's index pages offer CPU builds; the default index gives CUDA builds on Linux.
         "torch": ["torch==2.13.0"],
         "benchmarks": ["torch==2.13.0"],
