@@ -15,9 +15,9 @@ def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
     Words are what spaces separate in the text that the tokens stand for, as in alignments in
     Pharaoh form; punctuation that is joined to a word belongs to it.
     """
-    return [
-        max(0, len(tokenizer.join(tokens[: end + 1]).split()) - 1) for end in range(len(tokens))
-    ]
+    texts = (tokenizer.join(tokens[: end + 1]) for end in range(len(tokens)))
+    # A token that is a space alone begins the word after it.
+    return [max(0, len(text.split()) - (not text[-1:].isspace())) for text in texts]
 
 
 def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:

@@ -163,7 +163,7 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
                 *["--data.train_source={text}", "--data.train_target={two}"],
                 *["--data.dev_tsv={tsv}"],
             ],
-            "must have one line for each",
+            "two has 2",
         ),
         (
             ["train", "translation", "--output", "{run}", "--resume", "--model.units=7"],
