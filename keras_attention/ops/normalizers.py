@@ -38,5 +38,7 @@ def masked_softmax(scores, mask=None, axis: int = -1):
     scores = scores - ops.stop_gradient(ops.max(scores, axis=axis, keepdims=True))
     exponentials = ops.where(mask, ops.exp(scores), ops.zeros_like(scores))
     total = ops.sum(exponentials, axis=axis, keepdims=True)
-    # An empty row divides by 1; any other row's sum is at least exp(0) = 1 already.
-    return ops.cast(exponentials / ops.maximum(total, 1.0), dtype)
+    # An empty row divides by 1. Not `maximum(total, 1)`: the sum of a row with one weight of 1 is
+    # a tie, of which JAX and PyTorch pass on half the gradient.
+    total = ops.where(total > 0, total, ops.ones_like(total))
+    return ops.cast(exponentials / total, dtype)

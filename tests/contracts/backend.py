@@ -41,6 +41,8 @@ def compiled(function, arrays):
 def weight_gradients(layer, loss):
     """Gradients of the scalar `loss()` for each of `layer.trainable_weights`, arrays or None."""
     variables = layer.trainable_weights
+    if not variables:
+        return []
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -85,6 +87,11 @@ def input_gradients(function, *arrays):
         tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
         gradients = torch.autograd.grad(function(*tensors), tensors, allow_unused=True)
     return [None if gradient is None else to_numpy(gradient) for gradient in gradients]
+
+
+def weighted_sum(tensor, factors):
+    """The sum of a tensor's entries, each times its factor: a scalar to differentiate."""
+    return ops.sum(ops.multiply(ops.cast(tensor, "float32"), ops.convert_to_tensor(factors)))
 
 
 def tensors_of(arrays):

@@ -2,13 +2,13 @@
 
 import keras
 import numpy as np
-from keras import ops
 
 from tests.contracts.backend import (
     input_gradients,
     random,
     tensors_of,
     weight_gradients,
+    weighted_sum,
 )
 from tests.contracts.kinds import trainable_model, weight_of
 from tests.contracts.registry import CASES, FIRST_CASES
@@ -59,7 +59,7 @@ def test_gradients_are_the_slopes_of_the_oracle(name):
     def loss(*arrays):
         given = tensors_of(inputs) | dict(zip(moving, arrays, strict=True))
         results = case.call(layer, given)
-        return sum(ops.sum(results[key] * factors[key]) for key in results)
+        return sum(weighted_sum(results[key], factors[key]) for key in results)
 
     tensors = tensors_of({key: inputs[key] for key in moving}).values()
     of_weights = weight_gradients(layer, lambda: loss(*tensors))

@@ -17,6 +17,7 @@ from tests.contracts.backend import (
     tensors_of,
     to_numpy,
     weight_gradients,
+    weighted_sum,
 )
 from tests.contracts.kinds import randomise
 
@@ -69,8 +70,7 @@ def results_and_gradients(make, training=False):
     def loss(*tensors):
         results = call(*tensors)
         return sum(
-            ops.sum(ops.cast(result, "float32") * random(20 + i, *result.shape))
-            for i, result in enumerate(results)
+            weighted_sum(result, random(20 + i, *result.shape)) for i, result in enumerate(results)
         )
 
     arrays = [*ARRAYS.values(), *states]

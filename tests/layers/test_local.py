@@ -13,6 +13,7 @@ from tests.contracts.backend import (
     tensors_of,
     to_numpy,
     weight_gradients,
+    weighted_sum,
 )
 from tests.contracts.kinds import randomise
 from tests.layers.test_bahdanau import attend
@@ -131,14 +132,14 @@ def test_both_paths_give_one_result_and_one_gradient(monkeypatch, alignment, sco
             value_mask=ops.convert_to_tensor(MASK),
             return_attention_scores=True,
         )
-        return ops.sum(scores * upstream[0]) + ops.sum(context * upstream[1])
+        return weighted_sum(scores, upstream[0]) + weighted_sum(context, upstream[1])
 
     def compute():
         tensors = ops.convert_to_tensor(query), ops.convert_to_tensor(value)
         return [
             *attend(layer, query, value, query_mask=query_mask, value_mask=MASK),
             *input_gradients(loss, query, value),
-            *(weight_gradients(layer, lambda: loss(*tensors)) if layer.weights else []),
+            *weight_gradients(layer, lambda: loss(*tensors)),
         ]
 
     (windowed, dense), shapes = both_paths(monkeypatch, compute)

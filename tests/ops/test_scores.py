@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.ops.scores import additive_score, dot_score, location_score
-from tests.contracts.backend import input_gradients, random, to_numpy
+from tests.contracts.backend import input_gradients, random, to_numpy, weighted_sum
 
 B, T, S, D, W = 3, 5, 7, 11, 2
 
@@ -56,7 +56,7 @@ def test_additive_score_and_its_gradients(key_shape):
     np.testing.assert_allclose(scores, additive_oracle(query, key, vector), rtol=1e-5, atol=1e-5)
     upstream = random(7, *scores.shape)
     gradients = input_gradients(
-        lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector
+        lambda *a: weighted_sum(additive_score(*a), upstream), query, key, vector
     )
     expected = additive_gradients(query, key, vector, upstream)
     for gradient, wanted in zip(gradients, expected, strict=True):
@@ -73,7 +73,7 @@ def test_additive_score_in_blocks_of_any_number_of_queries(steps):
         to_numpy(scores), additive_oracle(query, key, vector), rtol=1e-4, atol=1e-5
     )
     gradients = input_gradients(
-        lambda *a: ops.sum(additive_score(*a) * upstream), query, key, vector
+        lambda *a: weighted_sum(additive_score(*a), upstream), query, key, vector
     )
     expected = additive_gradients(query, key, vector, upstream)
     for gradient, wanted in zip(gradients, expected, strict=True):
@@ -89,7 +89,7 @@ def test_additive_score_and_gradients_in_half_precision(dtype):
 
     def loss(*arrays):
         scores = additive_score(*(ops.cast(array, dtype) for array in arrays))
-        return ops.sum(ops.cast(scores, "float32") * upstream)
+        return weighted_sum(scores, upstream)
 
     scores = additive_score(*(ops.cast(array, dtype) for array in (query, key, vector)))
     tolerance = 2e-2 if dtype == "float16" else 1.5e-1
