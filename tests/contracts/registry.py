@@ -65,13 +65,11 @@ class Entry:
     refused: list[dict] = field(default_factory=list)
 
 
-def additive(query_size, key_size=VALUE_SIZE, units=UNITS):
+def additive(query_size, key_size=VALUE_SIZE, units=UNITS, use_bias=False):
     """Pinned weights of the additive score."""
-    return {
-        "query_kernel": (query_size, units),
-        "key_kernel": (key_size, units),
-        "score_vector": (units,),
-    }
+    weights = {"query_kernel": (query_size, units), "key_kernel": (key_size, units)}
+    weights |= {"bias": (units,)} if use_bias else {}
+    return weights | {"score_vector": (units,)}
 
 
 def position(query_size=QUERY, units=UNITS):
@@ -136,6 +134,8 @@ def attentional(cell_size, size):
 def decoder(name, make_cell, cells, mechanism, weights, **options):
     """A case of the decoder; `mechanism` is a class, its options and its oracle."""
     make, of_attention, attend = mechanism
+    # Keras lists a layer's own weights before those of its parts.
+    weights = dict(sorted(weights.items(), key=lambda item: "." in item[0]))
     return Decoder(
         f"decoder-{name}",
         AttentionDecoder,
@@ -150,7 +150,7 @@ def decoder(name, make_cell, cells, mechanism, weights, **options):
 
 
 ADDITIVE = (BahdanauAttention, {"units": UNITS, "use_bias": True}, oracles.bahdanau)
-ADDITIVE_WEIGHTS = within(additive(CELL) | {"bias": (UNITS,)})
+ADDITIVE_WEIGHTS = within(additive(CELL, use_bias=True))
 GENERAL = (LuongAttention, {"score": "general"}, oracles.luong)
 MONOTONIC = (
     LocalAttention,
@@ -266,7 +266,7 @@ ENTRIES = {
                 BahdanauAttention,
                 {"units": UNITS, "use_bias": True},
                 oracles.bahdanau,
-                additive(QUERY, 5) | {"bias": (UNITS,)},
+                additive(QUERY, 5, use_bias=True),
                 key_size=5,
             ),
         ],
