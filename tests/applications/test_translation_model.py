@@ -1,5 +1,6 @@
 """The translation models against float64 oracles, and their contract with training and search."""
 
+import inspect
 import types
 
 import keras
@@ -17,6 +18,7 @@ from keras_attention.applications.translation.model import (
 )
 from keras_attention.applications.translation.readout import WordLogits
 from tests.applications.translation_runs import randomize
+from tests.docs_examples import run_fences
 
 B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
 SIZES = {"embedding_size": E, "units": U}
@@ -276,8 +278,6 @@ def test_reloads_without_custom_objects(model, ids, tmp_path):
 
 @pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong])
 def test_config_covers_every_argument(kind):
-    import inspect
-
     names = set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
     assert names <= set(kind(SOURCE, TARGET, embedding_size=E, units=U).get_config())
 
@@ -377,3 +377,7 @@ def test_refusals_say_what_was_expected():
         build_model(config, SOURCE, TARGET)
     with pytest.raises(ValueError, match=r"`table` must be given where `tied=True`"):
         WordLogits(TARGET, tied=True)(np.zeros((2, E), "float32"))
+
+
+def test_the_example_of_the_docstring_runs():
+    assert run_fences(inspect.getdoc(RNNSearch), "RNNSearch") == 1
