@@ -33,11 +33,14 @@ class TrainingConfig:
         patience: epochs without improvement after which training stops early.
         seed: of initial weights, dropout and the order of the data.
         max_minutes: stop after this many minutes; null for no limit.
-        jit_compile: compile the training step with XLA; null to follow what was measured
-            (without XLA on a CPU, with it on a GPU).
+        jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
+            slower, and for Keras' own choice elsewhere.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
         tensorboard: write logs for TensorBoard.
     """
+
+    # What may differ when a run is continued: how long it goes on, and nothing that shapes it.
+    RESUMABLE = ("epochs", "max_minutes", "patience")
 
     epochs: int = 30
     batch_size: int = 64
@@ -80,6 +83,3 @@ class TrainingConfig:
     def monitor(self) -> tuple[str, str]:
         """Return the logged figure that chooses the best weights, and "min" or "max"."""
         return "val_loss", "min"
-
-    # What may differ when a run is continued: how long it goes on, and nothing that shapes it.
-    RESUMABLE = ("epochs", "max_minutes", "patience")

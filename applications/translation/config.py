@@ -234,7 +234,7 @@ PRESETS = {
         "--training.learning_rate=3e-3",
         "--training.label_smoothing=0.0",
         "--training.early_stopping=loss",
-        "--training.epochs=4",
+        "--training.epochs=6",
         "--training.schedule=cosine",
         "--decoding.beam_size=3",
     ],
