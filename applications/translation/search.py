@@ -144,7 +144,7 @@ def forced(model: TranslationModel, source, target, labels):
         None where the model has no attention.
     """
     logits, attention = model.score(source, target)
-    logits = _without_unwritable(logits)
+    logits = without_unwritable(logits)
     picked = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
     each = picked - ops.logsumexp(logits, axis=-1)
     each = ops.where(ops.not_equal(labels, PAD_ID), each, 0.0)
@@ -183,12 +183,12 @@ def _writable_only(model):
 
     def step(tokens, state, index):
         logits, state = model.step(tokens, state, index)
-        return _without_unwritable(logits), state
+        return without_unwritable(logits), state
 
     return step
 
 
-def _without_unwritable(logits):
+def without_unwritable(logits):
     """Return logits `(..., V)` in float32, those of padding and the start token minus infinity."""
     ids = ops.arange(logits.shape[-1])
     unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))

@@ -22,7 +22,7 @@ from keras_attention.applications.translation.config import (
     SPLITS,
     TranslationConfig,
 )
-from keras_attention.applications.translation.corpus import ParallelCorpus
+from keras_attention.applications.translation.corpus import EncodedCorpus, ParallelCorpus
 from keras_attention.applications.translation.data import (
     encode_corpus,
     has_split,
@@ -30,6 +30,7 @@ from keras_attention.applications.translation.data import (
     make_batches,
 )
 from keras_attention.applications.translation.run import SOURCE, TARGET, TASK, load_run, new_model
+from keras_attention.applications.translation.search import without_unwritable
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import Perplexity, bleu
 from keras_attention.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
@@ -47,12 +48,14 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
     train_corpus = load_corpus(config.data, "train")
     tokenizers = train_tokenizers(config, train_corpus)
     new_model(config, *tokenizers)  # a model that cannot be must not leave a run folder
+    # Nor must sentences that are refused: a run cannot be resumed with another data section.
+    encoded = encode_corpus(train_corpus, *tokenizers, config.data)
     encode_corpus(load_corpus(config.data, "dev"), *tokenizers, config.data)
     with RunFolder.prepare(output, TASK) as folder:
         save_config(config, folder / "config.yaml")
         for tokenizer, name in zip(tokenizers, (SOURCE, TARGET), strict=True):
             tokenizer.save(folder / "tokenizers", name)
-    return _fit(output, train_corpus)
+    return _fit(output, encoded)
 
 
 def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome:
@@ -80,14 +83,15 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
     return _fit(output)
 
 
-def _fit(output: Path | str, corpus: ParallelCorpus | None = None) -> Outcome:
+def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
     folder = RunFolder(output)
     with writing(folder):
         config = load_config(TranslationConfig, [folder.config])
         start_from_seed(config.training)
         run = load_run(output, weights=False)
-        corpus = corpus or load_corpus(config.data, "train")
-        encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
+        if encoded is None:
+            corpus = load_corpus(config.data, "train")
+            encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
         say(str(encoded.report))
         batches = make_batches(encoded, config.training.batch_size, seed=config.training.seed)
         development = Development(run, batches.lengths)
@@ -148,13 +152,16 @@ class Development:
 
 
 def perplexity_of(model) -> Callable[[tf.data.Dataset], float]:
-    """Return a function from a dataset of batches to the perplexity of `model` on it."""
+    """Return a function from a dataset of batches to the perplexity of `model` on it.
+
+    Probabilities are those of search and of `Translator.align`: of tokens that can be written.
+    """
     metric = Perplexity()
     ids = tf.TensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[{"source": ids, "target": ids}, ids])
     def update(inputs, labels):
-        metric.update_state(labels, model(inputs, training=False))
+        metric.update_state(labels, without_unwritable(model(inputs, training=False)))
 
     def measure(dataset):
         metric.reset_state()
