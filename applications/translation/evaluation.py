@@ -43,9 +43,10 @@ def evaluation_corpus(
 
 def evaluate(run: TranslationRun, corpus: ParallelCorpus, beam_size: int | None = None) -> dict:
     """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types."""
+    # First, as a sentence that is too long should be refused before minutes of search.
+    encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
     results = Translator(run).translate(corpus.source, beam_size=beam_size)
     texts = [result.text for result in results]
-    encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
     batches = make_batches(encoded, run.config.training.batch_size, shuffle=False)
     score, characters = bleu(texts, corpus.target), chrf(texts, corpus.target)
     same = sum(text == wanted for text, wanted in zip(texts, corpus.target, strict=True))
