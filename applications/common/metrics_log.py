@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_text
 
 
@@ -29,7 +30,16 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict]:
-    """Return the lines of a metrics file, `[]` where there is none."""
+    """Return the lines of a metrics file, `[]` where there is none.
+
+    Raises:
+        UserError: naming the file, if it is damaged.
+    """
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError:
+        raise UserError(
+            f"{path} is damaged: expected a JSON object on each line. Restore or delete it."
+        ) from None

@@ -146,6 +146,9 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path):
     assert [line["step"] for line in read_metrics(path)] == [3, 6]
     resumed.append({"step": 9, "loss": 0.1})
     assert read_metrics(path)[-1] == {"step": 9, "loss": 0.1}
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(UserError, match="metrics.jsonl is damaged"):
+        MetricsLog(path, step=9)
 
 
 def checkpoint(step):
