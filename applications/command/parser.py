@@ -177,7 +177,10 @@ def _demo(verbs):
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:  # argparse would name this function in its message
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1. Received: {text}")
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1. Received: {text}")
     return value

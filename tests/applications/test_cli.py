@@ -148,7 +148,7 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["evaluate", "{run}", "--gold", "{text}"], "line 1: a link is two positions"),
         (["evaluate", "{run}", "--gold", "{gold}"], "has 1 lines for 40 sentence pairs"),
         (["visualize", "{run}", "--input", " ", "--output", "{absent}.png"], "text is empty"),
-        (["visualize", "{run}", "--input", "1", "--output", "{absent}.x"], "x"),
+        (["visualize", "{run}", "--input", "1", "--output", "{absent}.x"], "must be one of"),
         (["train", "translation", "--output", "{run}", *SMALL], "already holds a run"),
         (["train", "translation", "--output", "{folder}", *SMALL], "already exists"),
         (["train", "translation", "--output", "{absent}", *SMALL], "name the training data"),
@@ -166,6 +166,13 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
             "two has 2",
         ),
         (
+            [
+                *["train", "translation", "--output", "{absent}", "--data.max_length=2"],
+                *["--data.train_tsv={long}", "--data.dev_tsv={tsv}", "--tokenizer.kind=words"],
+            ],
+            "long, line 1: 3 tokens, more than data.max_length 2",
+        ),
+        (
             ["train", "translation", "--output", "{run}", "--resume", "--model.units=7"],
             "cannot be continued with another model.units: only training.epochs,",
         ),
@@ -179,6 +186,7 @@ def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, argume
         "text": b"one\n",
         "two": b"one\ntwo\n",
         "tsv": b"a\tb\n",
+        "long": b"a b c\ta\n",
         "gold": b"1-1\n",
         "folder/file": b"",
     }
@@ -247,7 +255,8 @@ def test_help_needs_no_keras_and_usage_errors_are_one_line():
         (["train", "translation"], "--output RUN is missing"),
         (["predict"], "required: RUN"),
         (["predict", "x", "--foo", "3"], "unknown argument --foo"),
-        (["predict", "x", "--beam", "0"], "expected at least 1. Received: 0"),
+        (["predict", "x", "--beam", "0"], "expected a whole number from 1. Received: 0"),
+        (["predict", "x", "--beam", "x"], "expected a whole number from 1. Received: x"),
         (["export", "x", "--format", "onnx", "--output", "y"], "invalid choice: 'onnx'"),
     ],
 )
