@@ -95,7 +95,8 @@ def _read_back(exported: Path, translator: Translator, lines: list[str]) -> None
         encoding="utf-8",
     )
     if done.returncode:
-        raise UserError(f"the SavedModel could not be read back: {done.stderr.splitlines()[-1]}")
+        reason = [f"exit status {done.returncode}", *done.stderr.splitlines()][-1]
+        raise UserError(f"the SavedModel could not be read back: {reason}")
     expected = [result.text for result in translator.translate(lines)]
     if json.loads(done.stdout) != expected:
         raise UserError(f"{exported} gives other translations than the run it was made from.")
