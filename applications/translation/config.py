@@ -222,6 +222,19 @@ class TranslationConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
+    def __post_init__(self):
+        if self.model.architecture != "rnnencdec":
+            return
+        for name, asked in (
+            ("decoding.coverage_penalty", self.decoding.coverage_penalty),
+            ("tokenizer.replace_unknown", self.tokenizer.replace_unknown),
+        ):
+            if asked:
+                raise UserError(
+                    f"{name} needs attention, which model.architecture rnnencdec has not: train "
+                    f"rnnsearch or luong. Received: {asked}."
+                )
+
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {

@@ -88,6 +88,17 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
         (["--decoding.min_length=101"], "at most decoding.max_length (100). Received: 101"),
         (["--model.attention=local-m", "--model.score=location"], "attention global only"),
+        (
+            ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"],
+            "decoding.coverage_penalty needs attention",
+        ),
+        (
+            [
+                *["--model.architecture=rnnencdec", "--tokenizer.kind=words"],
+                "--tokenizer.replace_unknown=true",
+            ],
+            "tokenizer.replace_unknown needs attention",
+        ),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(overrides, message):
