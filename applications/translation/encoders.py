@@ -43,7 +43,7 @@ class BidirectionalEncoder(keras.layers.Layer):
 
     def _direction(self, name, go_backwards):
         return keras.layers.RNN(
-            ProjectedGRUCell(self.units, dtype=self.dtype_policy),
+            ProjectedGRUCell(self.units, name="cell", dtype=self.dtype_policy),
             return_sequences=True,
             go_backwards=go_backwards,
             name=name,

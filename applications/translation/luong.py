@@ -92,11 +92,15 @@ class Luong(TranslationModel):
         policy = {"dtype": self.dtype_policy}
         self.encoder = StackedEncoder(units, layers, dropout=dropout, name="encoder", **policy)
         cells = [
-            keras.layers.LSTMCell(units, dropout=dropout if index else 0.0, **policy)
+            keras.layers.LSTMCell(
+                units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
+            )
             for index in range(layers)
         ]
         self.decoder = AttentionDecoder(
-            cells[0] if layers == 1 else keras.layers.StackedRNNCells(cells, **policy),
+            cells[0]
+            if layers == 1
+            else keras.layers.StackedRNNCells(cells, name="cells", **policy),
             self._mechanism(),
             query="current",
             attention_size=self.feature_size,
@@ -116,6 +120,7 @@ class Luong(TranslationModel):
             "score": self.score_name,
             "units": (self.attention_units or self.units) if with_units else None,
             "max_length": self.max_source_length if self.score_name == "location" else None,
+            "name": "attention",
             "dtype": self.dtype_policy,
         }
         if self.attention == "global":

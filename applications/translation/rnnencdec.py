@@ -82,7 +82,10 @@ class RNNEncDec(TranslationModel):
             3 * units, use_bias=False, name="sentence_projection", **policy
         )
         self.decoder = keras.layers.RNN(
-            ProjectedGRUCell(units, **policy), return_sequences=True, name="decoder", **policy
+            ProjectedGRUCell(units, name="cell", **policy),
+            return_sequences=True,
+            name="decoder",
+            **policy,
         )
         self.readout = MaxoutReadout(self.feature_size, name="readout", **policy)
         self.build()

@@ -95,8 +95,8 @@ class RNNSearch(TranslationModel):
             units, activation="tanh", name="first_state", **policy
         )
         self.decoder = AttentionDecoder(
-            keras.layers.GRUCell(units, reset_after=False, **policy),
-            BahdanauAttention(attention_units or units, **policy),
+            keras.layers.GRUCell(units, reset_after=False, name="cell", **policy),
+            BahdanauAttention(attention_units or units, name="attention", **policy),
             query="previous",
             name="decoder",
             **policy,

@@ -126,8 +126,8 @@ def test_rnnsearch_is_the_papers(ids):
     source, target = ids
     logits, scores = (np.asarray(x) for x in model.score(source, target))
     w = weights(model)
-    kernel, bias = one(w, "gru_cell/kernel"), one(w, "gru_cell/bias")
-    recurrent = one(w, "gru_cell/recurrent_kernel")
+    kernel, bias = one(w, "decoder/cell/kernel"), one(w, "decoder/cell/bias")
+    recurrent = one(w, "decoder/cell/recurrent_kernel")
     for b in range(B):
         annotations = encode(w, source[b])
         s = np.tanh(dense(w, "first_state", annotations[0, U:]))
