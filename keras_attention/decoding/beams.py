@@ -14,7 +14,7 @@ from keras_attention.decoding.loop import (
     write_step,
 )
 from keras_attention.decoding.result import DecodingResult
-from keras_attention.decoding.rows import Stepper, broadcast_rows, gather_beams
+from keras_attention.decoding.rows import Stepper, broadcast_rows, gather_beams, take_rows
 from keras_attention.decoding.top_k import chunked_top_k, ordered_top_k
 
 NEVER = float("-inf")
@@ -238,7 +238,7 @@ class BeamLoop:
         step = ops.arange(steps, dtype="int32")
         first = ops.arange(self.stepper.batch_size, dtype="int32") * self.beam_size
         places = step * rows + first[:, None, None] + done["history"]["beams"]
-        picked = ops.take(ops.reshape(weights, (-1, memory)), places, axis=0)
+        picked = take_rows(ops.reshape(weights, (steps * rows, memory)), places)
         is_token = (step < done["lengths"][:, :, None])[..., None]
         return ops.where(is_token, picked, ops.zeros_like(picked))
 

@@ -20,7 +20,13 @@ def gather_beams(x, beams):
     """
     batch_size, count, *rest = ops.shape(x)
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
-    return ops.take(ops.reshape(x, (-1, *rest)), rows, axis=0)
+    return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)
+
+
+def take_rows(x, rows):
+    """Return `x (R, ...)` at `rows`, of any shape."""
+    # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
+    return ops.reshape(ops.take(x, rows, axis=0), (*ops.shape(rows), *ops.shape(x)[1:]))
 
 
 class Stepper:

@@ -80,7 +80,7 @@ def test_stopping_early_keeps_the_optimum(alpha, n_best):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("beam_size,n_best", [(1, 1), (2, 2), (3, 1), (5, 3)])
+@pytest.mark.parametrize("beam_size,n_best", [(1, 1), (3, 1), (5, 3)])
 def test_narrow_beams_do_what_plain_python_does(beam_size, n_best, mode):
     chain = Chain(vocabulary=7, seed=7)
     rules = Rules(max_length=6, alpha=0.6, beta=0.2, no_repeat_ngram=2, min_length=2)
@@ -93,8 +93,7 @@ def test_narrow_beams_do_what_plain_python_does(beam_size, n_best, mode):
     check_result(result, expected)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, 4.0])
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed,alpha", [(11, 0.0), (11, 1.0), (12, 1.0), (13, 4.0)])
 def test_the_loop_ends_as_soon_as_nothing_can_change(seed, alpha):
     chain, rules = Chain(seed=seed), Rules(max_length=9, alpha=alpha)
     chain.table[:, :, END] += 2.0
