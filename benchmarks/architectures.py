@@ -26,13 +26,13 @@ ARCHITECTURES = {
 
 SETTINGS = {
     "data.dataset": "multi30k",
-    "tokenizer.vocabulary_size": 4000,
-    "model.embedding_size": 128,
-    "model.units": 192,
+    "tokenizer.vocabulary_size": 3000,
+    "model.embedding_size": 96,
+    "model.units": 128,
     "model.layers": 1,  # everywhere, so that depth is not what is compared
     "model.dropout": 0.2,
-    "training.batch_size": 96,
-    "training.learning_rate": 0.002,
+    "training.batch_size": 128,
+    "training.learning_rate": 0.003,
     "training.warmup_steps": 200,
     "training.schedule": "cosine",
     "training.early_stopping": "loss",

@@ -16,7 +16,7 @@ from keras_attention.ops.windows import (
 ALIGNMENTS = ("monotonic", "predictive")
 
 # From this many windows' widths on, a memory is read window by window: below it, one product over
-# the whole memory is faster than gathering (benchmarks/local_attention.py).
+# the whole memory is as fast as gathering (python -m benchmarks.local_attention).
 WINDOWED_FROM = 4
 
 
@@ -135,22 +135,33 @@ class LocalAttention(LuongAttention):
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         center, state = self._center(query, memory, state)
         length = ops.shape(memory["value"])[1]
-        if self._is_windowed(length):
-            places = window_positions(center, self.half_width)
-            weights = self._weights(query, memory, places, center, query_mask)
-            context = self._read_windows(weights, memory, places)
-            if not return_attention_scores:
-                return context, None, state
-            return context, spread_windows(weights, places, length), state
-        places = ops.arange(length, dtype="int32")
-        weights = self._weights(query, memory, places, center, query_mask)
-        return self.read(weights, memory), weights, state
+        wanted = (query, memory, center, query_mask, return_attention_scores)
+        is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
+        if not isinstance(is_long, bool):  # a length that is known when the graph runs
+            results = ops.cond(
+                is_long, lambda: self._attend_windows(*wanted), lambda: self._attend_all(*wanted)
+            )
+        elif is_long:
+            results = self._attend_windows(*wanted)
+        else:
+            results = self._attend_all(*wanted)
+        return results[0], results[1] if return_attention_scores else None, state
 
-    def _is_windowed(self, length) -> bool:
-        # A length that is known only when the graph runs takes the path whose cost is bounded.
-        if not isinstance(length, int):
-            return True
-        return length > WINDOWED_FROM * (2 * self.half_width + 1)
+    def _attend_windows(self, query, memory, center, query_mask, return_attention_scores):
+        """Read the windows alone; return the context and, where wanted, the weights."""
+        places = window_positions(center, self.half_width)
+        weights = self._weights(query, memory, places, center, query_mask)
+        context = self._read_windows(weights, memory, places)
+        if not return_attention_scores:
+            return (context,)
+        return context, spread_windows(weights, places, ops.shape(memory["value"])[1])
+
+    def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
+        """Read the whole memory under a mask: the same, faster where the memory is short."""
+        places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        weights = self._weights(query, memory, places, center, query_mask)
+        context = self.read(weights, memory)
+        return (context, weights) if return_attention_scores else (context,)
 
     def _center(self, query, memory, state):
         """Return `p_t` of each query, float32 `(B, T)`, and the state after the queries."""

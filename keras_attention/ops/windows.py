@@ -44,13 +44,13 @@ def gather_windows(memory, positions):
     Returns:
         `(B, T, W, ...)`.
     """
-    last = ops.shape(memory)[1] - 1
-    batch_size, steps, width = ops.shape(positions)
-    index = ops.reshape(ops.clip(positions, 0, last), (batch_size, steps * width))
-    trailing = len(memory.shape) - 2
-    index = ops.reshape(index, (batch_size, steps * width) + (1,) * trailing)
-    gathered = ops.take_along_axis(memory, index, axis=1)
-    return ops.reshape(gathered, (batch_size, steps, width) + tuple(memory.shape[2:]))
+    batch_size, length = ops.shape(memory)[:2]
+    # One gather of whole rows from all sentences laid end to end: gathering along an axis would
+    # go number by number.
+    first = ops.reshape(ops.arange(batch_size, dtype="int32") * length, (batch_size, 1, 1))
+    index = first + ops.clip(positions, 0, length - 1)
+    rows = ops.reshape(memory, (batch_size * length, *memory.shape[2:]))
+    return ops.take(rows, index, axis=0)
 
 
 def spread_windows(weights, positions, length):
