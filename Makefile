@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
 	$(shell $(name) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) and print("$(name)")' 2>/dev/null)))
-INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+INSTALL := $(PIP) --editable
 
 WORKERS ?= 2
 # Each worker takes a run of neighbours, which share fixtures, and helps out when it is done.
@@ -34,8 +35,6 @@ test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers and decoding on JAX
 	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 
-# The plain index gives CUDA builds of PyTorch (several GB) on Linux. Where only the CPU is
-# wanted, install torch==2.13.0 from the CPU index into .venv first: it then counts as installed.
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
@@ -64,7 +63,17 @@ $(VENV)/.installed: setup.py pyproject.toml
 	$(INSTALL) .
 	@touch $@
 
+$(VENV)/.installed-torch $(VENV)/.installed-benchmarks: $(VENV)/.cpu-torch
+
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the requirements of the extra '$*'"
 	$(INSTALL) '.[$*]'
+	@touch $@
+
+# On Linux the plain index has the CUDA build of PyTorch, several GB. The CPU build is tried first,
+# alone: without a connection to its index this fails at once, and the plain one serves.
+$(VENV)/.cpu-torch: $(VENV)/.installed
+	@$(PIP) --no-deps --retries 1 --timeout 10 \
+		--index-url https://download.pytorch.org/whl/cpu torch==2.13.0 2>/dev/null \
+		|| echo "No CPU build of PyTorch was found; taking the plain index's"
 	@touch $@
