@@ -1,6 +1,7 @@
 """Measuring a translation run."""
 
 import dataclasses
+from pathlib import Path
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.corpus import ParallelCorpus
@@ -10,7 +11,7 @@ from keras_attention.applications.translation.data import (
     load_corpus,
     make_batches,
 )
-from keras_attention.applications.translation.run import TranslationRun
+from keras_attention.applications.translation.run import TranslationRun, load_run
 from keras_attention.applications.translation.training import perplexity_of
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.applications.translation.words import align_words, words_of_line
@@ -41,8 +42,24 @@ def evaluation_corpus(
     return load_corpus(data, split)
 
 
-def evaluate(run: TranslationRun, corpus: ParallelCorpus, beam_size: int | None = None) -> dict:
-    """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types."""
+def evaluate(
+    run: TranslationRun | Path | str,
+    corpus: ParallelCorpus | None = None,
+    beam_size: int | None = None,
+) -> dict:
+    """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
+
+    Args:
+        run: a run folder, or a run that is loaded.
+        corpus: the sentences to measure on; None for the run's own test set, or its development
+            set where it has none.
+        beam_size: hypotheses kept at each step; None for the run's own.
+
+    Raises:
+        UserError: if there is no such run, or a sentence is refused.
+    """
+    run = run if isinstance(run, TranslationRun) else load_run(run)
+    corpus = evaluation_corpus(run) if corpus is None else corpus
     # First, as a sentence that is too long should be refused before minutes of search.
     encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
     results = Translator(run).translate(corpus.source, beam_size=beam_size)
