@@ -168,6 +168,7 @@ def _demo(verbs):
         verbs,
         "demo",
         "train a translator of written dates, show it, export it and read it back",
+        epilog="exit status 1 where it translates fewer unseen dates exactly than it should",
     )
     parser.add_argument(
         "--output",

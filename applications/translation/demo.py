@@ -21,6 +21,8 @@ from keras_attention.applications.translation.training import train_translation
 from keras_attention.applications.translation.translator import Translator
 
 SHOWN = 8
+EXPECTED = 98.0
+"""The percentage of unseen dates that must come out exactly."""
 DEFAULT_OUTPUT = Path("runs/demo")
 
 READ_BACK = """
@@ -32,15 +34,28 @@ print(json.dumps([text.decode() for text in serve(text=tf.constant(lines))["text
 """
 
 
-def run_demo(output: Path | str | None = None, overrides: list[str] = ()) -> float:
+class WorseThanExpected(ValueError):
+    """The demo ran to its end, and its translations are not what they should be: exit status 1."""
+
+    exit_status = 1
+
+
+def run_demo(
+    output: Path | str | None = None, overrides: list[str] = (), expected: float = EXPECTED
+) -> float:
     """Train on dates, show translations, draw, export, and read the export back.
 
     Args:
         output: a new folder; `runs/demo`, or the next free `runs/demo-2`, where not given.
         overrides: `--section.key=value` on top of the defaults for dates.
+        expected: the percentage below which the demo counts as failed.
 
     Returns:
         The percentage of unseen dates that are translated exactly.
+
+    Raises:
+        WorseThanExpected: where it is below `expected`; all that the demo writes is there then.
+        UserError: where `output` exists, or the export cannot be read back or translates otherwise.
     """
     begin = time.monotonic()
     output = next(_free_names()) if output is None else Path(output)
@@ -61,6 +76,11 @@ def run_demo(output: Path | str | None = None, overrides: list[str] = ()) -> flo
     _read_back(exported, translator, corpus.source[:SHOWN])
     _say_where(output, run, picture, exported, longest)
     say(f"The demo took {clock(time.monotonic() - begin)}.")
+    if exact < expected:
+        raise WorseThanExpected(
+            f"the demo failed: {exact:.1f} % of unseen dates came out exactly, where at least "
+            f"{expected:g} % should; the figures of its training are in {run / 'metrics.jsonl'}."
+        )
     return exact
 
 

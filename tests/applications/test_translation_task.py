@@ -17,7 +17,6 @@ from keras_attention.applications.translation.config import (
     TranslationConfig,
 )
 from keras_attention.applications.translation.data import load_corpus
-from keras_attention.applications.translation.demo import run_demo
 from keras_attention.applications.translation.evaluation import (
     alignment_errors,
     evaluate,
@@ -191,14 +190,3 @@ def test_a_run_with_damaged_weights_says_so(trained_run, tmp_path):
     save_config(smaller, run / "config.yaml")
     with pytest.raises(UserError, match="best.weights.h5 cannot be loaded"):
         load_run(run)
-
-
-@pytest.mark.slow
-def test_the_demo_translates_unseen_dates(tmp_path, capsys):
-    exact = run_demo(tmp_path / "demo")
-    assert exact >= 98
-    written = capsys.readouterr()
-    assert written.out.count("->") == 8 and f"{exact:.1f} %" in written.out
-    for name in ("run/best.weights.h5", "alignment.png", "saved_model/saved_model.pb"):
-        assert (tmp_path / "demo" / name).is_file()
-        assert str(tmp_path / "demo" / name.split("/")[0]) in written.err
