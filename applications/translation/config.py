@@ -6,6 +6,18 @@ from typing import Literal
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.translation.model_config import ModelConfig
+
+__all__ = [
+    "PRESETS",
+    "SPLITS",
+    "DataConfig",
+    "DecodingConfig",
+    "ModelConfig",
+    "TokenizerConfig",
+    "TrainingConfig",
+    "TranslationConfig",
+]
 
 SPLITS = ("train", "dev", "test")
 
@@ -110,48 +122,6 @@ class TokenizerConfig:
                 raise UserError("tokenizer.min_count goes with tokenizer.kind words only.")
             if self.replace_unknown:
                 raise UserError("tokenizer.replace_unknown goes with tokenizer.kind words only.")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The model.
-
-    Args:
-        architecture: rnnsearch (bidirectional GRU, Bahdanau attention), luong (stacked LSTM,
-            Luong attention) or rnnencdec (no attention, to compare with).
-        embedding_size: width of the word embeddings.
-        units: width of the recurrent layers.
-        layers: recurrent layers of encoder and decoder (luong).
-        attention: over the whole sentence, or local with a monotonic or predicted window (luong).
-        score: how attention compares a query with a position (luong).
-        attention_units: width of an additive score or of the window's prediction; null for units.
-        half_width: positions on either side of a local window's middle (luong).
-        input_feeding: feed the attentional vector into the next step (luong).
-        dropout: rate of dropout.
-        readout_size: width of the layer before the word scores; null for the architecture's own.
-        tie_embeddings: use the target embedding as the output matrix too.
-    """
-
-    architecture: Literal["rnnsearch", "luong", "rnnencdec"] = "rnnsearch"
-    embedding_size: int = 256
-    units: int = 256
-    layers: int = 2
-    attention: Literal["global", "local-m", "local-p"] = "global"
-    score: Literal["dot", "general", "concat", "location"] = "general"
-    attention_units: int | None = None
-    half_width: int = 10
-    input_feeding: bool = True
-    dropout: float = 0.3
-    readout_size: int | None = None
-    tie_embeddings: bool = False
-
-    def __post_init__(self):
-        sizes = ("embedding_size", "units", "layers", "attention_units", "half_width")
-        for name in (*sizes, "readout_size"):
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
-        check_range("model.dropout", self.dropout, at_least=0, below=1)
-        if self.attention != "global" and self.score == "location":
-            raise UserError("model.score location goes with model.attention global only.")
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ def build_model(
             attention=config.attention,
             score=config.score,
             attention_units=config.attention_units,
-            half_width=config.half_width,
             max_source_length=max_source_length,
             input_feeding=config.input_feeding,
+            **({} if config.half_width is None else {"half_width": config.half_width}),
             **common,
         ),
     }

@@ -35,7 +35,8 @@ def test_an_option_beats_the_file_which_beats_presets_which_beat_defaults(tmp_pa
 
 def test_values_get_the_types_of_their_fields(tmp_path):
     path = yaml_file(tmp_path, "training: {learning_rate: 1e-4, clip_norm: null}\n")
-    config = load("--training.max_minutes=2", "--model.input_feeding", "false", path=path)
+    luong = ["--model.architecture=luong", "--model.input_feeding", "false"]
+    config = load("--training.max_minutes=2", *luong, path=path)
     assert config.training.learning_rate == 1e-4
     assert config.training.clip_norm is None
     assert config.training.max_minutes == 2.0
@@ -57,6 +58,50 @@ def test_saved_config_reloads_equal(tmp_path):
     assert all(section.name in path.read_text() for section in dataclasses.fields(config))
 
 
+@pytest.mark.parametrize("architecture", ["rnnsearch", "rnnencdec", "luong"])
+def test_configurations_written_before_null_was_the_default_still_load(tmp_path, architecture):
+    values = {
+        "layers": 2,
+        "attention": "global",
+        "score": "general",
+        "half_width": 10,
+        "input_feeding": True,
+    }
+    keys = {"architecture": architecture, "attention_units": None, **values}
+    text = "".join(f"  {key}: {'null' if v is None else v}\n" for key, v in keys.items())
+    model = load(path=yaml_file(tmp_path, f"model:\n{text}")).model
+    assert {name: getattr(model, name) for name in values} == values
+    assert dataclasses.replace(model, layers=1).layers == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"),
+    [
+        ([], [None, None, None, None, None]),
+        (["--model.architecture=rnnencdec", "--model.layers=1"], [1, None, None, None, None]),
+        (["--model.architecture=luong"], [2, "global", "general", None, True]),
+        (
+            ["--model.architecture=luong", "--model.attention=local-p", "--model.score=dot"],
+            [2, "local-p", "dot", 10, True],
+        ),
+        (
+            [
+                *["--model.architecture=luong", "--model.attention=local-m", "--model.layers=3"],
+                *["--model.half_width=4", "--model.input_feeding=false", "--model.score=concat"],
+                "--model.attention_units=5",
+            ],
+            [3, "local-m", "concat", 4, False],
+        ),
+    ],
+)
+def test_what_an_architecture_leaves_open_is_filled_in(tmp_path, given, filled):
+    config = load(*given)
+    names = ("layers", "attention", "score", "half_width", "input_feeding")
+    assert [getattr(config.model, name) for name in names] == filled
+    save_config(config, tmp_path / "config.yaml")
+    assert load(path=tmp_path / "config.yaml") == config
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_are_valid_and_change_the_defaults(preset):
     config = load("--data.dataset", preset, defaults=PRESETS[preset])
@@ -74,7 +119,10 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--training.epochs", "0"], "training.epochs must be at least 1. Received: 0"),
         (["--training.epochs"], "--training.epochs needs a value"),
         (["--model.dropout=1"], "model.dropout must be at least 0 and below 1. Received: 1.0"),
-        (["--model.score", "dt"], "model.score must be one of dot, general, concat, location. R"),
+        (
+            ["--model.score", "dt"],
+            "model.score must be one of dot, general, concat, location or nu",
+        ),
         (["--data.dataset", "x"], "data.dataset must be one of dates, multi30k or null. Received"),
         (["--training.deterministic=maybe"], "must be true or false. Received: 'maybe'"),
         (["--training.learning_rate=fast"], "must be a number. Received: 'fast'"),
@@ -87,7 +135,37 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--data.dataset=dates", "--data.train_tsv=c"], "do not go together"),
         (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
         (["--decoding.min_length=101"], "at most decoding.max_length (100). Received: 101"),
-        (["--model.attention=local-m", "--model.score=location"], "attention global only"),
+        (
+            ["--model.architecture=luong", "--model.attention=local-m", "--model.score=location"],
+            "attention global only",
+        ),
+        (["--model.layers=3"], "layers does not apply to model.architecture rnnsearch: leave"),
+        (["--model.score=dot"], "model.score does not apply to model.architecture rnnsearch: le"),
+        (["--model.half_width=5"], "half_width does not apply to model.architecture rnnsearch: "),
+        (["--model.input_feeding=false"], "input_feeding does not apply to model.architecture rn"),
+        (
+            ["--model.architecture=rnnencdec", "--model.attention=local-m"],
+            "model.attention does not apply to model.architecture rnnencdec: leave it out, or null",
+        ),
+        (
+            ["--model.architecture=rnnencdec", "--model.attention_units=5"],
+            "attention_units does not apply to model.architecture rnnencdec",
+        ),
+        (
+            ["--model.architecture=luong", "--model.half_width=5"],
+            "half_width does not apply to model.architecture luong with model.attention global",
+        ),
+        *(
+            (
+                [*luong, "--model.architecture=luong", "--model.attention_units=5"],
+                "attention_units does not apply to model.architecture luong with model.attention",
+            )
+            for luong in (
+                ["--model.score=dot"],
+                ["--model.score=general", "--model.attention=local-m"],
+                ["--model.score=location"],
+            )
+        ),
         (
             ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"],
             "decoding.coverage_penalty needs attention",
