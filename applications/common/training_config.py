@@ -22,8 +22,9 @@ class TrainingConfig:
         optimizer: the Keras optimizer.
         learning_rate: its (highest) learning rate.
         schedule: how the learning rate goes on: constant; inverse_sqrt, falling with the square
-            root of the step; cosine, falling to 0 over all epochs; halve, halved whenever
-            `halve_after` epochs bring no better development score.
+            root of the step; cosine, falling to 0 over all epochs (a training that max_minutes
+            or patience ends earlier does not reach 0; --resume cannot change the epochs); halve,
+            halved whenever `halve_after` epochs bring no better development score.
         warmup_steps: updates over which the learning rate rises from 0 (not with halve).
         halve_after: epochs without improvement after which schedule halve halves.
         clip_norm: the largest norm of all gradients together; null for no clipping.
@@ -32,15 +33,12 @@ class TrainingConfig:
             training runs all epochs and the best weights are chosen by loss.
         patience: epochs without improvement after which training stops early.
         seed: of initial weights, dropout and the order of the data.
-        max_minutes: stop after this many minutes; null for no limit.
+        max_minutes: stop after this many minutes, wherever the schedule is; null for no limit.
         jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
             slower, and for Keras' own choice elsewhere.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
         tensorboard: write logs for TensorBoard.
     """
-
-    # What may differ when a run is continued: how long it goes on, and nothing that shapes it.
-    RESUMABLE = ("epochs", "max_minutes", "patience")
 
     epochs: int = 30
     batch_size: int = 64
@@ -78,6 +76,15 @@ class TrainingConfig:
                 "training.warmup_steps does not go with training.schedule halve: use 0, or "
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
             )
+
+    @property
+    def resumable(self) -> tuple[str, ...]:
+        """Return what may differ when a run is continued: how long it goes on, not what shapes it.
+
+        Schedule cosine is spread over all epochs: with more of them it would be another.
+        """
+        names = ("epochs", "max_minutes", "patience")
+        return names[1:] if self.schedule == "cosine" else names
 
     @property
     def monitor(self) -> tuple[str, str]:

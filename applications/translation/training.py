@@ -63,19 +63,22 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
 
     Args:
         output: the run folder.
-        config: the run's own configuration, in which `epochs`, `max_minutes` and `patience` may
-            have been changed.
+        config: the run's own configuration, in which `epochs` (but with schedule cosine),
+            `max_minutes` and `patience` may have been changed.
 
     Raises:
         UserError: if another key was changed.
     """
     folder = RunFolder(output)
     config = with_absolute_paths(config)
-    changed = changed_keys(load_config(TranslationConfig, [folder.config]), config)
-    allowed = [f"training.{name}" for name in type(config.training).RESUMABLE]
+    own = load_config(TranslationConfig, [folder.config])
+    changed = changed_keys(own, config)
+    allowed = [f"training.{name}" for name in own.training.resumable]
     if refused := [key for key in changed if key not in allowed]:
+        why = ", as training.schedule cosine falls to 0 over all epochs"
         raise UserError(
-            f"{output} cannot be continued with another {', '.join(refused)}: only "
+            f"{output} cannot be continued with another {', '.join(refused)}"
+            f"{why if 'training.epochs' in refused else ''}: only "
             f"{', '.join(allowed)} may be changed with --resume."
         )
     if changed:

@@ -8,6 +8,7 @@ import pytest
 
 from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import write_text
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.translation import training
 from keras_attention.applications.translation.config import (
@@ -34,6 +35,7 @@ from keras_attention.applications.translation.words import (
 )
 from keras_attention.metrics import bleu
 from tests.applications.commands import write_dates
+from tests.applications.translation_runs import make_run
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,31 @@ def test_resuming_reads_the_runs_own_configuration(trained_run):
     assert read_config(None, [], folder) == own
     longer = read_config(None, ["--training.epochs=99"], folder)
     assert longer.training == dataclasses.replace(own.training, epochs=99)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("constant", None),
+        ("cosine", "another training.epochs, as training.schedule cosine falls to 0 over all epoc"),
+    ],
+)
+def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, schedule, message):
+    monkeypatch.setattr(training, "_fit", lambda *arguments: "trained")
+    run = RunFolder(make_run(tmp_path / "run"))
+    write_text(run.config, f"training: {{schedule: {schedule}, epochs: 3}}\n")
+    before = run.config.read_text()
+    longer = read_config(None, ["--training.max_minutes=5"], run)
+    assert training.resume_translation(run.path, longer) == "trained"
+    more = read_config(None, ["--training.epochs=4"], run)
+    if message is None:
+        assert training.resume_translation(run.path, more) == "trained"
+        return
+    assert run.config.read_text() != before
+    before = run.config.read_text()
+    with pytest.raises(UserError, match=message):
+        training.resume_translation(run.path, more)
+    assert run.config.read_text() == before
 
 
 def test_paths_in_a_run_are_absolute(monkeypatch, tmp_path):
