@@ -55,7 +55,8 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
         save_config(config, folder / "config.yaml")
         for tokenizer, name in zip(tokenizers, (SOURCE, TARGET), strict=True):
             tokenizer.save(folder / "tokenizers", name)
-    return _fit(output, encoded)
+    with writing(RunFolder(output)):
+        return _fit(output, encoded)
 
 
 def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome:
@@ -67,53 +68,56 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
             `max_minutes` and `patience` may have been changed.
 
     Raises:
-        UserError: if another key was changed.
+        UserError: if another key was changed, or another process trains this run.
     """
     folder = RunFolder(output)
-    config = with_absolute_paths(config)
+    with writing(folder):  # before config.yaml is written: another process may be reading it
+        _take_over(folder, with_absolute_paths(config))
+        return _fit(output)
+
+
+def _take_over(folder: RunFolder, config: TranslationConfig) -> None:
+    """Make `config` the run's own, where it differs only in what may be changed."""
     own = load_config(TranslationConfig, [folder.config])
     changed = changed_keys(own, config)
     allowed = [f"training.{name}" for name in own.training.resumable]
     if refused := [key for key in changed if key not in allowed]:
         why = ", as training.schedule cosine falls to 0 over all epochs"
         raise UserError(
-            f"{output} cannot be continued with another {', '.join(refused)}"
+            f"{folder.path} cannot be continued with another {', '.join(refused)}"
             f"{why if 'training.epochs' in refused else ''}: only "
             f"{', '.join(allowed)} may be changed with --resume."
         )
     if changed:
         save_config(config, folder.config)
-    return _fit(output)
 
 
 def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
-    folder = RunFolder(output)
-    with writing(folder):
-        config = load_config(TranslationConfig, [folder.config])
-        start_from_seed(config.training)
-        run = load_run(output, weights=False)
-        if encoded is None:
-            corpus = load_corpus(config.data, "train")
-            encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
-        say(str(encoded.report))
-        batches = make_batches(encoded, config.training.batch_size, seed=config.training.seed)
-        development = Development(run, batches.lengths)
-        say(str(development.report))
-        say(
-            f"{config.model.architecture}: {run.model.count_params():,} weights; "
-            f"{len(batches)} batches of {config.training.batch_size} in "
-            f"{len(batches.lengths)} shapes, {batches.padding_fraction:.0%} padding"
-        )
-        return train(
-            run.folder,
-            config.training,
-            run.model,
-            MaskedSparseCategoricalCrossentropy(config.training.label_smoothing),
-            batches.to_dataset,
-            len(batches),
-            development,
-            metrics=[TokenCount()],
-        )
+    config = load_config(TranslationConfig, [RunFolder(output).config])
+    start_from_seed(config.training)
+    run = load_run(output, weights=False)
+    if encoded is None:
+        corpus = load_corpus(config.data, "train")
+        encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
+    say(str(encoded.report))
+    batches = make_batches(encoded, config.training.batch_size, seed=config.training.seed)
+    development = Development(run, batches.lengths)
+    say(str(development.report))
+    say(
+        f"{config.model.architecture}: {run.model.count_params():,} weights; "
+        f"{len(batches)} batches of {config.training.batch_size} in "
+        f"{len(batches.lengths)} shapes, {batches.padding_fraction:.0%} padding"
+    )
+    return train(
+        run.folder,
+        config.training,
+        run.model,
+        MaskedSparseCategoricalCrossentropy(config.training.label_smoothing),
+        batches.to_dataset,
+        len(batches),
+        development,
+        metrics=[TokenCount()],
+    )
 
 
 class Development:

@@ -9,7 +9,7 @@ import pytest
 from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_text
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.run_folder import RunFolder, writing
 from keras_attention.applications.translation import training
 from keras_attention.applications.translation.config import (
     PRESETS,
@@ -82,6 +82,15 @@ def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, sc
     before = run.config.read_text()
     with pytest.raises(UserError, match=message):
         training.resume_translation(run.path, more)
+    assert run.config.read_text() == before
+
+
+def test_a_run_in_training_keeps_its_configuration(tmp_path):
+    run = RunFolder(make_run(tmp_path / "run"))
+    before = run.config.read_text()
+    longer = read_config(None, ["--training.epochs=99"], run)
+    with writing(run), pytest.raises(UserError, match="another process is training"):
+        training.resume_translation(run.path, longer)
     assert run.config.read_text() == before
 
 
