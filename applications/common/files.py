@@ -44,6 +44,18 @@ def refuse_existing_output(path: Path | str) -> None:
         raise UserError(f"{path} already exists. Choose another --output.")
 
 
+def check_new_file(path: Path | str) -> None:
+    """Refuse a file that cannot be written new, before work is done for it.
+
+    Raises:
+        UserError: if there is something at `path`, or no folder to hold it.
+    """
+    refuse_existing_output(path)
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UserError(f"{path} cannot be written: there is no folder {folder}.")
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable, on systems where a folder can be opened."""
     try:

@@ -3,10 +3,24 @@
 from pathlib import Path
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import refuse_existing_output
+from keras_attention.applications.common.files import check_new_file
 from keras_attention.applications.translation.translation import Translation
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.visualization import plot_alignment
+
+
+def check_picture(output: Path | str) -> None:
+    """Refuse a file that no picture can be written to.
+
+    Raises:
+        UserError: if it exists, has no folder, or a suffix that is no format of pictures.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    check_new_file(output)
+    suffixes = sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
+    if Path(output).suffix.lower() not in suffixes:
+        raise UserError(f"the suffix of {output} must be one of {', '.join(suffixes)}.")
 
 
 def draw(
@@ -18,9 +32,10 @@ def draw(
         The translation that the picture shows.
 
     Raises:
-        UserError: if the file exists, the sentence is empty or the model has no attention.
+        UserError: if `check_picture` refuses the file, the sentence is empty or the model has no
+            attention.
     """
-    refuse_existing_output(output)
+    check_picture(output)
     run = translator.run
     if not run.model.has_attention:
         raise UserError(

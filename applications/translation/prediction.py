@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import refuse_existing_output, replacing
+from keras_attention.applications.common.files import check_new_file, replacing
 from keras_attention.applications.common.text_files import decode_line, read_lines
 from keras_attention.applications.translation.run import load_run
 from keras_attention.applications.translation.translation import Translation
@@ -26,7 +26,7 @@ def predict(options: Namespace) -> None:
     """
     settings = _settings(options)
     if options.output:
-        refuse_existing_output(options.output)
+        check_new_file(options.output)
     lines = read_lines(options.input) if options.input else None
     run = load_run(options.run)
     if options.alignments and not run.model.has_attention:

@@ -54,9 +54,10 @@ class TranslationTask:
         predict(options)
 
     def visualize(self, options: Namespace) -> None:
-        from keras_attention.applications.translation.picture import draw
+        from keras_attention.applications.translation.picture import check_picture, draw
         from keras_attention.applications.translation.translator import Translator
 
+        check_picture(options.output)
         translator = Translator.load(options.run)
         result = draw(translator, options.input, options.output, target=options.target)
         print(result.text)

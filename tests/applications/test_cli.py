@@ -1,6 +1,7 @@
 """The command: each verb, its exit status, what goes to which stream, and how it refuses."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -199,6 +200,27 @@ def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, argume
     done = call_command(capsys, *(argument.format(**names) for argument in arguments))
     assert_refused(done, message)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "--output", "nodir/x"], "nodir/x cannot be written: there is no folder nodir"),
+        (["visualize", "--input", "1", "--output", "nodir/x.png"], "there is no folder nodir"),
+        (["visualize", "--input", "1", "--output", "x.text"], "must be one of"),
+        (["visualize", "--input", "1", "--output", "FORMAT"], "FORMAT already exists"),
+    ],
+)
+def test_an_output_is_refused_before_the_model_is_loaded(
+    trained_run, monkeypatch, capsys, tmp_path, arguments, message
+):
+    """The run has no weights, which loading would refuse."""
+    shutil.copytree(trained_run, tmp_path / "run")
+    (tmp_path / "run" / "best.weights.h5").unlink()
+    monkeypatch.chdir(tmp_path / "run")
+    verb, *options = arguments
+    assert_refused(call_command(capsys, verb, ".", *options), message)
+    assert_refused(call_command(capsys, verb, ".", *options[:-1], "new.png"), "no weights yet")
 
 
 def test_predict_refuses_no_input_and_bad_input_on_standard_input(trained_run):
