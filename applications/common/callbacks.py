@@ -34,7 +34,15 @@ class Evaluation(keras.callbacks.Callback):
 
 
 class StopWhenNotFinite(keras.callbacks.Callback):
-    """Ends training when a loss is NaN or infinite, before a checkpoint could keep it."""
+    """Ends training when a loss is NaN or infinite, before a checkpoint could keep it.
+
+    Args:
+        checkpoints: those of the run, in its folder.
+    """
+
+    def __init__(self, checkpoints: Checkpoints):
+        super().__init__()
+        self.checkpoints = checkpoints
 
     def on_train_batch_end(self, batch, logs=None):
         self._check("loss", logs)
@@ -46,10 +54,12 @@ class StopWhenNotFinite(keras.callbacks.Callback):
     def _check(self, name, logs):
         value = logs.get(name, 0.0)
         if not math.isfinite(value):
+            kept = "The last good checkpoint and the best weights are kept."
             raise TrainingDiverged(
                 f"{name} became {value} at step {int(self.model.optimizer.iterations)}. "
-                "The last good checkpoint is kept. Try a lower training.learning_rate or a "
-                "smaller training.clip_norm."
+                f"{kept if self.checkpoints.paths() else 'There is no checkpoint yet.'} "
+                "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
+                f"into another --output or after deleting {self.checkpoints.folder.parent}."
             )
 
 

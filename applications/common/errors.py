@@ -8,7 +8,7 @@ class UserError(ValueError):
 
 
 class TrainingDiverged(UserError):
-    """The loss is no longer a number; the last good checkpoint is kept, exit status 3."""
+    """The loss is no longer a number; what was saved before is kept, exit status 3."""
 
     exit_status = 3
 

@@ -120,7 +120,8 @@ def train(
     if reason := _finished(config, epoch, best, limit):
         return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
     judges = [callback for name, callback in stateful.items() if name != "time"]
-    callbacks = [Figures(), Evaluation(evaluate), StopWhenNotFinite(), *judges, limit]
+    callbacks = [Figures(), Evaluation(evaluate)]
+    callbacks += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
     callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))

@@ -209,7 +209,18 @@ def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(t
     with pytest.raises(TrainingDiverged, match=message) as caught:
         fit(run, **options)
     assert caught.value.exit_status == 3
+    assert "The last good checkpoint and the best weights are kept." in str(caught.value)
     assert_same_runs(saved(run), before)
+
+
+def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(tmp_path):
+    run = make_run(tmp_path / "run")
+    with pytest.raises(TrainingDiverged, match="^loss became nan at step 3") as caught:
+        fit(run, batches=spoilt_batches(2))
+    message = str(caught.value)
+    assert "There is no checkpoint yet." in message and "kept" not in message
+    assert f"into another --output or after deleting {run.path}." in message
+    assert not Checkpoints(run.checkpoints).paths() and not run.best_weights.exists()
 
 
 def test_training_stops_early_and_keeps_the_best_weights(tmp_path):
