@@ -107,18 +107,23 @@ class RunFolder:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def refuse_existing(path: Path) -> None:
+def is_free(path: Path | str) -> bool:
+    """Return whether a run folder can be made at `path`: nothing is there, or an empty folder."""
+    path = Path(path)
+    return not any(path.iterdir()) if path.is_dir() else not path.exists()
+
+
+def refuse_existing(path: Path | str) -> None:
     """Refuse to use `path` for something new unless it is free or an empty folder."""
     path = Path(path)
-    if path.is_dir() and not any(path.iterdir()):
+    if is_free(path):
         return
     if (path / "FORMAT").is_file():
         raise UserError(
             f"{path} already holds a run. Choose another --output, "
             "or continue that run with --resume."
         )
-    if path.exists():
-        raise UserError(f"{path} already exists. Choose another --output.")
+    raise UserError(f"{path} already exists. Choose another --output.")
 
 
 @contextmanager

@@ -2,12 +2,11 @@
 
 import json
 from argparse import Namespace
-from pathlib import Path
 
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.config_help import config_help
 from keras_attention.applications.common.messages import clock, say
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.run_folder import RunFolder, is_free
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
 
 
@@ -20,7 +19,7 @@ class TranslationTask:
     def train(self, options: Namespace) -> None:
         from keras_attention.applications.translation import training
 
-        if options.resume and Path(options.output).exists():
+        if options.resume and not is_free(options.output):
             config = read_config(options.config, options.overrides, RunFolder(options.output))
             outcome = training.resume_translation(options.output, config)
         else:

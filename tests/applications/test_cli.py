@@ -223,6 +223,15 @@ def test_an_output_is_refused_before_the_model_is_loaded(
     assert_refused(call_command(capsys, verb, ".", *options[:-1], "new.png"), "no weights yet")
 
 
+@pytest.mark.parametrize("kind", ["absent", "empty"])
+def test_resuming_what_was_not_begun_begins_it(capsys, tmp_path, kind):
+    output = tmp_path / "run"
+    if kind == "empty":
+        output.mkdir()
+    done = call_command(capsys, "train", "translation", "--resume", "--output", output)
+    assert_refused(done, "name the training data")
+
+
 def test_predict_refuses_no_input_and_bad_input_on_standard_input(trained_run):
     latin = "Stra\xdfe\n".encode("latin-1").decode("utf-8", "surrogateescape")
     for content, message in (("", "the input is empty"), (latin, "standard input, line 1")):
