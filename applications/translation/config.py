@@ -41,7 +41,8 @@ class DataConfig:
         train_tsv: instead of two files, one with source, tab, target on each line.
         dev_tsv: the same of the development set.
         test_tsv: the same of the test set.
-        max_length: the longest sentence, in tokens.
+        max_length: the longest sentence to train with and to be judged by on the development set,
+            in tokens; `evaluate` measures sentences of any length.
         on_too_long: what to do with a longer one: stop with an error, or skip or truncate it
             (counted and reported).
         on_empty: what to do with an empty line: stop with an error, or skip it (counted and

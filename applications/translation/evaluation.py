@@ -5,14 +5,8 @@ from pathlib import Path
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.corpus import ParallelCorpus
-from keras_attention.applications.translation.data import (
-    encode_corpus,
-    has_split,
-    load_corpus,
-    make_batches,
-)
+from keras_attention.applications.translation.data import has_split, load_corpus
 from keras_attention.applications.translation.run import TranslationRun, load_run
-from keras_attention.applications.translation.training import perplexity_of
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.applications.translation.words import align_words, words_of_line
 from keras_attention.metrics import (
@@ -49,6 +43,8 @@ def evaluate(
 ) -> dict:
     """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
 
+    Every sentence is measured, however long: `data.max_length` is for training.
+
     Args:
         run: a run folder, or a run that is loaded.
         corpus: the sentences to measure on; None for the run's own test set, or its development
@@ -56,15 +52,13 @@ def evaluate(
         beam_size: hypotheses kept at each step; None for the run's own.
 
     Raises:
-        UserError: if there is no such run, or a sentence is refused.
+        UserError: if there is no such run, or its sentences cannot be read.
     """
     run = run if isinstance(run, TranslationRun) else load_run(run)
     corpus = evaluation_corpus(run) if corpus is None else corpus
-    # First, as a sentence that is too long should be refused before minutes of search.
-    encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
-    results = Translator(run).translate(corpus.source, beam_size=beam_size)
+    translator = Translator(run)
+    results = translator.translate(corpus.source, beam_size=beam_size)
     texts = [result.text for result in results]
-    batches = make_batches(encoded, run.config.training.batch_size, shuffle=False)
     score, characters = bleu(texts, corpus.target), chrf(texts, corpus.target)
     same = sum(text == wanted for text, wanted in zip(texts, corpus.target, strict=True))
     return {
@@ -75,7 +69,7 @@ def evaluate(
         "bleu_signature": score.signature,
         "chrf": characters.value,
         "chrf_signature": characters.signature,
-        "perplexity": perplexity_of(run.model)(batches.to_dataset(epochs=1)),
+        "perplexity": translator.perplexity(corpus.source, corpus.target),
         "exact_match": 100 * same / len(corpus),
         "bleu_by_source_words": [
             {

@@ -157,6 +157,19 @@ def test_evaluation_measures_what_translate_gives(loaded):
     assert "40 sentence pairs" in table(report)
 
 
+def test_evaluation_measures_sentences_too_long_to_train_with(loaded):
+    corpus = evaluation_corpus(loaded)
+    report = evaluate(loaded, corpus, beam_size=2)
+    for rule in ("error", "skip", "truncate"):
+        data = dataclasses.replace(loaded.config.data, max_length=1, on_too_long=rule)
+        config = dataclasses.replace(loaded.config, data=data)
+        assert evaluate(dataclasses.replace(loaded, config=config), corpus, beam_size=2) == report
+    data = dataclasses.replace(loaded.config.data, dev_tsv=loaded.config.data.test_tsv)
+    same = dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, data=data))
+    figures = training.Development(same, lengths=[(40, 13, 13)])()
+    np.testing.assert_allclose(report["perplexity"], figures["val_perplexity"], rtol=1e-4)
+
+
 def test_evaluation_takes_the_dev_set_where_there_is_no_test_set(loaded):
     data = dataclasses.replace(loaded.config.data, test_tsv=None)
     config = dataclasses.replace(loaded.config, data=data)
