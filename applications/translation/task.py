@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 
+from keras_attention.applications.common.backend import require_tensorflow
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.config_help import config_help
 from keras_attention.applications.common.messages import clock, say
@@ -19,6 +20,7 @@ class TranslationTask:
     def train(self, options: Namespace) -> None:
         from keras_attention.applications.translation import training
 
+        require_tensorflow("training")
         if options.resume and not is_free(options.output):
             config = read_config(options.config, options.overrides, RunFolder(options.output))
             outcome = training.resume_translation(options.output, config)
@@ -65,6 +67,8 @@ class TranslationTask:
     def export(self, options: Namespace) -> None:
         from keras_attention.applications.translation.export import export_keras, export_saved_model
 
+        if options.format == "saved_model":
+            require_tensorflow("a SavedModel")
         write = {"saved_model": export_saved_model, "keras": export_keras}[options.format]
         write(options.run, options.output)
         say(f"wrote {options.output}")
@@ -72,6 +76,7 @@ class TranslationTask:
     def demo(self, options: Namespace) -> None:
         from keras_attention.applications.translation.demo import run_demo
 
+        require_tensorflow("the demo")
         run_demo(options.output)
 
 

@@ -223,6 +223,18 @@ def test_an_output_is_refused_before_the_model_is_loaded(
     assert_refused(call_command(capsys, verb, ".", *options[:-1], "new.png"), "no weights yet")
 
 
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+@pytest.mark.parametrize("verb", ["train", "demo", "export"])
+def test_what_only_tensorflow_can_do_is_refused_elsewhere(
+    trained_run, dates_data, monkeypatch, capsys, tmp_path, verb, backend
+):
+    monkeypatch.setattr("keras.backend.backend", lambda: backend)
+    more = {"train": ["translation", *dates_data, *SMALL], "demo": [], "export": [trained_run]}
+    done = call_command(capsys, verb, *more[verb], "--output", tmp_path / "new")
+    assert_refused(done, f"Keras runs on {backend}: set KERAS_BACKEND=tensorflow")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("kind", ["absent", "empty"])
 def test_resuming_what_was_not_begun_begins_it(capsys, tmp_path, kind):
     output = tmp_path / "run"
