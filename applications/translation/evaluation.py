@@ -30,6 +30,10 @@ def evaluation_corpus(
     if source or target or tsv:
         if split:
             raise UserError("give --split or files, not both.")
+        if tsv and (source or target):
+            raise UserError("give --source and --target, or --tsv, not both.")
+        if not tsv and not (source and target):
+            raise UserError("--source and --target go together: give both, or --tsv.")
         files = {"test_source": source, "test_target": target, "test_tsv": tsv}
         return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
     split = split or ("test" if has_split(data, "test") else "dev")

@@ -143,7 +143,12 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["predict", "{run}", "--sample", "--beam", "2"], "--beam or --sample, not both"),
         (["predict", "{absent}"], "no run folder"),
         (["predict", "{folder}"], "is not a run folder"),
-        (["evaluate", "{run}", "--source", "{text}"], "needs data.test_target"),
+        (["evaluate", "{run}", "--source", "{text}"], "--source and --target go together: give b"),
+        (["evaluate", "{run}", "--target", "{text}"], "--source and --target go together: give b"),
+        (
+            ["evaluate", "{run}", "--source", "{text}", "--target", "{text}", "--tsv", "{tsv}"],
+            "give --source and --target, or --tsv, not both",
+        ),
         (["evaluate", "{run}", "--tsv", "{text}"], "expected source, tab, target"),
         (["evaluate", "{run}", "--split", "dev", "--tsv", "{text}"], "not both"),
         (["evaluate", "{run}", "--gold", "{text}"], "line 1: a link is two positions"),
