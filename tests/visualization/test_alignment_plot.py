@@ -1,8 +1,6 @@
 """The heat map: what it shows, that all of it fits, and what it does to files."""
 
-import os
 import struct
-import subprocess
 import sys
 
 import numpy as np
@@ -186,16 +184,3 @@ def test_pyplot_is_never_touched(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would fail
     plot_alignment(np.eye(2), list("ab"), list("xy"), title="None of pyplot")
     assert dict(rcParams) == before
-
-
-def test_importing_needs_neither_matplotlib_nor_sacrebleu():
-    script = """
-import sys
-for name in ("matplotlib", "sacrebleu", "tensorflow_text"):
-    sys.modules[name] = None  # importing it fails
-import keras_attention, keras_attention.losses, keras_attention.metrics
-import keras_attention.visualization
-"""
-    # The backend that is quickest to start; none makes a difference here.
-    environment = os.environ | {"KERAS_BACKEND": "numpy"}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
