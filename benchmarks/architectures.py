@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.children import BenchmarkError
+
 LOCAL = {"architecture": "luong", "score": "general"}
 
 ARCHITECTURES = {
@@ -40,8 +42,8 @@ SETTINGS = {
 }
 
 
-def main(arguments=None) -> None:
-    """Train, evaluate and print the table."""
+def main(arguments=None) -> int:
+    """Train, evaluate and print the table; 0, or 2 after one line on what went wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.architectures",
         description="Train every translation architecture on Multi30k at one equal budget.",
@@ -52,22 +54,24 @@ def main(arguments=None) -> None:
     parser.add_argument("--only", choices=ARCHITECTURES, action="append")
     options = parser.parse_args(arguments)
     rows = []
-    for name in options.only or ARCHITECTURES:
-        rows.append(measure(name, options))
-        print(json.dumps(rows[-1]), file=sys.stderr)
+    try:
+        for name in options.only or ARCHITECTURES:
+            rows.append(measure(name, options))
+            print(json.dumps(rows[-1]), file=sys.stderr)
+    except (BenchmarkError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
     print(table(rows))
+    return 0
 
 
 def measure(name: str, options: argparse.Namespace) -> dict:
     """Train one architecture and return its figures on the test set."""
     run = options.output / name.replace(" ", "-")
-    settings = {**SETTINGS, "training.epochs": options.epochs}
-    settings |= {f"model.{key}": value for key, value in ARCHITECTURES[name].items()}
-    if options.folder:
-        settings["data.folder"] = options.folder
-    arguments = [f"--{key}={value}" for key, value in settings.items()]
-    if run.exists():
-        arguments = ["--resume"]
+    arguments = ["--resume"] if run.exists() else overrides(name, options)
     _command("train", "translation", *arguments, "--output", str(run))
     epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     reports = {
@@ -85,10 +89,19 @@ def measure(name: str, options: argparse.Namespace) -> dict:
     }
 
 
+def overrides(name: str, options: argparse.Namespace) -> list[str]:
+    """Return the settings of one architecture, as the command takes them."""
+    settings = {**SETTINGS, "training.epochs": options.epochs}
+    settings |= {f"model.{key}": value for key, value in ARCHITECTURES[name].items()}
+    if options.folder:
+        settings["data.folder"] = options.folder
+    return [f"--{key}={value}" for key, value in settings.items()]
+
+
 def table(rows: list[dict]) -> str:
     """Write the figures as a Markdown table, with BLEU by the source's number of words."""
     buckets = [bucket for bucket in rows[0]["by_length"] if bucket["sentences"]]
-    labels = [f"{b['shortest']}-{b['longest'] or ''} ({b['sentences']})" for b in buckets]
+    labels = [f"{_words(bucket)} ({bucket['sentences']})" for bucket in buckets]
     head = ["", "minutes", "perplexity", "greedy BLEU", "beam 5 BLEU", "chrF", *labels]
     lines = [head, ["---"] * len(head)]
     for row in rows:
@@ -101,11 +114,22 @@ def table(rows: list[dict]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def _words(bucket: dict) -> str:
+    last = f"-{bucket['longest']}" if bucket["longest"] else " or more"
+    return f"{bucket['shortest']}{last}"
+
+
 def _command(*arguments: str) -> str:
     """Run `keras-attention`, its messages on this terminal, and return what it printed."""
     command = [sys.executable, "-m", "keras_attention.applications.cli", *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if result.returncode:
+        place = arguments[1] if arguments[0] != "train" else arguments[-1]
+        raise BenchmarkError(
+            f"`keras-attention {arguments[0]}` of {place} ended with status {result.returncode}"
+        )
+    return result.stdout
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
