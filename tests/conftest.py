@@ -23,3 +23,13 @@ def same_start():
     keras.utils.set_random_seed(SEED)
     yield
     keras.config.set_dtype_policy(policy)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_programs_left():
+    """Free what JAX compiled for a module: thousands of programs exceed a process' memory maps."""
+    yield
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
