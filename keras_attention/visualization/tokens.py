@@ -7,6 +7,7 @@ import numpy as np
 
 _WORD_START = "▁"
 _JOINED = "·"
+_JOINER = "￭"
 _SPACE = "␣"
 
 
@@ -16,8 +17,8 @@ def display_tokens(tokens: Sequence[str]) -> list[str]:
     SentencePiece writes the space before a word as `▁`. Here a piece that begins a word loses the
     mark, and one that goes on inside a word gets a dot: `["▁Straßen", "bahn", "."]` becomes
     `["Straßen", "·bahn", "."]`. Text with no more than one `▁`, as in Chinese or Japanese, gets no
-    dots, for there the pieces do not tell words apart; tokens without any `▁` (words, special
-    tokens) stay as they are. Spaces and control characters inside a token are made visible.
+    dots, for there the pieces do not tell words apart. Words lose the joiner `￭` of the word
+    tokenizer, which few fonts have; special tokens stay as they are. Spaces and control characters inside a token are made visible.
 
     Args:
         tokens: Tokens of one sentence, words or SentencePiece pieces.
@@ -69,6 +70,7 @@ def _goes_on(token):
 
 
 def _label(token, joined):
+    token = token.strip(_JOINER) or token
     text = "".join(map(_visible, token.removeprefix(_WORD_START)))
     if token and not text:
         return _SPACE

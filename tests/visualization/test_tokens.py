@@ -15,6 +15,7 @@ from keras_attention.visualization import alignment_text, display_tokens, plot_a
         (["▁Haus", "boot"], ["Haus", "boot"]),
         (["a", "▁b", "▁in▁the", "3"], ["a", "b", "in the", "·3"]),
         (["plain", "words", "-", ""], ["plain", "words", "-", ""]),
+        (["don", "￭'￭", "t", "(￭", "￭."], ["don", "'", "t", "(", "."]),
         (["a b", "c\td", "e\nf", "g\x07"], ["a␣b", "c␣d", "e␣f", "g\ufffd"]),
         ([], []),
     ],
