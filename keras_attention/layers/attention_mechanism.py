@@ -31,7 +31,9 @@ class AttentionMechanism(keras.layers.Layer):
     - `project_query(query)` is what can be computed from the queries alone;
     - `score(query, key, positions)` gives the scores of projected queries against projected keys.
 
-    One that normalises otherwise, or that keeps a state, overrides `attend`.
+    One that normalises otherwise, or that keeps a state, overrides `attend`. One whose score is a
+    dot or an additive one of projected queries and keys can give its weights by `loop_weights`,
+    and a decoder's loop takes the faster of its two paths.
 
     Args:
         dropout: Rate at which weights are dropped in training. The same memory positions are
@@ -57,6 +59,39 @@ class AttentionMechanism(keras.layers.Layer):
 
     Raises:
         ValueError: Where shapes or masks do not fit each other.
+
+    Reference:
+        The form is that of Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6, and of
+        Luong, Pham and Manning 2015, section 3.1, equation 7: one normalises any score.
+
+    Example:
+
+    ```python
+    import keras
+    import numpy as np
+    from keras import ops
+    from keras_attention.layers import AttentionDecoder, AttentionMechanism
+
+    @keras.saving.register_keras_serializable("my_package")
+    class CosineAttention(AttentionMechanism):
+        def build_score(self, query_size, key_size):
+            self.factor = self.add_weight((), initializer="ones", name="factor")
+
+        def project_query(self, query):
+            return ops.normalize(query, axis=-1)
+
+        def project_key(self, key):
+            return ops.normalize(key, axis=-1)
+
+        def score(self, query, key, positions):
+            return self.cast(self.factor) * ops.matmul(query, ops.swapaxes(key, 1, 2))
+
+    decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
+    inputs = np.random.normal(size=(2, 5, 8))    # five embedded words
+    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    outputs, scores = decoder(inputs, memory, return_attention_scores=True)
+    assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
+    ```
     """
 
     def __init__(self, dropout=0.0, seed=None, **kwargs):
