@@ -24,7 +24,10 @@ class KerasDocstrings(griffe.Extension):
 
 
 def _prose(title: str, text: str) -> str:
-    return f"**{title}**\n\n{dedent(text).lstrip()}"
+    text = dedent(text).strip("\n")
+    if title == "Example" and not any(mark in text for mark in ("```", ">>>")):
+        text = f"```python\n{dedent(text)}\n```"
+    return f"**{title}**\n\n{text.lstrip()}\n\n"
 
 
 def _fence(found: re.Match) -> str:
