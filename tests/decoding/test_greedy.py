@@ -124,11 +124,11 @@ def test_blocking_every_token_leaves_the_end(name):
 @pytest.mark.parametrize("name", ["greedy", "sample"])
 def test_a_row_without_any_continuation_ends_with_probability_zero(name):
     table = np.zeros((3, 3), "float32")
-    table[2] = -np.inf
-    table[1] = [-np.inf, -np.inf, 0]
+    table[0] = -np.inf
+    table[1] = [0, -np.inf, -np.inf]
     step, state = fixed(table)
-    result = SEARCHES[name](step, state(2), start_id=1, end_id=0, max_length=4, pad_id=1)
-    assert ops.convert_to_numpy(result.tokens)[:, 0].tolist() == [[2, 0, 1, 1]] * 2
+    result = SEARCHES[name](step, state(2), start_id=1, end_id=2, max_length=4, pad_id=1)
+    assert ops.convert_to_numpy(result.tokens)[:, 0].tolist() == [[0, 2, 1, 1]] * 2
     assert (ops.convert_to_numpy(result.log_probabilities) == -np.inf).all()
     assert (ops.convert_to_numpy(result.scores) == -np.inf).all()
 

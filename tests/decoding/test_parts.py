@@ -54,7 +54,7 @@ def test_top_k_is_a_stable_sort(size, kind):
 def test_ngram_blocking(size):
     random = np.random.default_rng(size)
     rows, length, vocabulary, end = 23, 13, 4, 3
-    prefix = random.integers(0, 3, size=(rows, length)).astype("int32")
+    prefix = random.integers(0, vocabulary, size=(rows, length)).astype("int32")
     logits = random.normal(size=(rows, vocabulary)).astype("float32")
     for index in range(length):
         blocked = block_repeated_ngrams(
@@ -67,7 +67,7 @@ def test_ngram_blocking(size):
         expected = logits.copy()
         for row, tokens in enumerate(prefix[:, :index].tolist()):
             seen = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
-            for token in range(vocabulary):
+            for token in range(end):  # the end itself is never blocked
                 if len(tokens) >= size - 1 and [*tokens[index - size + 1 :], token] in seen:
                     expected[row, token] = -np.inf
         np.testing.assert_array_equal(ops.convert_to_numpy(blocked), expected)

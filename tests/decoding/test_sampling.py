@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention.decoding import greedy_search, sample
+from keras_attention.decoding.sampling import _draw
 from tests.decoding.chains import END, START, Chain
 from tests.decoding.running import MODES, USUAL, prepare
 
@@ -109,6 +110,16 @@ def test_a_nucleus_within_the_head_and_beyond_it(sharpness, sorts_all):
     tokens, _ = draw_tokens(logits, count=3_000, top_p=0.9)
     for drawn, probabilities in zip(tokens, asked, strict=True):
         check_frequencies(drawn, probabilities)
+
+
+@pytest.mark.parametrize("number,place", [(0.0, 5), (0.4, 2), (0.6, 1), (1 - 2.0**-24, 1)])
+def test_no_number_draws_what_has_no_weight(number, place):
+    """At both ends of [0, 1) and between: the impossible first, last and in the middle."""
+    weights = ops.convert_to_tensor([[0.0, 0.5, 0.1, 0.0, 0.0, 0.4, 0.0]], dtype="float32")
+    places, log_probabilities = _draw(weights, ops.convert_to_tensor([number], dtype="float32"))
+    assert int(places[0]) == place
+    expected = np.log(ops.convert_to_numpy(weights)[0, place])
+    np.testing.assert_allclose(float(log_probabilities[0]), expected, atol=1e-6)
 
 
 def test_frequencies_of_whole_sequences():
