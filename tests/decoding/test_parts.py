@@ -56,7 +56,7 @@ def test_ngram_blocking(size):
     rows, length, vocabulary, end = 23, 13, 4, 3
     prefix = random.integers(0, vocabulary, size=(rows, length)).astype("int32")
     logits = random.normal(size=(rows, vocabulary)).astype("float32")
-    for index in range(length):
+    for index in range(length + 1):
         blocked = block_repeated_ngrams(
             ops.convert_to_tensor(logits),
             ops.convert_to_tensor(prefix),
