@@ -3,6 +3,7 @@
 from keras_attention.layers import (
     AttentionDecoder,
     AttentionMechanism,
+    AttentionPooling,
     BahdanauAttention,
     LocalAttention,
     LuongAttention,
@@ -11,6 +12,7 @@ from keras_attention.layers import (
 __all__ = [
     "AttentionDecoder",
     "AttentionMechanism",
+    "AttentionPooling",
     "BahdanauAttention",
     "LocalAttention",
     "LuongAttention",

@@ -5,10 +5,12 @@ from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
+from keras_attention.layers.pooling import AttentionPooling
 
 __all__ = [
     "AttentionDecoder",
     "AttentionMechanism",
+    "AttentionPooling",
     "BahdanauAttention",
     "LocalAttention",
     "LuongAttention",
