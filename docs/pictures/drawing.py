@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from docs.pictures import mechanisms, reversal
+from docs.pictures import mechanisms, reversal, summarization
 
 
 def draw_all() -> dict[str, bytes]:
@@ -15,6 +15,7 @@ def draw_all() -> dict[str, bytes]:
         "luong": mechanisms.luong,
         "local": mechanisms.local,
         "decoder": reversal.decoder,
+        "pooling": summarization.pooling,
     }
     return {name: _png(picture()) for name, picture in pictures.items()}
 
