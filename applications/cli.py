@@ -13,15 +13,11 @@ import sys
 import traceback
 import warnings
 
-from keras_attention.applications.command import main
+from keras_attention.applications.command import TASKS, main
 from keras_attention.applications.common.errors import UserError, one_line
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.common.task import Task
-
-# A task plugs in here (and in the list of the parser, which must not import it): nothing else in
-# the command knows what tasks there are.
-TASKS = {"translation": "keras_attention.applications.translation.task"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +48,7 @@ def load_task(name: str) -> Task:
     """
     if name not in TASKS:
         raise UserError(f"there is no task '{name}'. Expected: {', '.join(TASKS)}.")
-    return importlib.import_module(TASKS[name]).TASK
+    return importlib.import_module(TASKS[name].module).TASK
 
 
 def _train(options):

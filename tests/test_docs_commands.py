@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import parse
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_commands import commands
 from tests.docs_examples import pages
 
@@ -26,7 +26,7 @@ def check(words: list[str]) -> None:
         return
     options = parse(words)
     if options.verb == "train":
-        load_config(TranslationConfig, [], options.overrides)
+        load_config(load_task(options.task).config_class, [], options.overrides)
 
 
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)

@@ -2,5 +2,6 @@
 
 from .launcher import main
 from .parser import build_parser, parse
+from .tasks import TASKS
 
-__all__ = ["build_parser", "main", "parse"]
+__all__ = ["TASKS", "build_parser", "main", "parse"]

@@ -1,77 +1,141 @@
-"""The command line of `keras-attention`. Standard library only: help must not wait for Keras."""
+"""The command line of `keras-attention`. Standard library only: help must not wait for Keras.
+
+What `evaluate`, `predict`, `visualize` and `export` take depends on the task of the run, which the
+run folder says; where there is no such folder (yet), an option of any task is accepted, and the
+verb itself says what is wrong with the folder.
+"""
 
 import argparse
+import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-TASKS = ("translation",)
+from .arguments import TaskCommand
+from .tasks import TASKS
 
+PROGRAM = "keras-attention"
 DESCRIPTION = "Train and use attention models. Try `keras-attention demo` first."
+TRAIN_USAGE = (
+    f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN [--resume]"
+)
+VERBS_ON_A_RUN = {
+    "evaluate": "measure a run on its test set, or on files",
+    "predict": "predict for the lines of a file or of standard input",
+    "visualize": "draw what a run's model attends to",
+    "export": "write the model for use elsewhere",
+}
 
-TRAIN_HELP = """\
-examples:
-  keras-attention train translation --data.dataset dates --output runs/dates
-  keras-attention train translation --config my.yaml --training.epochs 20 --output runs/mine
-  keras-attention train translation --data.train_source train.en --data.train_target train.de \\
-      --data.dev_source dev.en --data.dev_target dev.de --output runs/en-de
 
-`keras-attention train translation --help` lists every --section.key with its default.
-"""
+class UsageError(Exception):
+    """A command line that cannot be parsed; its message is one line."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, raised."""
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` says more)\n")
+        raise UsageError(f"{self.prog}: {message} (`{self.prog} --help` says more)")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all verbs."""
-    parser = _Parser(prog="keras-attention", description=DESCRIPTION, allow_abbrev=False)
+def build_parser(task: TaskCommand | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all verbs, those on a run with the options of `task`."""
+    parser = _Parser(prog=PROGRAM, description=DESCRIPTION, allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for add in (_train, _evaluate, _predict, _visualize, _export, _demo):
-        add(verbs)
+    _train(verbs)
+    for name, summary in VERBS_ON_A_RUN.items():
+        _on_a_run(verbs, name, summary, task)
+    _demo(verbs)
     return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; what `train` leaves over is the configuration's, as `overrides`."""
-    parser = build_parser()
-    options, rest = parser.parse_known_args(list(arguments))
+    """Parse a command line; what `train` leaves over is the configuration's, as `overrides`.
+
+    A command line that cannot be parsed ends the program with one line and exit status 2.
+    """
+    arguments = list(arguments)
+    tasks: Sequence[TaskCommand | None] = [None]
+    if arguments and arguments[0] in VERBS_ON_A_RUN:
+        own = _task_of_run(arguments[1:])
+        tasks = [own] if own else list(TASKS.values())
+        if own is None and {"-h", "--help"} & set(arguments):
+            _print_help_of_all(arguments[0])
+    errors = []
+    for task in tasks:
+        try:
+            return _parse_for(task, arguments)
+        except UsageError as error:
+            errors.append(str(error))
+    print(errors[0], file=sys.stderr)
+    sys.exit(2)
+
+
+def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Namespace:
+    parser = build_parser(task)
+    options, rest = parser.parse_known_args(arguments)
     verb = f"{parser.prog} {options.verb}"
     if rest and options.verb != "train":
-        parser.exit(2, f"{verb}: unknown argument {rest[0]} (`{verb} --help` lists them)\n")
+        raise UsageError(f"{verb}: unknown argument {rest[0]} (`{verb} --help` lists them)")
     if options.verb == "train" and not options.help:
         for name, value in (("TASK", options.task), ("--output RUN", options.output)):
             if value is None:
-                parser.exit(2, f"{verb}: {name} is missing (`{verb} --help` says more)\n")
+                raise UsageError(f"{verb}: {name} is missing (`{verb} --help` says more)")
     options.overrides = rest
     return options
 
 
-def _verb(verbs, name: str, summary: str, **settings) -> argparse.ArgumentParser:
-    return verbs.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        **settings,
-    )
+def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
+    """Return the task of the first argument that is a run folder; None without a known one."""
+    for argument in arguments:
+        try:
+            about = json.loads((Path(argument) / "FORMAT").read_bytes())
+            return TASKS[about["task"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
 
 
-def _on_a_run(verbs, name: str, summary: str, **settings) -> argparse.ArgumentParser:
-    parser = _verb(verbs, name, summary, **settings)
+def _print_help_of_all(verb: str) -> None:
+    """Print the help of a verb for every task, and leave."""
+    for number, task in enumerate(TASKS.values()):
+        parser = _Parser(prog=f"{PROGRAM} {verb}", **_described(task.verbs[verb].summary, task))
+        _add_run(parser)
+        task.verbs[verb].add_options(parser)
+        print(("\n" if number else "") + parser.format_help(), end="")
+    sys.exit(0)
+
+
+def _described(summary: str, task: TaskCommand | None = None) -> dict:
+    of_task = f" (a run of {task.name})" if task else ""
+    return {
+        "description": f"{summary[0].upper()}{summary[1:]}{of_task}.",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder that `train` made")
-    return parser
 
 
-def _train(verbs):
-    parser = _verb(verbs, "train", "train a model into a new run folder", add_help=False)
-    parser.epilog = TRAIN_HELP
-    parser.usage = (
-        "keras-attention train TASK [--config F.yaml] [--section.key V ...] --output RUN [--resume]"
+def _on_a_run(verbs, name: str, summary: str, task: TaskCommand | None) -> None:
+    described = task.verbs[name].summary if task else summary
+    parser = verbs.add_parser(name, help=summary, **_described(described, task))
+    _add_run(parser)
+    if task:
+        task.verbs[name].add_options(parser)
+
+
+def _train(verbs) -> None:
+    summary = "train a model into a new run folder"
+    parser = verbs.add_parser("train", help=summary, add_help=False, **_described(summary))
+    examples = "".join(task.examples for task in TASKS.values())
+    parser.epilog = (
+        f"examples:\n{examples}\n"
+        f"`{PROGRAM} train TASK --help` lists every --section.key with its default."
     )
+    parser.usage = TRAIN_USAGE
     parser.add_argument(
         "task", metavar="TASK", nargs="?", choices=TASKS, help=f"one of: {', '.join(TASKS)}"
     )
@@ -87,101 +151,16 @@ def _train(verbs):
     parser.set_defaults(show_train_help=parser.format_help)
 
 
-def _evaluate(verbs):
-    parser = _on_a_run(verbs, "evaluate", "measure a run on its test set, or on files")
-    parser.add_argument("--source", metavar="F", help="source sentences, one a line")
-    parser.add_argument("--target", metavar="F", help="their translations, one a line")
-    parser.add_argument("--tsv", metavar="F", help="instead: source, tab, target on each line")
-    parser.add_argument(
-        "--split",
-        choices=("dev", "test"),
-        help="which of the run's own sets (default: test if it has one, else dev)",
-    )
-    parser.add_argument("--beam", type=_positive, metavar="K", help="beam size (1: greedy)")
-    parser.add_argument(
-        "--gold",
-        metavar="F",
-        help="gold word alignments of the same sentences (sure i-j, possible ipj), for the "
-        "alignment error rate of the attention over the given translations",
-    )
-    parser.add_argument(
-        "--gold-start",
-        type=int,
-        choices=(0, 1),
-        default=1,
-        help="the number of the first word in --gold (default: 1)",
-    )
-    parser.add_argument("--json", action="store_true", help="write JSON in place of a table")
-
-
-def _predict(verbs):
-    parser = _on_a_run(verbs, "predict", "predict for each line of standard input or a file")
-    parser.add_argument("--input", metavar="F", help="file to read; standard input if not given")
-    parser.add_argument("--output", metavar="F", help="new file; standard output if not given")
-    parser.add_argument("--beam", type=_positive, metavar="K", help="beam size (1: greedy)")
-    parser.add_argument(
-        "--n-best",
-        type=_positive,
-        metavar="N",
-        help="write N results for each line, as `number ||| text ||| score`, the number of the "
-        "line counted from 0",
-    )
-    parser.add_argument(
-        "--alignments",
-        action="store_true",
-        help="add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
-        "source-target, counted from 0 (Pharaoh form)",
-    )
-    parser.add_argument("--sample", action="store_true", help="draw at random instead of searching")
-    sampling = parser.add_argument_group("with --sample")
-    sampling.add_argument("--temperature", type=float, metavar="X", help="default: 1")
-    sampling.add_argument("--top-k", type=_positive, metavar="K", help="draw from the K likeliest")
-    sampling.add_argument(
-        "--top-p", type=float, metavar="P", help="draw from the likeliest that make up P"
-    )
-    sampling.add_argument("--seed", type=int, metavar="N", help="default: 0")
-
-
-def _visualize(verbs):
-    parser = _on_a_run(verbs, "visualize", "draw the alignment of a sentence and its translation")
-    parser.add_argument("--input", metavar="TEXT", required=True, help="the sentence")
-    parser.add_argument(
-        "--target", metavar="TEXT", help="align this translation instead of the model's own"
-    )
-    parser.add_argument("--output", metavar="F.png", required=True, help="new .png, .svg or .pdf")
-
-
-def _export(verbs):
-    parser = _on_a_run(verbs, "export", "write the model for use elsewhere")
-    parser.add_argument(
-        "--format",
-        choices=("saved_model", "keras"),
-        default="saved_model",
-        help="saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
-        "keras: model.keras, ids in, logits out, and the tokenizers (default: saved_model)",
-    )
-    parser.add_argument("--output", metavar="D", required=True, help="new folder")
-
-
-def _demo(verbs):
-    parser = _verb(
-        verbs,
+def _demo(verbs) -> None:
+    summary = "train a translator of written dates, show it, export it and read it back"
+    parser = verbs.add_parser(
         "demo",
-        "train a translator of written dates, show it, export it and read it back",
+        help=summary,
         epilog="exit status 1 where it translates fewer unseen dates exactly than it should",
+        **_described(summary),
     )
     parser.add_argument(
         "--output",
         metavar="D",
         help="new folder for all of it (default: runs/demo, or the next free runs/demo-N)",
     )
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:  # argparse would name this function in its message
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1. Received: {text}")
-    return value

@@ -1,6 +1,7 @@
 """Files written whole or not at all."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,25 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+@contextmanager
+def new_folder(output: Path | str) -> Iterator[Path]:
+    """Give a path to write a folder at, which becomes `output` as a whole or not at all.
+
+    Raises:
+        UserError: if there is something at `output`.
+    """
+    output = Path(output)
+    refuse_existing_output(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.name}.preparing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        yield temporary
+        temporary.rename(output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,10 +1,15 @@
-"""Reading lines of text that users name, with errors that say which file and which line."""
+"""Lines of text that users name: read with errors that say which file and line, and written."""
 
 import gzip
+import sys
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import replacing
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -55,3 +60,14 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
             f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
             "instance with iconv -f LATIN1 -t UTF-8."
         ) from None
+
+
+@contextmanager
+def output_file(path: Path | str | None) -> Iterator[TextIO]:
+    """Give a file to write results to: at `path`, whole or not at all, or standard output."""
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8")
+        yield sys.stdout
+    else:
+        with replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            yield file

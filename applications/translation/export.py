@@ -1,11 +1,8 @@
 """Writing a run for use elsewhere: as a SavedModel of strings, or as a Keras model of ids."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from keras_attention.applications.common.files import refuse_existing_output
+from keras_attention.applications.common.files import new_folder
 from keras_attention.applications.translation.run import SOURCE, TARGET, TranslationRun, load_run
 from keras_attention.applications.translation.search import options_of
 
@@ -60,7 +57,7 @@ def export_saved_model(
     options = options_of(
         run.config.decoding, beam_size=beam_size, n_best=n_best, length_penalty=length_penalty
     )
-    with _new_folder(output) as folder:
+    with new_folder(output) as folder:
         service = TranslationService(run, options)
         tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})
 
@@ -85,23 +82,8 @@ def export_keras(run: TranslationRun | Path | str, output: Path | str) -> None:
         UserError: if `output` exists, or there is no such run.
     """
     run = run if isinstance(run, TranslationRun) else load_run(run)
-    with _new_folder(output) as folder:
+    with new_folder(output) as folder:
         folder.mkdir()
         run.model.save(folder / MODEL_FILE)
         run.source_tokenizer.save(folder / "tokenizers", SOURCE)
         run.target_tokenizer.save(folder / "tokenizers", TARGET)
-
-
-@contextmanager
-def _new_folder(output: Path | str) -> Iterator[Path]:
-    """Give a path to write a folder at, which becomes `output` as a whole or not at all."""
-    output = Path(output)
-    refuse_existing_output(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.name}.preparing")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        yield temporary
-        temporary.rename(output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -2,14 +2,11 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import TextIO
+from collections.abc import Iterator
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import check_new_file, replacing
-from keras_attention.applications.common.text_files import decode_line, read_lines
+from keras_attention.applications.common.files import check_new_file
+from keras_attention.applications.common.text_files import decode_line, output_file, read_lines
 from keras_attention.applications.translation.run import load_run
 from keras_attention.applications.translation.translation import Translation
 from keras_attention.applications.translation.translator import Translator
@@ -35,7 +32,7 @@ def predict(options: Namespace) -> None:
     chunks = _standard_input(size) if lines is None else _chunks(lines, size)
     translator = Translator(run)
     number = 0
-    with _writer(options.output) as file:
+    with output_file(options.output) as file:
         for index, chunk in enumerate(chunks):
             if options.sample:  # another seed for each chunk, or they would draw alike
                 settings["seed"] = (options.seed or 0) + index
@@ -94,14 +91,3 @@ def _standard_input(size: int) -> Iterator[list[str]]:
             chunk = []
     if chunk:
         yield chunk
-
-
-@contextmanager
-def _writer(path: str | None) -> Iterable[TextIO]:
-    if path is None:
-        sys.stdout.reconfigure(encoding="utf-8")
-        with nullcontext(sys.stdout) as file:
-            yield file
-    else:
-        with replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8") as file:
-            yield file

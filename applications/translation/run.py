@@ -5,6 +5,7 @@ from pathlib import Path
 
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.resuming import load_weights
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.translation.config import TranslationConfig
 from keras_attention.applications.translation.model import TranslationModel, build_model
@@ -52,7 +53,7 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     best = folder.require_weights() if weights else None
     model = new_model(config, *tokenizers)
     if best is not None:
-        _load_weights(model, best)
+        load_weights(model, best)
     return TranslationRun(folder, config, *tokenizers, model)
 
 
@@ -64,14 +65,3 @@ def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -
         target.vocabulary_size,
         max_source_length=config.data.max_length,
     )
-
-
-def _load_weights(model: TranslationModel, path: Path) -> None:
-    try:
-        model.load_weights(path)
-    except (OSError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be loaded ({type(error).__name__}): it is damaged, or config.yaml "
-            "was changed since it was written. `train --resume` on the run writes it anew once "
-            "a better epoch comes."
-        ) from None

@@ -4,34 +4,27 @@ import json
 from argparse import Namespace
 
 from keras_attention.applications.common.backend import require_tensorflow
-from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.config_help import config_help
-from keras_attention.applications.common.messages import clock, say
-from keras_attention.applications.common.run_folder import RunFolder, is_free
+from keras_attention.applications.common.messages import say
+from keras_attention.applications.common.task import Task
+from keras_attention.applications.common.training import Outcome
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
 
 
-class TranslationTask:
+class TranslationTask(Task):
     """Translate with recurrent attention."""
 
-    def config_help(self) -> str:
-        return config_help(TranslationConfig, PRESETS)
+    config_class = TranslationConfig
+    presets = PRESETS
 
-    def train(self, options: Namespace) -> None:
-        from keras_attention.applications.translation import training
+    def train_new(self, config: TranslationConfig, output: str) -> Outcome:
+        from keras_attention.applications.translation.training import train_translation
 
-        require_tensorflow("training")
-        if options.resume and not is_free(options.output):
-            config = read_config(options.config, options.overrides, RunFolder(options.output))
-            outcome = training.resume_translation(options.output, config)
-        else:
-            config = read_config(options.config, options.overrides)
-            outcome = training.train_translation(config, options.output)
-        say(
-            f"{outcome.reason}: best {config.training.monitor[0]} {outcome.best:.4g} in epoch "
-            f"{outcome.best_epoch} of {outcome.epoch}, {clock(outcome.seconds)} in all. "
-            f"Try `keras-attention evaluate {options.output}`."
-        )
+        return train_translation(config, output)
+
+    def train_on(self, output: str, config: TranslationConfig) -> Outcome:
+        from keras_attention.applications.translation.training import resume_translation
+
+        return resume_translation(output, config)
 
     def evaluate(self, options: Namespace) -> None:
         from keras_attention.applications.translation import evaluation
@@ -78,19 +71,6 @@ class TranslationTask:
 
         require_tensorflow("the demo")
         run_demo(options.output)
-
-
-def read_config(
-    path: str | None, overrides: list[str], run: RunFolder | None = None
-) -> TranslationConfig:
-    """Read a configuration: a run's own if there is one, a file, and overrides on top.
-
-    A known data set brings its own defaults.
-    """
-    paths = ([run.config] if run else []) + ([path] if path else [])
-    config = load_config(TranslationConfig, paths, overrides)
-    presets = PRESETS.get(config.data.dataset, [])
-    return load_config(TranslationConfig, paths, overrides, presets)
 
 
 TASK = TranslationTask()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_attention.applications.common.config import changed_keys, load_config, save_config
+from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.reporting import TokenCount
+from keras_attention.applications.common.resuming import take_over
 from keras_attention.applications.common.run_folder import (
     RunFolder,
     refuse_existing,
@@ -72,24 +73,8 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
     """
     folder = RunFolder(output)
     with writing(folder):  # before config.yaml is written: another process may be reading it
-        _take_over(folder, with_absolute_paths(config))
+        take_over(folder, with_absolute_paths(config))
         return _fit(output)
-
-
-def _take_over(folder: RunFolder, config: TranslationConfig) -> None:
-    """Make `config` the run's own, where it differs only in what may be changed."""
-    own = load_config(TranslationConfig, [folder.config])
-    changed = changed_keys(own, config)
-    allowed = [f"training.{name}" for name in own.training.resumable]
-    if refused := [key for key in changed if key not in allowed]:
-        why = ", as training.schedule cosine falls to 0 over all epochs"
-        raise UserError(
-            f"{folder.path} cannot be continued with another {', '.join(refused)}"
-            f"{why if 'training.epochs' in refused else ''}: only "
-            f"{', '.join(allowed)} may be changed with --resume."
-        )
-    if changed:
-        save_config(config, folder.config)
 
 
 def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:

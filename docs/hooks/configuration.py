@@ -1,16 +1,18 @@
-"""Puts the list of all configuration keys, as the command prints it, into a page."""
+"""Puts the list of all configuration keys of a task, as the command prints it, into a page."""
 
 import os
+import re
 
-PLACE = "{{ configuration }}"
+PLACE = re.compile(r"\{\{ configuration (\S+) \}\}")
 
 
 def on_page_markdown(markdown: str, **_) -> str:
-    """Replace the mark by what `keras-attention train translation --help` lists."""
-    if PLACE not in markdown:
-        return markdown
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from keras_attention.applications.common.config_help import config_help
-    from keras_attention.applications.translation.config import PRESETS, TranslationConfig
+    """Replace `{{ configuration TASK }}` by what `keras-attention train TASK --help` lists."""
+    return PLACE.sub(lambda match: f"```text\n{_keys(match[1])}\n```", markdown)
 
-    return markdown.replace(PLACE, f"```text\n{config_help(TranslationConfig, PRESETS)}\n```")
+
+def _keys(task: str) -> str:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from keras_attention.applications.cli import load_task
+
+    return load_task(task).config_help()

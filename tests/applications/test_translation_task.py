@@ -25,7 +25,7 @@ from keras_attention.applications.translation.evaluation import (
     table,
 )
 from keras_attention.applications.translation.run import load_run
-from keras_attention.applications.translation.task import read_config
+from keras_attention.applications.translation.task import TASK
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.applications.translation.words import (
     align_words,
@@ -44,8 +44,8 @@ def loaded(trained_run):
 
 
 def test_a_data_set_brings_its_defaults_which_options_beat(tmp_path):
-    plain = read_config(None, [])
-    dates = read_config(None, ["--data.dataset", "dates", "--model.units=7"])
+    plain = TASK.read_config(None, [])
+    dates = TASK.read_config(None, ["--data.dataset", "dates", "--model.units=7"])
     assert plain == TranslationConfig()
     assert dates.model.units == 7
     assert f"--training.epochs={dates.training.epochs}" in PRESETS["dates"]
@@ -55,8 +55,8 @@ def test_a_data_set_brings_its_defaults_which_options_beat(tmp_path):
 def test_resuming_reads_the_runs_own_configuration(trained_run):
     folder = RunFolder(trained_run)
     own = load_config(TranslationConfig, [folder.config])
-    assert read_config(None, [], folder) == own
-    longer = read_config(None, ["--training.epochs=99"], folder)
+    assert TASK.read_config(None, [], folder) == own
+    longer = TASK.read_config(None, ["--training.epochs=99"], folder)
     assert longer.training == dataclasses.replace(own.training, epochs=99)
 
 
@@ -72,9 +72,9 @@ def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, sc
     run = RunFolder(make_run(tmp_path / "run"))
     write_text(run.config, f"training: {{schedule: {schedule}, epochs: 3}}\n")
     before = run.config.read_text()
-    longer = read_config(None, ["--training.max_minutes=5"], run)
+    longer = TASK.read_config(None, ["--training.max_minutes=5"], run)
     assert training.resume_translation(run.path, longer) == "trained"
-    more = read_config(None, ["--training.epochs=4"], run)
+    more = TASK.read_config(None, ["--training.epochs=4"], run)
     if message is None:
         assert training.resume_translation(run.path, more) == "trained"
         return
@@ -88,7 +88,7 @@ def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, sc
 def test_a_run_in_training_keeps_its_configuration(tmp_path):
     run = RunFolder(make_run(tmp_path / "run"))
     before = run.config.read_text()
-    longer = read_config(None, ["--training.epochs=99"], run)
+    longer = TASK.read_config(None, ["--training.epochs=99"], run)
     with writing(run), pytest.raises(UserError, match="another process is training"):
         training.resume_translation(run.path, longer)
     assert run.config.read_text() == before
@@ -123,7 +123,7 @@ def test_tokenizers_are_of_the_configured_kind(tmp_path, capsys, kind, shared):
 def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path):
     data = write_dates(tmp_path)
     wrong = ["--model.tie_embeddings=true", "--model.readout_size=5"]
-    config = read_config(None, [*data, *wrong, "--tokenizer.vocabulary_size=120"])
+    config = TASK.read_config(None, [*data, *wrong, "--tokenizer.vocabulary_size=120"])
     with pytest.raises(ValueError, match="[Tt]ied embeddings"):
         training.train_translation(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

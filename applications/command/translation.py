@@ -1,0 +1,96 @@
+"""The options of translation."""
+
+from argparse import ArgumentParser
+
+from .arguments import TaskCommand, Verb, positive
+
+EXAMPLES = """\
+  keras-attention train translation --data.dataset dates --output runs/dates
+  keras-attention train translation --config my.yaml --training.epochs 20 --output runs/mine
+  keras-attention train translation --data.train_source train.en --data.train_target train.de \\
+      --data.dev_source dev.en --data.dev_target dev.de --output runs/en-de
+"""
+
+
+def _evaluate(parser: ArgumentParser) -> None:
+    parser.add_argument("--source", metavar="F", help="source sentences, one a line")
+    parser.add_argument("--target", metavar="F", help="their translations, one a line")
+    parser.add_argument("--tsv", metavar="F", help="instead: source, tab, target on each line")
+    parser.add_argument(
+        "--split",
+        choices=("dev", "test"),
+        help="which of the run's own sets (default: test if it has one, else dev)",
+    )
+    parser.add_argument("--beam", type=positive, metavar="K", help="beam size (1: greedy)")
+    parser.add_argument(
+        "--gold",
+        metavar="F",
+        help="gold word alignments of the same sentences (sure i-j, possible ipj), for the "
+        "alignment error rate of the attention over the given translations",
+    )
+    parser.add_argument(
+        "--gold-start",
+        type=int,
+        choices=(0, 1),
+        default=1,
+        help="the number of the first word in --gold (default: 1)",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON in place of a table")
+
+
+def _predict(parser: ArgumentParser) -> None:
+    parser.add_argument("--input", metavar="F", help="file to read; standard input if not given")
+    parser.add_argument("--output", metavar="F", help="new file; standard output if not given")
+    parser.add_argument("--beam", type=positive, metavar="K", help="beam size (1: greedy)")
+    parser.add_argument(
+        "--n-best",
+        type=positive,
+        metavar="N",
+        help="write N results for each line, as `number ||| text ||| score`, the number of the "
+        "line counted from 0",
+    )
+    parser.add_argument(
+        "--alignments",
+        action="store_true",
+        help="add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
+        "source-target, counted from 0 (Pharaoh form)",
+    )
+    parser.add_argument("--sample", action="store_true", help="draw at random instead of searching")
+    sampling = parser.add_argument_group("with --sample")
+    sampling.add_argument("--temperature", type=float, metavar="X", help="default: 1")
+    sampling.add_argument("--top-k", type=positive, metavar="K", help="draw from the K likeliest")
+    sampling.add_argument(
+        "--top-p", type=float, metavar="P", help="draw from the likeliest that make up P"
+    )
+    sampling.add_argument("--seed", type=int, metavar="N", help="default: 0")
+
+
+def _visualize(parser: ArgumentParser) -> None:
+    parser.add_argument("--input", metavar="TEXT", required=True, help="the sentence")
+    parser.add_argument(
+        "--target", metavar="TEXT", help="align this translation instead of the model's own"
+    )
+    parser.add_argument("--output", metavar="F.png", required=True, help="new .png, .svg or .pdf")
+
+
+def _export(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("saved_model", "keras"),
+        default="saved_model",
+        help="saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
+        "keras: model.keras, ids in, logits out, and the tokenizers (default: saved_model)",
+    )
+    parser.add_argument("--output", metavar="D", required=True, help="new folder")
+
+
+TRANSLATION = TaskCommand(
+    name="translation",
+    examples=EXAMPLES,
+    verbs={
+        "evaluate": Verb("measure translations of a test set, or of files", _evaluate),
+        "predict": Verb("translate each line of standard input or a file", _predict),
+        "visualize": Verb("draw the alignment of a sentence and its translation", _visualize),
+        "export": Verb("write the translator for use elsewhere", _export),
+    },
+)
