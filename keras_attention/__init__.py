@@ -5,6 +5,7 @@ from keras_attention.layers import (
     AttentionMechanism,
     AttentionPooling,
     BahdanauAttention,
+    CoverageAttention,
     LocalAttention,
     LuongAttention,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "AttentionMechanism",
     "AttentionPooling",
     "BahdanauAttention",
+    "CoverageAttention",
     "LocalAttention",
     "LuongAttention",
 ]

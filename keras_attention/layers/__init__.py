@@ -3,6 +3,7 @@
 from keras_attention.layers.attention_decoder import AttentionDecoder
 from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.bahdanau import BahdanauAttention
+from keras_attention.layers.coverage import CoverageAttention
 from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.pooling import AttentionPooling
@@ -12,6 +13,7 @@ __all__ = [
     "AttentionMechanism",
     "AttentionPooling",
     "BahdanauAttention",
+    "CoverageAttention",
     "LocalAttention",
     "LuongAttention",
 ]

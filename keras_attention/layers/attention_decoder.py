@@ -52,6 +52,8 @@ class AttentionDecoder(keras.layers.Layer):
         return_attention_scores: Whether to return the weights of every step.
         return_state: Whether to return the state after the last step.
         return_context: Whether to return the contexts of every step.
+        inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
+            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry.
         training: Whether dropout applies.
         mask: The mask of the only input, where Keras passes it by itself.
 
@@ -205,17 +207,22 @@ class AttentionDecoder(keras.layers.Layer):
         return_attention_scores=False,
         return_state=False,
         return_context=False,
+        inputs_mask=None,
         training=None,
         mask=None,
     ):
+        inputs_mask = mask if inputs_mask is None else inputs_mask
         if value is None:
-            value, value_mask = inputs, mask if value_mask is None else value_mask
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
         self._check_call(inputs, value, value_mask, initial_state)
+        check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
+        want_scores = return_attention_scores or self.attention.has_sequence_loss
         outputs, contexts, scores, state = self._loop(
-            inputs, memory, state, return_context, return_attention_scores, training
+            inputs, memory, state, return_context, want_scores, training
         )
+        self.attention.add_sequence_loss(scores, inputs_mask, training)
         results = [outputs]
         results += [contexts] if return_context else []
         results += [scores] if return_attention_scores else []
@@ -326,12 +333,15 @@ class AttentionDecoder(keras.layers.Layer):
         return_attention_scores=False,
         return_state=False,
         return_context=False,
+        inputs_mask=None,
         training=None,
         mask=None,
     ):
+        inputs_mask = mask if inputs_mask is None else inputs_mask
         if value is None:
-            value, value_mask = inputs, mask if value_mask is None else value_mask
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
         self._check_call(inputs, value, value_mask, initial_state)
+        check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
         batch_size, steps, memory_steps = inputs.shape[0], inputs.shape[1], value.shape[1]
 
         def spec(*shape):

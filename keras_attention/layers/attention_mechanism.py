@@ -160,8 +160,13 @@ class AttentionMechanism(keras.layers.Layer):
         self._check_call(query, value, key, query_mask, value_mask)
         memory = self.prepare_memory(value, key, value_mask, training=training)
         context, scores, _ = self.attend(
-            query, memory, self.initial_state(memory), query_mask, return_attention_scores
+            query,
+            memory,
+            self.initial_state(memory),
+            query_mask,
+            return_attention_scores or self.has_sequence_loss,
         )
+        self.add_sequence_loss(scores, query_mask, training)
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(self, value, key=None, mask=None, training=None):
@@ -237,6 +242,22 @@ class AttentionMechanism(keras.layers.Layer):
         where the score is additive. Any other gives `None`.
         """
         return None
+
+    @property
+    def has_sequence_loss(self) -> bool:
+        """Whether `add_sequence_loss` adds anything, and so needs the weights."""
+        return False
+
+    def add_sequence_loss(self, scores, query_mask=None, training=None):
+        """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
+
+        A call of the layer, and of a decoder around it, hands over the weights of all steps.
+
+        Args:
+            scores: Weights `(B, T, S)`; may be `None` unless `has_sequence_loss`.
+            query_mask: Boolean `(B, T)`, True = a real step, or `None` where all are.
+            training: Whether the call is one of training.
+        """
 
     def cast(self, tensor):
         """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""

@@ -1,4 +1,4 @@
-"""Losses over padded sequences of token ids."""
+"""Cross-entropy over padded sequences of token ids."""
 
 import keras
 from keras import ops

@@ -1,0 +1,13 @@
+"""Losses over padded sequences."""
+
+from keras_attention.losses.coverage import coverage_loss
+from keras_attention.losses.crossentropy import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_sparse_categorical_crossentropy,
+)
+
+__all__ = [
+    "MaskedSparseCategoricalCrossentropy",
+    "coverage_loss",
+    "masked_sparse_categorical_crossentropy",
+]
