@@ -1,16 +1,15 @@
 """The heat map of an alignment, drawn with matplotlib's objects and no global state."""
 
-import io
 import os
 import textwrap
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attention.visualization import fonts
+from keras_attention.visualization.figures import checked_path, extents, write_figure
 from keras_attention.visualization.tokens import alignment_weights, display_tokens
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def plot_alignment(
     elif not maximum > 0:
         raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
     if path is not None:
-        path = _checked_path(path, overwrite)
+        path = checked_path(path, overwrite)
     labels = [
         [fonts.shape_right_to_left(_shorten(label)) for label in display_tokens(tokens)]
         for tokens in (source_tokens, target_tokens)
@@ -100,7 +99,7 @@ def plot_alignment(
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = _draw(weights, *labels, title, families, maximum, colormap, dpi)
         if path is not None:
-            _write(figure, path, overwrite)
+            write_figure(figure, path, overwrite)
     return figure
 
 
@@ -138,7 +137,7 @@ def _label_axes(axes, source, target, cell, style):
     axes.set_yticks(range(0, len(target), stride), target[::stride], **style)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.tick_params(which="major", length=2, width=0.5, pad=2)
-    widest = max(label.width for label in _extents(axes.get_xticklabels(), axes.figure))
+    widest = max(label.width for label in extents(axes.get_xticklabels(), axes.figure))
     if widest > 0.9 * cell * stride:
         rotation = 45 if cell >= 0.25 else 90
         for label in axes.get_xticklabels():
@@ -154,10 +153,10 @@ def _arrange(figure, axes, bar, cell, title, families):
     """Give the map its size in inches and the figure what the labels need around it."""
     rows, columns = axes.images[0].get_array().shape
     width, height = columns * cell, rows * cell
-    names = _extents(axes.get_xticklabels(), figure)
-    left = max(label.width for label in _extents(axes.get_yticklabels(), figure))
+    names = extents(axes.get_xticklabels(), figure)
+    left = max(label.width for label in extents(axes.get_yticklabels(), figure))
     left += _MARGIN + _GAP
-    bar_texts = _extents([*bar.get_yticklabels(), bar.yaxis.label], figure)
+    bar_texts = extents([*bar.get_yticklabels(), bar.yaxis.label], figure)
     bar_label = max(text.width for text in bar_texts[:-1]) + bar_texts[-1].width + 2 * _GAP
     ticks = (np.asarray(axes.get_xticks()) + 0.5) * width / columns
     slanted = axes.get_xticklabels()[0].get_ha() == "left"
@@ -185,20 +184,13 @@ def _add_title(figure, title, families, width):
         return 0.0
     style = {"family": families, "fontsize": 11, "parse_math": False}
     text = figure.text(0.5, 1, title, ha="center", va="top", **style)
-    (extent,) = _extents([text], figure)
+    (extent,) = extents([text], figure)
     available = width - 2 * _MARGIN
     if extent.width > available:
         columns = max(12, int(len(title) * available / extent.width))
         text.set_text(textwrap.fill(title, columns))
-        (extent,) = _extents([text], figure)
+        (extent,) = extents([text], figure)
     return extent.height + _MARGIN
-
-
-def _extents(texts, figure):
-    """The box of each text, in inches."""
-    renderer = figure.canvas.get_renderer()
-    to_inches = figure.dpi_scale_trans.inverted()
-    return [text.get_window_extent(renderer).transformed(to_inches) for text in texts]
 
 
 def _shorten(label):
@@ -207,26 +199,3 @@ def _shorten(label):
         return label
     kept = _LONGEST_LABEL // 2
     return f"{label[:kept]}…{label[1 - kept :]}"
-
-
-def _checked_path(path, overwrite):
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    path = Path(path)
-    formats = FigureCanvasBase.get_supported_filetypes()
-    if path.suffix[1:].lower() not in formats:
-        raise ValueError(
-            f"The suffix of `path` must be one of {', '.join(sorted(formats))}. "
-            f"Received: path={str(path)!r}"
-        )
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists already; overwrite=True replaces it.")
-    return path
-
-
-def _write(figure, path, overwrite):
-    # First in memory: a picture that fails half-way leaves the file as it was.
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:].lower(), dpi=figure.dpi)
-    with open(path, "wb" if overwrite else "xb") as file:
-        file.write(content.getvalue())
