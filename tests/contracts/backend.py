@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 BACKEND = keras.backend.backend()
+OPEN = "BTSNW"  # the axes of any size: batch, query and memory steps, sentences, words
 
 
 def to_numpy(tensor):
@@ -14,8 +15,16 @@ def to_numpy(tensor):
     return ops.convert_to_numpy(tensor)
 
 
-def compiled(function, arrays):
+def open_shape(axes, array):
+    """An array's shape with None for every axis of any size, by the letters of its axes."""
+    return [None if a in OPEN else n for a, n in zip(axes, array.shape, strict=True)]
+
+
+def compiled(function, arrays, axes=None):
     """Compiles `function(dict of tensors)` once, with every batch and length left open.
+
+    `axes` names the axes of every array; without it they are (batch, length, ...), or for a matrix
+    of numbers (batch, features).
 
     TensorFlow traces it a single time under a signature without batch or length; JAX compiles it
     for each shape; PyTorch runs it as it is.
@@ -23,13 +32,14 @@ def compiled(function, arrays):
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
-        def specification(array):
-            open_axes = [None] * min(array.ndim, 2)
-            if array.ndim == 2 and array.dtype != bool:
-                open_axes[1] = array.shape[1]  # (batch, features): a state, no length to leave open
-            return tf.TensorSpec(open_axes + list(array.shape[2:]), array.dtype)
+        def letters(name, array):
+            usual = "BD" if array.ndim == 2 and array.dtype != bool else "BT" + "D" * array.ndim
+            return axes[name] if axes else usual[: array.ndim]
 
-        signature = {name: specification(array) for name, array in arrays.items()}
+        signature = {
+            name: tf.TensorSpec(open_shape(letters(name, array), array), array.dtype)
+            for name, array in arrays.items()
+        }
         return tf.function(function, input_signature=[signature])
     if BACKEND == "jax":
         import jax

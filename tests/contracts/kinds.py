@@ -1,5 +1,7 @@
 """The two kinds of layer that recur over queries, each with its own form of every check.
 
+A layer of any other call has the kind of `plain.py`.
+
 A case is one way to build one layer: its options, its pinned weights, its oracle. Both kinds
 offer the same methods, so that a check is written once:
 
@@ -16,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from tests.contracts import oracles
-from tests.contracts.backend import random
+from tests.contracts.backend import open_shape, random
 from tests.contracts.oracle_cells import state_sizes
 
 BATCH, STEPS, LENGTH, VALUE_SIZE = 3, 5, 7, 13
@@ -47,10 +49,7 @@ def model_of(case, layer, arrays):
     """A functional model of a layer: open batch and lengths, results by name."""
     symbols = {
         name: keras.Input(
-            (None,) * (len(array.shape) > 2 or array.dtype == bool)
-            + array.shape[1 + (len(array.shape) > 2 or array.dtype == bool) :],
-            dtype=str(array.dtype),
-            name=name,
+            batch_shape=open_shape(case.axes[name], array), dtype=str(array.dtype), name=name
         )
         for name, array in arrays.items()
     }
@@ -77,6 +76,11 @@ class Mechanism:
 
     main_inputs = ("query", "value")
     context, output = "context", "context"
+    one_input_suffices, first = True, "value"
+    axes = {
+        **{"query": "BTQ", "value": "BSV", "key": "BSK", "value_mask": "BS"},
+        **{"context": "BTV", "scores": "BTS"},
+    }
 
     def build(self, **options):
         """A built layer with random weights."""
@@ -170,6 +174,13 @@ class Decoder:
 
     main_inputs = ("inputs", "value")
     context, output = "contexts", "outputs"
+    one_input_suffices, first = True, "value"
+    axes = {
+        **{"inputs": "BTD", "value": "BSV", "value_mask": "BS"},
+        **{"outputs": "BTU", "contexts": "BTV", "scores": "BTS"},
+        **{f"state_{place}": "BU" for place in range(4)},
+        **{"last_context": "BV", "attentional": "BA"},
+    }
 
     def new(self, **options):
         """The layer, not built yet."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.contracts.backend import tensors_of
-from tests.contracts.registry import CASES
+from tests.contracts.registry import CASES, RECURRENT
 from tests.contracts.test_calls import built
 
 WRONG = [
@@ -28,7 +28,7 @@ def test_a_dot_score_of_unequal_sizes_names_the_way_out(name):
         layer.build((None, None, 11), (None, None, 13))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", RECURRENT)
 def test_a_memory_cannot_be_prepared_before_the_weights_exist(name):
     layer, case = CASES[name].self_attention()
     with pytest.raises(ValueError, match="no weights yet"):

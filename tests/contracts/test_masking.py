@@ -1,4 +1,4 @@
-"""Masks implicit and explicit, in and out; padding changes nothing; no memory gives zeros."""
+"""Mechanisms and decoders: masks in and out; padding changes nothing; no memory gives zeros."""
 
 import keras
 import numpy as np
@@ -13,16 +13,17 @@ from tests.contracts.backend import (
     weight_gradients,
 )
 from tests.contracts.kinds import BATCH, LENGTH, STEPS, VALUE_SIZE, Mechanism
-from tests.contracts.registry import CASES
+from tests.contracts.registry import CASES, RECURRENT
 from tests.contracts.test_calls import (
     assert_close,
     built,
-    every_case,
     results_of,
     weights_of,
 )
 
 HUGE = 1e18  # its square is still a float32
+
+every_recurrent_case = pytest.mark.parametrize("name", RECURRENT)
 
 
 def padded(inputs, extra):
@@ -39,7 +40,7 @@ def padded(inputs, extra):
 
 
 @pytest.mark.parametrize("extra", [0, 4, 24])
-@every_case
+@every_recurrent_case
 def test_more_padding_changes_nothing(name, extra):
     case, layer = CASES[name], built(name)
     inputs = case.inputs()
@@ -52,7 +53,7 @@ def test_more_padding_changes_nothing(name, extra):
     assert_close(results, expected)
 
 
-@every_case
+@every_recurrent_case
 def test_an_example_alone_gives_what_it_gives_in_a_batch(name):
     """No trace of the other examples, of their lengths or of the batch's padding."""
     case, layer = CASES[name], built(name)
@@ -68,7 +69,7 @@ def test_an_example_alone_gives_what_it_gives_in_a_batch(name):
         assert_close(results, expected)
 
 
-@every_case
+@every_recurrent_case
 def test_later_queries_do_not_change_earlier_ones(name):
     case, layer = CASES[name], built(name)
     inputs, main = case.inputs(), case.main_inputs[0]
@@ -80,7 +81,7 @@ def test_later_queries_do_not_change_earlier_ones(name):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
-@every_case
+@every_recurrent_case
 def test_an_empty_memory_gives_zeros_and_finite_gradients(name, policy):
     keras.config.set_dtype_policy(policy)
     case = CASES[name]
@@ -115,7 +116,9 @@ class MaskProbe(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
-        return ops.cast(ops.ones_like(inputs[:, :, 0], "bool") if mask is None else mask, "int32")
+        if mask is None:
+            return ops.full_like(inputs[..., 0], -1, dtype="int32")
+        return ops.cast(mask, "int32")
 
 
 def masked_source(kind, size, seed):
@@ -132,7 +135,7 @@ def masked_source(kind, size, seed):
 
 
 @pytest.mark.parametrize("kind", ["embedding", "masking"])
-@every_case
+@every_recurrent_case
 def test_implicit_masks_flow_in_and_out(name, kind):
     case, layer = CASES[name], built(name)
     sizes = case.inputs()[case.main_inputs[0]].shape[-1], VALUE_SIZE
@@ -166,7 +169,7 @@ def test_implicit_masks_flow_in_and_out(name, kind):
     assert_close(outputs, expected)
 
 
-@every_case
+@every_recurrent_case
 def test_an_explicit_mask_is_the_one_that_counts(name):
     """A mask that is passed replaces the one that the memory carries."""
     case, layer = CASES[name], built(name)

@@ -4,11 +4,12 @@ import inspect
 import json
 
 import keras
+import numpy as np
 import pytest
 
 from keras_attention import layers
 from tests.contracts.kinds import weight_of
-from tests.contracts.registry import CASES, ENTRIES
+from tests.contracts.registry import CASES, ENTRIES, PLAIN
 from tests.contracts.test_calls import assert_close, functional, results_of
 
 CONFIGS = [(cls, make) for cls, entry in ENTRIES.items() for make in entry.configs]
@@ -35,9 +36,31 @@ def constructed(cls, options):
 def test_every_public_layer_has_an_entry():
     assert public_layers(), "keras_attention.layers exports no layer"
     missing = [cls.__name__ for cls in public_layers() if cls not in ENTRIES]
-    assert not missing, f"add an entry to tests/contracts/registry.py for: {missing}"
+    assert not missing, f"add an entry to tests/contracts/entries for: {missing}"
     assert all(entry.cases for entry in ENTRIES.values())
     assert len(CASES) == sum(len(entry.cases) for entry in ENTRIES.values()), "names repeat"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_case_describes_what_its_layer_has(name):
+    """So that no check falls away by what a case leaves out."""
+    case = PLAIN[name]
+    inputs = case.inputs()
+    assert hasattr(case.layer, "step") == (case.steps is not None), "a step needs `steps`"
+    assert case.output in case.axes and set(inputs) <= set(case.axes)
+    masks = [
+        name
+        for name in inspect.signature(case.layer.call).parameters
+        if name.endswith("mask") and not name.startswith("use_")
+    ]
+    assert set(masks) <= set(inputs), "every mask that the call takes is among the arrays"
+    assert set(case.masks) <= set(masks)
+    # A mask of a sequence pads it; only a mask of pairs (B, T, S), which joins two, does not.
+    pairs = [name for name in masks if name not in case.masks]
+    assert all(len(case.axes[name]) > 2 for name in pairs), pairs
+    for mask, carrier in case.masks.items():
+        assert case.axes[carrier][:-1] == case.axes[mask], f"{carrier} cannot carry {mask}"
+        assert np.any(inputs[mask]) and not np.all(inputs[mask]), f"{mask} hides nothing"
 
 
 @pytest.mark.parametrize("cls", ENTRIES, ids=lambda cls: cls.__name__)

@@ -12,8 +12,8 @@ from keras_attention.layers import (
     LuongAttention,
 )
 from tests.contracts.backend import compiled, random, tensors_of, to_numpy
+from tests.contracts.entries.decoders import LeakyCell
 from tests.contracts.kinds import randomise
-from tests.contracts.registry import LeakyCell
 
 B, T, S, E, V, C, U = 3, 5, 7, 2, 13, 3, 17
 X, VALUE = random(1, B, T, E), random(2, B, S, V)

@@ -1,0 +1,197 @@
+"""The third kind of case: a layer of any other call than a mechanism's or a decoder's.
+
+What the checks must know of its arrays and results stands in `axes`, one letter an axis:
+
+- `B` batch, `T` query steps, `S` memory steps, `N` sentences, `W` words, of any size;
+- every other letter is a size that the layer fixes (features, heads, units).
+
+A mask pads all of its own axes but the batch. From this follow the dynamic shapes, the padding with
+garbage, what of a result is real, and the mask that a result must carry.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.contracts.backend import OPEN, tensors_of
+from tests.contracts.kinds import BATCH, LENGTHS, STEPS, randomise
+
+HUGE = 1e18  # its square is still a float32
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A case of a layer.
+
+    `arrays(seed, batch, steps, lengths)` gives NumPy arrays by the names of the layer's call
+    arguments, the first input first, masks included; `lengths` are those of the examples of the
+    batch (`max(lengths)` steps), `steps` the number of queries where there are two sequences.
+    `call(layer, tensors, **options)` gives the results by name from any part of these tensors that
+    suffices, and `reference(weights, options, arrays)` the same in float64. Attention weights are
+    named `scores…`: they must be zero where a mask hides what they weigh.
+    """
+
+    name: str
+    layer: type
+    options: dict
+    weights: dict  # attribute path -> shape, in the order of the layer's weights
+    arrays: Callable
+    call: Callable
+    reference: Callable
+    axes: dict[str, str]  # of every array and every result
+    output: str = "outputs"
+    masks: dict[str, str] = field(default_factory=dict)  # mask -> the input that can carry it
+    steps: Callable | None = None  # (layer, tensors) -> results, states from first to last
+    alone: Callable | None = None  # (x, mask) -> the arrays that `layer(x)` stands for
+    wrong: Callable | None = None  # arrays -> {what is wrong: arrays that must be refused}
+
+    def build(self, **options):
+        """A built layer with random weights."""
+        layer = self.layer(**{**self.options, **options})
+        self.call(layer, tensors_of(self.inputs()))
+        return randomise(layer)
+
+    def inputs(self, seed=0, batch=BATCH, steps=STEPS, lengths=LENGTHS):
+        """The arrays of a batch."""
+        return self.arrays(seed, batch, steps, lengths)
+
+    def oracle(self, weights, inputs):
+        """The results in float64."""
+        return self.reference(weights, self.options, inputs)
+
+    def run_steps(self, layer, inputs):
+        """The results of one step at a time."""
+        return self.steps(layer, inputs)[0]
+
+    def carried(self, layer, inputs):
+        """What search carries between steps: no memory of its own, and the first and last state."""
+        states = self.steps(layer, inputs)[1] or [()]
+        return (), states[0], states[-1]
+
+    # One input, for `model.add`
+
+    @property
+    def first(self):
+        """The name of the first input."""
+        return next(iter(self.inputs()))
+
+    @property
+    def one_input_suffices(self):
+        """Whether every call argument but the first has a default."""
+        parameters = list(inspect.signature(self.layer.call).parameters.values())[2:]
+        kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        return all(p.default is not p.empty or p.kind in kinds for p in parameters)
+
+    def self_attention(self):
+        """The layer unbuilt, and its case."""
+        return self.layer(**self.options), self
+
+    def of_one_input(self, x, mask):
+        """The arrays that stand for a call with `x` alone, whose mask is given."""
+        if self.alone:
+            return self.alone(x, mask)
+        return {self.first: x} | dict.fromkeys(self.masks_carried_by(self.first), mask)
+
+    def masks_carried_by(self, name):
+        """The masks that an input carries, at most one."""
+        return [mask for mask, carrier in self.masks.items() if carrier == name]
+
+    # Padding
+
+    def output_mask(self):
+        """The name of the mask that the main result must carry, or None."""
+        axes = self.axes[self.output]
+        return next((mask for mask in self.masks if axes.startswith(self.axes[mask])), None)
+
+    def real(self, name, inputs):
+        """Where an array or result is not padding: boolean, broadcasts to it."""
+        axes = self.axes[name]
+        result = np.ones((1,) * len(axes), bool)
+        for mask in set(self.masks) & set(inputs):
+            *leading, last = self.axes[mask]
+            if set(leading) <= set(axes):
+                for place in [i for i, letter in enumerate(axes) if letter == last]:
+                    result = result & aligned(inputs[mask], axes, leading, place)
+        return result
+
+    def attended(self, name, inputs):
+        """Where the last axis of a result of weights is not padding: boolean, broadcasts to it."""
+        axes = self.axes[name]
+        result = np.ones((1,) * len(axes), bool)
+        for mask in set(self.masks) & set(inputs):
+            *leading, last = self.axes[mask]
+            if axes.endswith(last) and set(leading) <= set(axes):
+                result = result & aligned(inputs[mask], axes, leading, len(axes) - 1)
+        return result
+
+    @property
+    def padded_axes(self):
+        """The letters of the axes that can be padded."""
+        scores = [self.axes[name][-1] for name in self.inputs() if name.startswith("scores")]
+        return {*scores, *(letter for mask in self.masks for letter in self.axes[mask][1:])}
+
+    def padded(self, inputs, extra):
+        """The same examples in longer sequences, with garbage in all padding, old and new.
+
+        Padded attention weights stay zero: that is what every attention gives.
+        """
+        garbage, longer = np.random.default_rng(5), {}
+        for name, array in inputs.items():
+            widths = [(0, extra * (letter in self.padded_axes)) for letter in self.axes[name]]
+            longer[name] = np.pad(array, widths)
+        for name, array in longer.items():
+            if name in self.masks or name.startswith("scores"):
+                continue
+            if array.dtype == np.float32:
+                noise = HUGE * garbage.choice([-1.0, 1e-9, 1.0], array.shape)
+            else:
+                noise = garbage.choice(inputs[name].ravel(), array.shape)
+            inside = np.zeros(array.shape, bool)
+            inside[tuple(slice(size) for size in inputs[name].shape)] = True
+            inside = inside & self.real(name, longer)
+            longer[name] = np.where(inside, array, noise).astype(array.dtype)
+        return longer
+
+    def example(self, inputs, b):
+        """One example of a batch, without padding."""
+        sizes = {}
+        for mask in set(self.masks) & set(inputs):
+            for axis, letter in enumerate(self.axes[mask][1:]):
+                others = tuple(i for i in range(inputs[mask].ndim - 1) if i != axis)
+                places = np.flatnonzero(inputs[mask][b].any(axis=others))
+                sizes[letter] = max(sizes.get(letter, 1), *(places + 1))
+        return {
+            name: array[b : b + 1][tuple(slice(sizes.get(a)) for a in self.axes[name])]
+            for name, array in inputs.items()
+        }
+
+    def wrong_inputs(self):
+        """Inputs that fit neither each other nor the layer, by what is wrong with them."""
+        good = self.inputs()
+        floating = [name for name, array in good.items() if array.dtype == np.float32]
+        yield "no steps", good | {self.first: good[self.first][:, 0]}
+        for mask in self.masks:
+            yield f"a shorter {mask}", good | {mask: good[mask][..., 1:]}
+            added = np.where(good[mask], 0.0, -1e9).astype("float32")
+            yield f"a {mask} that is added", good | {mask: added}
+        for name in floating:
+            if len(floating) > 1:
+                yield f"{name} of another batch", good | {name: good[name][:2]}
+            if self.weights and self.axes[name][-1] not in OPEN:
+                wider = np.repeat(good[name][..., :1], good[name].shape[-1] + 1, axis=-1)
+                yield f"wider {name}", good | {name: wider}
+        yield from (self.wrong(good) if self.wrong else {}).items()
+
+
+def aligned(mask, axes, leading, place):
+    """A mask's array in the shape that broadcasts to an array of `axes`, its last axis at `place`.
+
+    The leading letters of the mask stand in `axes` in the same order.
+    """
+    places = [*(axes.index(letter) for letter in leading), place]
+    shape = [1] * len(axes)
+    for size, at in zip(mask.shape, places, strict=True):
+        shape[at] = size
+    return mask.reshape(shape)
