@@ -13,6 +13,15 @@ from keras_attention.metrics.corpus import (
     bleu_by_length,
     chrf,
 )
+from keras_attention.metrics.ranking import (
+    RankingScore,
+    pair_accuracy,
+    rank,
+    ranking_score,
+    read_trec_judgements,
+    read_trec_run,
+    trec_run_lines,
+)
 from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perplexity
 
 __all__ = [
@@ -22,9 +31,16 @@ __all__ = [
     "LengthBucket",
     "MaskedSparseCategoricalAccuracy",
     "Perplexity",
+    "RankingScore",
     "alignment_error_rate",
     "bleu",
     "bleu_by_length",
     "chrf",
+    "pair_accuracy",
+    "rank",
+    "ranking_score",
     "read_alignments",
+    "read_trec_judgements",
+    "read_trec_run",
+    "trec_run_lines",
 ]

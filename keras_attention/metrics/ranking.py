@@ -1,0 +1,242 @@
+"""Rankings of candidates against relevance judgements, as trec_eval measures them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PROTOCOLS = ("filtered", "unfiltered")
+
+Judgements = Mapping[str, Mapping[str, int]]
+Run = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class RankingScore:
+    """How well candidates are ranked, as means over questions, and which questions these are.
+
+    Attributes:
+        map: Mean average precision.
+        mrr: Mean reciprocal rank of the first right candidate.
+        precision_at_1: Part of the questions whose first candidate is right.
+        protocol: `"filtered"` or `"unfiltered"`; figures of the two do not compare.
+        questions: How many questions the means are over.
+        without_right: Questions left out because no candidate is right.
+        only_right: Questions without a wrong candidate, which any ranking answers: left out by the
+            filtered protocol, counted in by the unfiltered.
+    """
+
+    map: float
+    mrr: float
+    precision_at_1: float
+    protocol: str
+    questions: int
+    without_right: int = 0
+    only_right: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"MAP {self.map:.4f}  MRR {self.mrr:.4f}  P@1 {self.precision_at_1:.4f} "
+            f"({self.protocol}: {self.questions} questions)"
+        )
+
+
+def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") -> RankingScore:
+    """Mean average precision, mean reciprocal rank and precision at 1 of ranked candidates.
+
+    For a question whose candidates, best first, are right at the ranks `r_1 < ... < r_R`,
+
+    `AP = (1/R) Σ_i i / r_i`, `RR = 1 / r_1`, `P@1 = [r_1 = 1]`.
+
+    Two protocols are in use for answer selection, and each gives other figures on the same run:
+
+    - `"filtered"`: questions without a right candidate, and those with right candidates only, are
+      left out (WikiQA's published results, of 237 questions on its test set);
+    - `"unfiltered"`: only questions without a right candidate are left out, for which average
+      precision is not defined (243 questions there).
+
+    Candidates are put in trec_eval's order: by score, highest first, and among scores that are
+    equal in single precision by id, the greater id first (compared as bytes: `"9"` is greater than
+    `"10"`). A right candidate without a score counts as never found; so a ranking cannot gain by
+    leaving some out.
+
+    Args:
+        run: For each question id the score of each candidate id.
+        judgements: For each question id the label of each candidate id; above 0 is right.
+        protocol: `"filtered"` or `"unfiltered"`.
+
+    Returns:
+        A `RankingScore`.
+
+    Raises:
+        ValueError: If the protocol is another, a question of the judgements has no scores, a score
+            is not a number, or no question is left.
+
+    Reference:
+        [trec_eval](https://github.com/usnistgov/trec_eval), measures `map` and `recip_rank`.
+        Yang, Yih and Meek 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering",
+        section 4.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import ranking_score
+
+    run = {"q1": {"a": 0.9, "b": 0.5, "c": 0.1}, "q2": {"a": 0.3, "b": 0.3}}
+    judgements = {"q1": {"a": 0, "b": 1, "c": 0}, "q2": {"a": 0, "b": 1}}
+    print(ranking_score(run, judgements))  # MAP 0.7500  MRR 0.7500  P@1 0.5000 (filtered: 2 ...
+    ```
+    """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"`protocol` must be one of {list(PROTOCOLS)}. Received: {protocol!r}")
+    sums = [0.0, 0.0, 0.0]
+    questions = without_right = only_right = 0
+    for question, labels in judgements.items():
+        right = sum(label > 0 for label in labels.values())
+        if not right:
+            without_right += 1
+            continue
+        if right == len(labels):
+            only_right += 1
+            if protocol == "filtered":
+                continue
+        if question not in run:
+            raise ValueError(f"Question {question!r} has judgements and no scores.")
+        order = rank(run[question])
+        ranks = [place for place, name in enumerate(order, 1) if labels.get(name, 0) > 0]
+        sums[0] += sum(found / place for found, place in enumerate(ranks, 1)) / right
+        sums[1] += 1 / ranks[0] if ranks else 0.0
+        sums[2] += ranks[:1] == [1]
+        questions += 1
+    if not questions:
+        raise ValueError(
+            f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
+            f"candidate and {only_right} have right ones only (protocol {protocol})."
+        )
+    return RankingScore(
+        *(total / questions for total in sums), protocol, questions, without_right, only_right
+    )
+
+
+def rank(scores: Mapping[str, float]) -> list[str]:
+    """Return candidate ids in trec_eval's order: by score, then by id, the greatest first.
+
+    Scores are compared in single precision, in which trec_eval holds them.
+
+    Args:
+        scores: The score of each candidate id.
+
+    Raises:
+        ValueError: If a score is not a number.
+    """
+    for name, score in scores.items():
+        if score != score:
+            raise ValueError(f"Each score must be a number. Received: {score} for {name!r}")
+    single = {name: np.float32(score) for name, score in scores.items()}
+    return sorted(scores, key=lambda name: (single[name], name.encode()), reverse=True)
+
+
+def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> float:
+    """Part of all candidates whose score tells right from wrong.
+
+    Where few candidates are right this says little: calling all of them wrong gives 0.95 on WikiQA.
+
+    Args:
+        run: For each question id the score of each candidate id.
+        judgements: For each question id the label of each candidate id; above 0 is right.
+        threshold: Candidates with a higher score count as called right: 0 for log-odds.
+
+    Raises:
+        ValueError: If a judged candidate has no score, or there is none.
+    """
+    hits = total = 0
+    for question, labels in judgements.items():
+        for name, label in labels.items():
+            if name not in run.get(question, {}):
+                raise ValueError(f"Candidate {name!r} of question {question!r} has no score.")
+            hits += (run[question][name] > threshold) == (label > 0)
+            total += 1
+    if not total:
+        raise ValueError("There must be at least one judged candidate. Received: none")
+    return hits / total
+
+
+def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
+    """Read a run in trec_eval's form: `question Q0 candidate rank score name` on each line.
+
+    The rank and the order of the lines are not used, as in trec_eval: the scores say the ranking.
+
+    Args:
+        path: The file.
+
+    Returns:
+        For each question id the score of each candidate id.
+
+    Raises:
+        ValueError: If a line has not six fields or no number as its score, or a candidate comes
+            twice; the message names the file and the line.
+        OSError: If the file cannot be read.
+    """
+    return _read(path, 6, 4, float, "question Q0 candidate rank score name")
+
+
+def read_trec_judgements(path: str | os.PathLike) -> dict[str, dict[str, int]]:
+    """Read relevance judgements ("qrels"): `question 0 candidate label` on each line.
+
+    Args:
+        path: The file.
+
+    Returns:
+        For each question id the label of each candidate id.
+
+    Raises:
+        ValueError: If a line has not four fields or no whole number as its label, or a candidate
+            comes twice; the message names the file and the line.
+        OSError: If the file cannot be read.
+    """
+    return _read(path, 4, 3, int, "question 0 candidate label")
+
+
+def trec_run_lines(run: Run, name: str = "keras-attention") -> list[str]:
+    """Return the lines of a run in trec_eval's form, in the order of their ranks.
+
+    Args:
+        run: For each question id the score of each candidate id.
+        name: The name of the run, the last field.
+
+    Raises:
+        ValueError: If an id is empty or has spaces, which the form cannot hold.
+    """
+    lines = []
+    for question, scores in run.items():
+        for place, candidate in enumerate(rank(scores), 1):
+            for word in (question, candidate):
+                if word.split() != [word]:
+                    raise ValueError(
+                        f"An id must be one word without spaces to be written. Received: {word!r}"
+                    )
+            lines.append(f"{question} Q0 {candidate} {place} {scores[candidate]:.9g} {name}")
+    return lines
+
+
+def _read(path, fields, column, number, form):
+    found = {}
+    lines = Path(path).read_text(encoding="utf-8").split("\n")
+    for position, line in enumerate(lines, 1):
+        words = line.split()
+        if not words:
+            continue
+        place = f"{path}, line {position}"
+        try:
+            question, candidate = words[0], words[2]
+            value = number(words[column])
+        except (IndexError, ValueError):
+            value = None
+        if value is None or len(words) != fields:
+            raise ValueError(f"{place}: expected `{form}`. Received: {line[:80]!r}")
+        if candidate in found.setdefault(question, {}):
+            raise ValueError(f"{place}: candidate {candidate!r} of question {question!r} again.")
+        found[question][candidate] = value
+    return found
