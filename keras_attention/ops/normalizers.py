@@ -1,4 +1,7 @@
-"""From scores to weights."""
+"""From scores to weights.
+
+Sparsemax and entmax-1.5 are found exactly, from the sorted scores: no iterations.
+"""
 
 from keras import backend, ops
 
@@ -42,3 +45,150 @@ def masked_softmax(scores, mask=None, axis: int = -1):
     # a tie, of which JAX and PyTorch pass on half the gradient.
     total = ops.where(total > 0, total, ops.ones_like(total))
     return ops.cast(exponentials / total, dtype)
+
+
+def sparsemax(scores, mask=None, axis: int = -1):
+    """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
+
+    `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1
+
+    Scores that fall more than 1 below the highest get a weight of exactly 0. Masked positions get
+    0, and so does every position of a row that is masked whole, with finite gradients.
+
+    Args:
+        scores: Floating point tensor.
+        mask: Boolean tensor that broadcasts to `scores`, True = attend, or `None`.
+        axis: The axis over which the weights sum to 1.
+
+    Returns:
+        Weights, with the shape and the dtype of `scores`, computed in float32 or wider.
+
+    Reference:
+        Martins and Astudillo 2016, "From softmax to sparsemax", algorithm 1 and equation 13.
+
+    Example:
+
+    >>> sparsemax(np.array([1.0, 0.5, -1.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+    return _normalize(scores, mask, axis, sparsemax_weights, sparsemax_gradient)
+
+
+def entmax15(scores, mask=None, axis: int = -1):
+    """Entmax with alpha = 1.5, half way from softmax to sparsemax.
+
+    `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1
+
+    Scores that fall more than 2 below the highest get a weight of exactly 0. Masked positions get
+    0, and so does every position of a row that is masked whole, with finite gradients.
+
+    Args:
+        scores: Floating point tensor.
+        mask: Boolean tensor that broadcasts to `scores`, True = attend, or `None`.
+        axis: The axis over which the weights sum to 1.
+
+    Returns:
+        Weights, with the shape and the dtype of `scores`, computed in float32 or wider.
+
+    Reference:
+        Peters, Niculae and Martins 2019, "Sparse sequence-to-sequence models", algorithm 2 and
+        proposition 2.
+
+    Example:
+
+    >>> entmax15(np.array([0.0, 0.0, -3.0]))
+    array([0.5, 0.5, 0. ])
+    """
+    return _normalize(scores, mask, axis, entmax15_weights, entmax15_gradient)
+
+
+def sparsemax_weights(scores, mask=None):
+    """Sparsemax over the last axis, in the scores' own dtype, without a gradient of its own."""
+    scores = _below_highest(scores, mask)
+    ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
+    rank = _ranks(ordered)
+    total = ops.cumsum(ordered, axis=-1) - 1
+    # The support is a prefix of the sorted scores: those that lie above its threshold.
+    count = ops.sum(ops.cast(rank * ordered > total, ordered.dtype), axis=-1, keepdims=True)
+    threshold = _at(total, count) / count
+    return _clear(ops.maximum(scores - threshold, 0), mask)
+
+
+def sparsemax_gradient(weights, upstream):
+    """The gradient of the scores from that of the weights, over the last axis."""
+    support = ops.cast(weights > 0, weights.dtype)
+    return support * (upstream - _mean(upstream, support))
+
+
+def entmax15_weights(scores, mask=None):
+    """Entmax-1.5 over the last axis, in the scores' own dtype, without a gradient of its own."""
+    scores = _below_highest(scores / 2, mask)
+    ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
+    rank = _ranks(ordered)
+    mean = ops.cumsum(ordered, axis=-1) / rank
+    variance = ops.cumsum(ordered * ordered, axis=-1) / rank - mean * mean
+    thresholds = mean - ops.sqrt(ops.maximum(1 / rank - variance, 0))
+    inside = ops.cast(thresholds <= ordered, ordered.dtype)
+    threshold = _at(thresholds, ops.sum(inside, axis=-1, keepdims=True))
+    roots = ops.maximum(scores - threshold, 0)
+    return _clear(roots * roots, mask)
+
+
+def entmax15_gradient(weights, upstream):
+    """The gradient of the scores from that of the weights, over the last axis."""
+    roots = ops.sqrt(weights)
+    return roots * (upstream - _mean(upstream, roots))
+
+
+def _normalize(scores, mask, axis, weights_of, gradient_of):
+    dtype = backend.standardize_dtype(scores.dtype)
+    scores = ops.cast(scores, backend.result_type(dtype, "float32"))
+    if mask is not None:
+        mask = ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(scores))
+        mask = ops.swapaxes(mask, axis, -1)
+
+    @ops.custom_gradient
+    def normalized(scores):
+        weights = weights_of(scores, mask)
+
+        def gradient(*args, upstream=None):
+            if upstream is None:
+                (upstream,) = args
+            return gradient_of(weights, upstream)
+
+        return weights, gradient
+
+    weights = normalized(ops.swapaxes(scores, axis, -1))
+    return ops.cast(ops.swapaxes(weights, axis, -1), dtype)
+
+
+def _below_highest(scores, mask):
+    """Return the scores less the highest of their row; those out of every support at -2.
+
+    No weight is above 0 for a score 1 or more below the highest, so that nothing is lost, and
+    sums over a row stay small, whatever stands where the mask hides it.
+    """
+    if mask is not None:
+        scores = ops.where(mask, scores, ops.full_like(scores, -1e30))
+    return ops.maximum(scores - ops.max(scores, axis=-1, keepdims=True), -2)
+
+
+def _clear(weights, mask):
+    return weights if mask is None else ops.where(mask, weights, ops.zeros_like(weights))
+
+
+def _ranks(ordered):
+    """Return 1, 2, 3, ... along the last axis."""
+    return ops.arange(1, ops.shape(ordered)[-1] + 1, dtype=ordered.dtype)
+
+
+def _at(values, count):
+    """Return the entry of each row at a rank, which counts from 1."""
+    return ops.take_along_axis(values, ops.cast(count, "int32") - 1, axis=-1)
+
+
+def _mean(upstream, weights):
+    """Return the mean of `upstream` by weights; 0 where all weights are."""
+    total = ops.sum(weights, axis=-1, keepdims=True)
+    total = ops.where(total > 0, total, ops.ones_like(total))
+    return ops.sum(weights * upstream, axis=-1, keepdims=True) / total

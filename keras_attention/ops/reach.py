@@ -1,0 +1,107 @@
+"""Which places of a memory each query may see, for a whole sequence or a block of it."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_attention.ops.masks import combine_masks
+
+
+class Span(NamedTuple):
+    """Places `start` to `start + size`; either may be a number or a scalar tensor."""
+
+    start: Any
+    size: Any
+
+    def places(self):
+        """Return the places, int32 `(size,)`."""
+        return ops.arange(self.size, dtype="int32") + self.start
+
+    def cut(self, tensor, axis: int):
+        """Return the span of a tensor along an axis; an axis of one entry serves all places."""
+        if tensor.shape[axis] == 1:
+            return tensor
+        if isinstance(self.start, int) and isinstance(self.size, int):
+            index = [slice(None)] * len(tensor.shape)
+            index[axis] = slice(self.start, self.start + self.size)
+            return tensor[tuple(index)]
+        starts, sizes = [0] * len(tensor.shape), list(ops.shape(tensor))
+        starts[axis], sizes[axis] = self.start, self.size
+        return ops.slice(tensor, starts, sizes)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The places that queries may see: all, less what each of these takes away.
+
+    Attributes:
+        causal: Whether a query sees no place after its own.
+        window: A query at place `t` sees the places within `window - 1` of `t`.
+        num_sinks: The first places, which are seen past the window too.
+        query_mask: Boolean `(B, T)`; a query that is masked sees nothing.
+        value_mask: Boolean `(B, S)`; a place that is masked is not seen.
+        attention_mask: Boolean, broadcasts to `(B, H, T, S)`.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    num_sinks: int = 0
+    query_mask: Any = None
+    value_mask: Any = None
+    attention_mask: Any = None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether there may be a query that sees nothing at all."""
+        masks = (self.query_mask, self.value_mask, self.attention_mask)
+        return self.window is not None or any(mask is not None for mask in masks)
+
+    def mask(self, rows: Span, columns: Span, without_sinks: bool = False):
+        """Return which of the columns the rows see.
+
+        Args:
+            rows: Places of the queries.
+            columns: Places of the memory.
+            without_sinks: Whether the sinks are hidden, because they are attended to apart.
+
+        Returns:
+            Boolean, broadcasts to `(B, H, rows, columns)`; `None` where all is seen.
+        """
+        attention_mask = self.attention_mask
+        if attention_mask is not None:
+            attention_mask = columns.cut(rows.cut(attention_mask, 2), 3)
+        return combine_masks(
+            self._mask_by_place(rows, columns, without_sinks),
+            _cut_to_rank_4(self.query_mask, rows, 2),
+            _cut_to_rank_4(self.value_mask, columns, 3),
+            attention_mask,
+        )
+
+    def _mask_by_place(self, rows, columns, without_sinks):
+        if not self.causal and self.window is None:
+            return None
+        places = ops.expand_dims(columns.places(), 0)
+        distance = ops.expand_dims(rows.places(), 1) - places
+        seen = distance >= 0 if self.causal else None
+        if self.window is not None:
+            near = distance < self.window
+            if not self.causal:
+                near = ops.logical_and(near, distance > -self.window)
+            if self.num_sinks:
+                is_sink = places < self.num_sinks
+                near = (
+                    ops.logical_and(near, ops.logical_not(is_sink))
+                    if without_sinks
+                    else ops.logical_or(near, is_sink)
+                )
+            seen = combine_masks(seen, near)
+        return ops.expand_dims(seen, (0, 1))
+
+
+def _cut_to_rank_4(mask, span, axis):
+    """Return a span of a mask `(B, L)`, its places on one axis of four."""
+    if mask is None:
+        return None
+    others = tuple(place for place in (1, 2, 3) if place != axis)
+    return ops.expand_dims(span.cut(mask, 1), others)
