@@ -6,8 +6,11 @@ from keras_attention.layers import (
     AttentionPooling,
     BahdanauAttention,
     CoverageAttention,
+    InnerAttentionGRU,
+    InnerAttentionGRUCell,
     LocalAttention,
     LuongAttention,
+    MultiHeadAttention,
 )
 
 __all__ = [
@@ -16,6 +19,9 @@ __all__ = [
     "AttentionPooling",
     "BahdanauAttention",
     "CoverageAttention",
+    "InnerAttentionGRU",
+    "InnerAttentionGRUCell",
     "LocalAttention",
     "LuongAttention",
+    "MultiHeadAttention",
 ]

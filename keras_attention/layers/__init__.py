@@ -4,8 +4,11 @@ from keras_attention.layers.attention_decoder import AttentionDecoder
 from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.coverage import CoverageAttention
+from keras_attention.layers.inner_attention import InnerAttentionGRU
+from keras_attention.layers.inner_attention_cell import InnerAttentionGRUCell
 from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
+from keras_attention.layers.multi_head_attention import MultiHeadAttention
 from keras_attention.layers.pooling import AttentionPooling
 
 __all__ = [
@@ -14,6 +17,9 @@ __all__ = [
     "AttentionPooling",
     "BahdanauAttention",
     "CoverageAttention",
+    "InnerAttentionGRU",
+    "InnerAttentionGRUCell",
     "LocalAttention",
     "LuongAttention",
+    "MultiHeadAttention",
 ]
