@@ -5,9 +5,11 @@ from keras_attention.losses.crossentropy import (
     MaskedSparseCategoricalCrossentropy,
     masked_sparse_categorical_crossentropy,
 )
+from keras_attention.ops.occam import occam_penalty
 
 __all__ = [
     "MaskedSparseCategoricalCrossentropy",
     "coverage_loss",
     "masked_sparse_categorical_crossentropy",
+    "occam_penalty",
 ]

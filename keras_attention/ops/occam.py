@@ -1,0 +1,69 @@
+"""Occam's penalty on sigmoid attention (Wang, Liu and Zhao 2016)."""
+
+from keras import backend, ops
+
+
+def occam_penalty(scores, query, occam_vector, minimum, mask=None):
+    """Price of attention that is spent, averaged over the batch.
+
+    `penalty = mean_b(n_b sum_t a_bt)`, with `n_b = max(w . r_b, λ)`
+
+    Sigmoid attention may give every word a weight near 1. Its sum is therefore added to the loss,
+    at a price `n` that the query sets: a question that one word answers can afford fewer words
+    than one that asks for a story. It is computed in at least float32.
+
+    Args:
+        scores: Attention weights `(B, T)`, those of the `"word"` or `"context"` kind of
+            `InnerAttentionGRU`.
+        query: Queries `r` `(B, Q)`.
+        occam_vector: `w` `(Q,)`.
+        minimum: Float, the least price `λ`, above 0.
+        mask: Boolean `(B, T)`, True = a real word; padding costs nothing. Default: all are real.
+
+    Returns:
+        A scalar, to be added to a loss.
+
+    Raises:
+        ValueError: Where `minimum` is not positive, or shapes do not fit.
+
+    Reference:
+        Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer
+        selection", section 3.4: their `w_qp`, `r_q` and `λ_q`.
+
+    Example:
+
+    >>> scores = np.array([[0.5, 1.0, 0.9]])
+    >>> mask = np.array([[True, True, False]])
+    >>> occam_penalty(scores, np.array([[1.0, 1.0]]), np.array([0.25, 0.25]), 0.1, mask)
+    0.75
+    """
+    if not minimum > 0:
+        raise ValueError(
+            f"`minimum`, the least price of attention, must be above 0. Received: minimum={minimum}"
+        )
+    scores, query, occam_vector = (
+        ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)
+    )
+    _check_shapes(tuple(scores.shape), tuple(query.shape), tuple(occam_vector.shape), mask)
+    dtype = backend.result_type(*(t.dtype for t in (scores, query, occam_vector)), "float32")
+    scores, query, vector = (ops.cast(t, dtype) for t in (scores, query, occam_vector))
+    if mask is not None:
+        scores = ops.where(ops.cast(mask, "bool"), scores, ops.zeros_like(scores))
+    price = ops.maximum(ops.sum(query * vector, axis=1), ops.cast(minimum, dtype))
+    return ops.mean(price * ops.sum(scores, axis=1))
+
+
+def _check_shapes(scores, query, vector, mask):
+    ranks = (len(scores), len(query), len(vector))
+    fits = ranks == (2, 2, 1) and query[1] == vector[0]
+    fits = fits and (None in (scores[0], query[0]) or scores[0] == query[0])
+    if mask is not None:
+        pairs = zip(scores, tuple(mask.shape), strict=False)
+        fits = fits and len(mask.shape) == 2 and all(None in p or p[0] == p[1] for p in pairs)
+    if not fits:
+        shapes = f"scores {scores}, query {query}, occam_vector {vector}"
+        shapes += "" if mask is None else f", mask {tuple(mask.shape)}"
+        raise ValueError(
+            "Occam's penalty takes scores (batch, steps), a query (batch, size), a vector (size,) "
+            f"and a mask like the scores. Received: {shapes}"
+        )
