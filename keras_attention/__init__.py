@@ -11,6 +11,8 @@ from keras_attention.layers import (
     LocalAttention,
     LuongAttention,
     MultiHeadAttention,
+    TransformerDecoder,
+    TransformerEncoder,
 )
 
 __all__ = [
@@ -24,4 +26,6 @@ __all__ = [
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "TransformerDecoder",
+    "TransformerEncoder",
 ]

@@ -10,6 +10,8 @@ from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.transformer_decoder import TransformerDecoder
+from keras_attention.layers.transformer_encoder import TransformerEncoder
 
 __all__ = [
     "AttentionDecoder",
@@ -22,4 +24,6 @@ __all__ = [
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "TransformerDecoder",
+    "TransformerEncoder",
 ]
