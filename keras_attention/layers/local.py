@@ -45,7 +45,7 @@ class LocalAttention(LuongAttention):
         units: Size `U` of the hidden layers of `"concat"` and of the position; for the position
             the default is the size of the queries.
         max_length: The longest memory that `"location"` tells apart.
-        kernel_initializer: Initializer of the weights.
+        kernel_initializer: Initializer of the weights, with the default of `LuongAttention`.
         dropout: Rate at which weights are dropped in training.
         seed: Seed of the dropout.
         **kwargs: Arguments of every Keras layer.
@@ -90,7 +90,7 @@ class LocalAttention(LuongAttention):
         score="dot",
         units=None,
         max_length=None,
-        kernel_initializer="glorot_uniform",
+        kernel_initializer=None,
         dropout=0.0,
         seed=None,
         **kwargs,

@@ -130,3 +130,11 @@ def test_weights_of_one_shape_start_unequal():
     layer = LuongAttention("concat", units=U)
     layer.build((None, None, D), (None, None, D))
     assert np.any(to_numpy(layer.query_kernel.value) != to_numpy(layer.key_kernel.value))
+
+
+def test_general_starts_with_nearly_equal_weights_and_with_another_initializer_does_not():
+    query, value = random(21, B, T, D), random(22, B, S, D)
+    _, scores = attend(LuongAttention("general"), query, value)
+    assert np.max(scores) < 2 / S
+    _, scores = attend(LuongAttention("general", kernel_initializer="orthogonal"), query, value)
+    assert np.max(scores) > 5 / S
