@@ -1,0 +1,168 @@
+"""Positions in numbers: sinusoids, rotations, biases by distance. Float32 whatever goes in.
+
+A half-precision number cannot tell place 2049 from place 2048, so angles are never computed in one.
+"""
+
+import functools
+
+import numpy as np
+from keras import ops
+
+
+def places(length, start_index=0):
+    """Return the places of a sequence's steps.
+
+    Args:
+        length: `T`, a number or a scalar tensor.
+        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
+            for every example.
+
+    Returns:
+        int32 `(T,)`, or `(B, T)`.
+    """
+    start = ops.cast(start_index, "int32")
+    steps = ops.arange(length, dtype="int32")
+    return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
+
+
+def sinusoids(positions, size: int, max_wavelength: float = 10_000.0):
+    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`, interleaved.
+
+    Args:
+        positions: Places `p`, of any shape.
+        size: `D`; where it is odd, the last sine has no cosine beside it.
+        max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
+
+    Returns:
+        float32, the shape of `positions` and one more axis of `size`.
+
+    Reference:
+        Vaswani et al. 2017, "Attention is all you need", section 3.5.
+    """
+    angles = _angles(positions, size, max_wavelength)
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]
+
+
+def rotate(x, positions, max_wavelength: float = 10_000.0):
+    """Turn pairs of features by angles that grow with the place: rotary positions.
+
+    Feature `i` of the first half and feature `i` of the second half are a pair, turned by
+    `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours; a
+    fixed order of the features is all that differs, and the halves are what most published
+    checkpoints use.) The dot product of a turned query and a turned key depends on the difference
+    of their places alone.
+
+    Args:
+        x: `(..., T, D)`, `D` even.
+        positions: Places that broadcast to the shape of `x` without its last axis: `(T,)` for
+            `(B, H, T, D)`, `(T, 1)` for `(B, T, H, D)`.
+        max_wavelength: `w`.
+
+    Returns:
+        The shape and dtype of `x`.
+
+    Raises:
+        ValueError: Where `D` is odd.
+
+    Reference:
+        Su et al. 2021, "RoFormer: enhanced transformer with rotary position embedding", section
+        3.2.2, equations 14 and 15.
+    """
+    size = x.shape[-1]
+    if size % 2:
+        raise ValueError(
+            "Rotary positions turn pairs of features, so their number must be even. "
+            f"Received: x of shape {tuple(x.shape)}"
+        )
+    angles = _angles(positions, size, max_wavelength)
+    cosine, sine = ops.cos(angles), ops.sin(angles)
+    turned = ops.cast(x, "float32")
+    first, second = turned[..., : size // 2], turned[..., size // 2 :]
+    turned = ops.concatenate(
+        [first * cosine - second * sine, second * cosine + first * sine], axis=-1
+    )
+    return ops.cast(turned, x.dtype)
+
+
+def alibi_slopes(num_heads: int):
+    """Return the slope of each head's linear bias, `score - slope * distance`.
+
+    For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Any other number of heads
+    takes all slopes of the power of two below it, and then every other one of the power above,
+    from its first on.
+
+    Returns:
+        float32 `(num_heads,)`.
+
+    Reference:
+        Press et al. 2022, "Train short, test long: attention with linear biases enables input
+        length extrapolation", section 3; other numbers of heads as in the authors' code.
+    """
+    if num_heads < 1:
+        raise ValueError(f"`num_heads` must be positive. Received: num_heads={num_heads}")
+    below = 2 ** (num_heads.bit_length() - 1)
+    slopes = _slopes(below) + _slopes(2 * below)[::2][: num_heads - below]
+    return ops.convert_to_tensor(np.array(slopes, "float32"))
+
+
+def relative_buckets(relative_positions, num_buckets=32, max_distance=128, bidirectional=True):
+    """Sort distances into buckets: the near ones one by one, the far ones by their logarithm.
+
+    With `n` buckets for a direction, distances below `n/2` have one each; those from there to
+    `max_distance` share the others, which widen geometrically; all beyond fall into the last.
+
+    Args:
+        relative_positions: Place of the key less that of the query, integers of any shape.
+        num_buckets: How many buckets there are.
+        max_distance: The distance from which on all share one bucket.
+        bidirectional: Whether keys after the query have the upper half of the buckets; otherwise
+            they all share the bucket of distance 0, for attention that is causal anyway.
+
+    Returns:
+        int32 of the same shape, from 0 to `num_buckets - 1`.
+
+    Raises:
+        ValueError: Where the buckets cannot be made.
+
+    Reference:
+        Raffel et al. 2020, "Exploring the limits of transfer learning with a unified text-to-text
+        transformer", section 2.1, and the authors' code.
+    """
+    table = ops.convert_to_tensor(_bucket_table(num_buckets, max_distance, bidirectional))
+    relative = ops.cast(relative_positions, "int32")
+    distance = ops.abs(relative) if bidirectional else ops.maximum(-relative, 0)
+    buckets = ops.take(table, ops.minimum(distance, max_distance), axis=0)
+    if not bidirectional:
+        return buckets
+    return buckets + ops.cast(relative > 0, "int32") * (num_buckets // 2)
+
+
+def _angles(positions, size, max_wavelength):
+    """Every place times every frequency `w^(-2i/D)`: one more axis, of half the size."""
+    frequencies = float(max_wavelength) ** (-np.arange(0, size, 2) / size)
+    return ops.expand_dims(ops.cast(positions, "float32"), -1) * frequencies.astype("float32")
+
+
+def _slopes(power):
+    return [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+
+
+@functools.cache
+def _bucket_table(num_buckets, max_distance, bidirectional):
+    """The bucket of each distance up to `max_distance`."""
+    directions = 2 if bidirectional else 1
+    buckets = num_buckets // directions
+    exact = buckets // 2
+    if num_buckets % directions or exact < 1 or max_distance <= exact:
+        raise ValueError(
+            f"`num_buckets` must be {'even and at least 4' if bidirectional else 'at least 2'}, "
+            "and `max_distance` more than the distances with a bucket each. "
+            f"Received: num_buckets={num_buckets}, max_distance={max_distance}, "
+            f"bidirectional={bidirectional}"
+        )
+    distance = np.arange(max_distance + 1)
+    # A hair more, so that a distance on the border of two buckets is not rounded to the nearer.
+    ratio = np.log(np.maximum(distance, exact) / exact) / np.log(max_distance / exact) + 1e-9
+    far = exact + np.floor(ratio * (buckets - exact))
+    return np.where(distance < exact, distance, np.minimum(far, buckets - 1)).astype("int32")
