@@ -8,9 +8,11 @@ from keras_attention.layers import (
     CoverageAttention,
     InnerAttentionGRU,
     InnerAttentionGRUCell,
+    IntraDecoderAttention,
     LocalAttention,
     LuongAttention,
     MultiHeadAttention,
+    TemporalAttention,
     TransformerDecoder,
     TransformerEncoder,
 )
@@ -23,9 +25,11 @@ __all__ = [
     "CoverageAttention",
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
+    "IntraDecoderAttention",
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",
 ]

@@ -6,10 +6,12 @@ from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.coverage import CoverageAttention
 from keras_attention.layers.inner_attention import InnerAttentionGRU
 from keras_attention.layers.inner_attention_cell import InnerAttentionGRUCell
+from keras_attention.layers.intra_decoder import IntraDecoderAttention
 from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.temporal import TemporalAttention
 from keras_attention.layers.transformer_decoder import TransformerDecoder
 from keras_attention.layers.transformer_encoder import TransformerEncoder
 
@@ -21,9 +23,11 @@ __all__ = [
     "CoverageAttention",
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
+    "IntraDecoderAttention",
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",
 ]
