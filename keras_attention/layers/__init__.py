@@ -11,6 +11,7 @@ from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.positional_encoding import LearnedPositions, PositionalEncoding
 from keras_attention.layers.temporal import TemporalAttention
 from keras_attention.layers.transformer_decoder import TransformerDecoder
 from keras_attention.layers.transformer_encoder import TransformerEncoder
@@ -24,9 +25,11 @@ __all__ = [
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
     "IntraDecoderAttention",
+    "LearnedPositions",
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "PositionalEncoding",
     "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",

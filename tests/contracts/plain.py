@@ -30,7 +30,8 @@ class Plain:
     batch (`max(lengths)` steps), `steps` the number of queries where there are two sequences.
     `call(layer, tensors, **options)` gives the results by name from any part of these tensors that
     suffices, and `reference(weights, options, arrays)` the same in float64. Attention weights are
-    named `scores…`: they must be zero where a mask hides what they weigh.
+    named `scores…`: they must be zero where a mask hides what they weigh. A mask that `call` does
+    not take, but that passes through the layer, is among the arrays and `masks` too.
     """
 
     name: str
@@ -172,7 +173,7 @@ class Plain:
         good = self.inputs()
         floating = [name for name, array in good.items() if array.dtype == np.float32]
         yield "no steps", good | {self.first: good[self.first][:, 0]}
-        for mask in self.masks:
+        for mask in set(self.masks) & set(inspect.signature(self.layer.call).parameters):
             yield f"a shorter {mask}", good | {mask: good[mask][..., 1:]}
             added = np.where(good[mask], 0.0, -1e9).astype("float32")
             yield f"a {mask} that is added", good | {mask: added}
