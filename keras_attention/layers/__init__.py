@@ -4,6 +4,7 @@ from keras_attention.layers.attention_decoder import AttentionDecoder
 from keras_attention.layers.attention_mechanism import AttentionMechanism
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.coverage import CoverageAttention
+from keras_attention.layers.hierarchical import HierarchicalAttention
 from keras_attention.layers.inner_attention import InnerAttentionGRU
 from keras_attention.layers.inner_attention_cell import InnerAttentionGRUCell
 from keras_attention.layers.intra_decoder import IntraDecoderAttention
@@ -22,6 +23,7 @@ __all__ = [
     "AttentionPooling",
     "BahdanauAttention",
     "CoverageAttention",
+    "HierarchicalAttention",
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
     "IntraDecoderAttention",

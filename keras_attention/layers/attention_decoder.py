@@ -7,7 +7,7 @@ from keras import ops, tree
 
 from keras_attention.layers.cell_products import cell_products
 from keras_attention.layers.decoder_cell import DecoderCell
-from keras_attention.layers.decoder_checks import check_parts, check_shapes
+from keras_attention.layers.decoder_checks import check_parts, check_shapes, check_value
 from keras_attention.layers.decoder_loop import DecoderLoop, run_loop
 from keras_attention.ops.masks import check_mask
 
@@ -44,11 +44,12 @@ class AttentionDecoder(keras.layers.Layer):
 
     Call arguments:
         inputs: Target inputs `(B, T, E)`, most often embedded words.
-        value: Memory `(B, S, Dv)`. Default: the inputs themselves.
+        value: Memory `(B, S, Dv)`, or the dictionary of tensors that the mechanism takes, as
+            `HierarchicalAttention` does. Default: the inputs themselves.
         initial_state: The cell's states before the first step, a tensor or a flat list in the
             cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
             earlier call returned. Default: zeros.
-        value_mask: Boolean `(B, S)`, True = attend.
+        value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
         return_attention_scores: Whether to return the weights of every step.
         return_state: Whether to return the state after the last step.
         return_context: Whether to return the contexts of every step.
@@ -130,7 +131,6 @@ class AttentionDecoder(keras.layers.Layer):
         value_shape = inputs_shape if value_shape is None else value_shape
         check_shapes(inputs_shape, value_shape)
         batch_size, self._input_size = inputs_shape[0], inputs_shape[-1]
-        value_size = value_shape[-1]
         output_size = self._cell.output_size
         if not self.attention.built:
             self.attention.build((batch_size, None, output_size), value_shape)
@@ -140,7 +140,8 @@ class AttentionDecoder(keras.layers.Layer):
             self.cell.built = True
         if self.has_attentional_vector:
             self.attentional_kernel = self.add_weight(
-                (value_size + output_size, self.output_size), name="attentional_kernel"
+                (self.attention.value_size + output_size, self.output_size),
+                name="attentional_kernel",
             )
 
     def _cell_input_size(self):
@@ -155,7 +156,7 @@ class AttentionDecoder(keras.layers.Layer):
                 "AttentionDecoder has no weights yet. Call it once on inputs and a memory, or "
                 "`build(inputs_shape, value_shape)`, before its memory is prepared."
             )
-        return self.attention.prepare_memory(value, mask=mask, training=training)
+        return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory, initial_state=None) -> dict:
         """Return the state before the first step.
@@ -305,8 +306,8 @@ class AttentionDecoder(keras.layers.Layer):
     # Checks.
 
     def _check_call(self, inputs, value, value_mask, initial_state):
-        check_shapes(inputs.shape, value.shape)
-        check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
+        check_shapes(inputs.shape, tree.map_structure(lambda part: part.shape, value))
+        check_value(value, value_mask)
         if self.built:
             self._check_input_size(inputs)
         if initial_state is not None and not isinstance(initial_state, dict):
@@ -342,20 +343,22 @@ class AttentionDecoder(keras.layers.Layer):
             value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
         self._check_call(inputs, value, value_mask, initial_state)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
-        batch_size, steps, memory_steps = inputs.shape[0], inputs.shape[1], value.shape[1]
+        batch_size, steps = inputs.shape[:2]
+        memory = self.attention.memory_spec(value)
+        value_size = memory["value"].shape[2]
 
         def spec(*shape):
             return keras.KerasTensor((batch_size, *shape), self.compute_dtype)
 
         results = [spec(steps, self.output_size)]
-        results += [spec(steps, value.shape[2])] if return_context else []
-        results += [spec(steps, memory_steps)] if return_attention_scores else []
+        results += [spec(steps, value_size)] if return_context else []
+        if return_attention_scores:
+            results += [spec(steps, *self.attention.scores_axes(value))]
         if return_state:
-            memory = keras.KerasTensor(value.shape, self.compute_dtype)
             state = {
                 "cell": [spec(size) for size in self._cell.state_sizes],
-                "context": spec(value.shape[2]),
-                "attention": self.attention.initial_state({"value": memory}),
+                "context": spec(value_size),
+                "attention": self.attention.initial_state(memory),
             }
             if self.input_feeding:
                 state["attentional"] = spec(self.output_size)

@@ -243,6 +243,20 @@ class AttentionMechanism(keras.layers.Layer):
         """
         return None
 
+    # What a decoder asks for; overridden where a memory is made of several tensors.
+
+    def memory_from(self, value, mask=None, training=None):
+        """Prepare the memory from the `value` and `value_mask` that a decoder is called with."""
+        return self.prepare_memory(value, mask=mask, training=training)
+
+    def memory_spec(self, value) -> dict:
+        """Return symbols of what `initial_state` reads of a memory, from those of its value."""
+        return {"value": keras.KerasTensor(value.shape, self.compute_dtype)}
+
+    def scores_axes(self, value) -> tuple:
+        """Return the sizes of the weights' axes after batch and steps."""
+        return tuple(value.shape[1:2])
+
     @property
     def has_sequence_loss(self) -> bool:
         """Whether `add_sequence_loss` adds anything, and so needs the weights."""

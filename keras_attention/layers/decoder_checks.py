@@ -1,6 +1,7 @@
 """What `AttentionDecoder` refuses, and how it says so."""
 
 from keras_attention.layers.attention_mechanism import AttentionMechanism
+from keras_attention.ops.masks import check_mask
 
 ORDERS = ("previous", "current")
 
@@ -31,8 +32,31 @@ def check_parts(cell, attention, query, attention_size, input_feeding):
         )
 
 
+def check_value(value, mask):
+    """Refuse masks that do not fit what they mask; both may be dictionaries of the same keys."""
+    if not isinstance(value, dict):
+        check_mask(mask, tuple(value.shape[:-1]), "value_mask")
+        return
+    if mask is not None and (not isinstance(mask, dict) or not set(mask) <= set(value)):
+        names = sorted(mask) if isinstance(mask, dict) else type(mask).__name__
+        raise ValueError(
+            "`value_mask` must be a dictionary with masks of the parts that `value` has, "
+            f"{sorted(value)}. Received: {names}"
+        )
+    for name, part in (mask or {}).items():
+        check_mask(part, tuple(value[name].shape[:-1]), f"value_mask[{name!r}]")
+
+
 def check_shapes(inputs, value):
     """Refuse inputs and a memory that are not two batches of sequences of one batch size."""
+    if isinstance(value, dict):
+        for name, shape in value.items():
+            if None not in (inputs[0], shape[0]) and inputs[0] != shape[0]:
+                raise ValueError(
+                    "Inputs and all of value must have the same batch size. "
+                    f"Received: inputs {tuple(inputs)}, value[{name!r}] {tuple(shape)}"
+                )
+        return
     shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
     if len(inputs) != 3 or len(value) != 3:
         raise ValueError(f"Inputs and value must have the shape (batch, steps, features). {shapes}")

@@ -1,4 +1,4 @@
-"""Temporal attention (Sankaran et al. 2016; Nallapati et al. 2016; Paulus, Xiong and Socher 2017)."""
+"""Temporal attention (Nallapati et al. 2016; Paulus, Xiong and Socher 2017)."""
 
 import keras
 from keras import ops
