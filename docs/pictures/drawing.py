@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from docs.pictures import mechanisms, reversal, summarization
+from docs.pictures import mechanisms, positions, reversal, summarization
 
 
 def draw_all() -> dict[str, bytes]:
@@ -16,6 +16,7 @@ def draw_all() -> dict[str, bytes]:
         "local": mechanisms.local,
         "decoder": reversal.decoder,
         "pooling": summarization.pooling,
+        "positions": positions.encoding,
     }
     return {name: _png(picture()) for name, picture in pictures.items()}
 
