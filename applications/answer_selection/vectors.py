@@ -1,0 +1,160 @@
+"""The first vectors of words: drawn at random, read from a file, or trained by gensim."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_attention.applications.answer_selection.config import VectorsConfig
+from keras_attention.applications.answer_selection.text import WordIds
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.text_files import read_lines
+from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
+
+JOINER = "￭"
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """Vectors in text form.
+
+    Args:
+        path: where they were read.
+        vectors: the vector of each word, in the order of the file.
+        broken: lines left out because they hold no word with as many numbers as the others.
+        first_broken: the first such line, from 1; 0 where there is none.
+        repeated: lines left out because their word came before.
+    """
+
+    path: str
+    vectors: dict[str, np.ndarray]
+    broken: int
+    first_broken: int
+    repeated: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.path}: {len(self.vectors):,} vectors"]
+        if self.broken:
+            parts.append(f"{self.broken:,} broken lines left out (first: line {self.first_broken})")
+        if self.repeated:
+            parts.append(f"{self.repeated:,} words that came before left out")
+        return ", ".join(parts)
+
+
+def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
+    """Read vectors in text form: a word and its numbers on each line, spaces between.
+
+    A first line of two whole numbers, as word2vec writes it, is passed over.
+
+    Args:
+        path: the file, plain or .gz.
+        size: how many numbers a vector must have.
+
+    Raises:
+        UserError: if there is no such file, or its vectors have another size.
+    """
+    lines = read_lines(path)
+    header = lines[0].split()
+    skipped = int(len(header) == 2 and all(word.isdigit() for word in header))
+    vectors: dict[str, np.ndarray] = {}
+    broken, first_broken, repeated = 0, 0, 0
+    widths: dict[int, int] = {}
+    for number, line in enumerate(lines[skipped:], skipped + 1):
+        word, *numbers = line.rstrip(" ").split(" ")
+        widths[len(numbers)] = widths.get(len(numbers), 0) + 1
+        try:
+            vector = np.array(numbers, "float32")
+        except ValueError:
+            vector = np.full(size, np.nan, "float32")
+        if vector.shape != (size,) or not np.isfinite(vector).all() or not word:
+            broken, first_broken = broken + 1, first_broken or number
+        elif word in vectors:
+            repeated += 1
+        else:
+            vectors[word] = vector
+    usual = max(widths, key=widths.get, default=size)
+    if usual != size or not vectors:
+        raise UserError(
+            f"{path} has vectors of {usual} numbers, and model.embedding_size is {size}: set it to "
+            "the file's, or name another file."
+        )
+    return VectorFile(str(path), vectors, broken, first_broken, repeated)
+
+
+def with_extra_words(tokenizer: WordTokenizer, file: VectorFile, number: int) -> WordTokenizer:
+    """Return the vocabulary with those of the file's first `number` words that it lacks."""
+    words = tokenizer.vocabulary[len(SPECIAL_TOKENS) :]
+    known = set(words)
+    for word in list(file.vectors)[:number]:
+        if tokenizer.tokens(word) == [word] and word not in known:
+            known.add(word)
+            words.append(word)
+    return WordTokenizer(words, lowercase=tokenizer.lowercase, split=tokenizer.split)
+
+
+def first_vectors(
+    config: VectorsConfig,
+    words: WordIds,
+    size: int,
+    seed: int,
+    texts: Sequence[str],
+    file: VectorFile | None = None,
+) -> tuple[np.ndarray, str]:
+    """Return the vectors that training starts from, and a line on where they come from.
+
+    Words that the file or gensim has no vector for get random ones, as long as the others in the
+    mean.
+
+    Args:
+        config: the `vectors` section.
+        words: the vocabulary.
+        size: the size of a vector.
+        seed: the seed of what is drawn.
+        texts: the training text, for source train.
+        file: the vectors read, for source file.
+    """
+    random = np.random.default_rng(seed)
+    vectors = random.normal(0.0, 1.0, (words.size, size)).astype("float32")
+    vectors /= np.sqrt(size)  # of length 1 or so
+    vectors[0] = 0.0
+    if config.source == "random":
+        return vectors, f"{words.size:,} random vectors"
+    known = file.vectors if file else _trained(config, words, size, seed, texts)
+    found = {
+        index: known[word.strip(JOINER) if word not in known else word]
+        for index, word in enumerate(words.tokenizer.vocabulary)
+        if index >= len(SPECIAL_TOKENS) and (word in known or word.strip(JOINER) in known)
+    }
+    if found:
+        given = np.stack(list(found.values()))
+        vectors *= float(np.linalg.norm(given, axis=1).mean())
+        vectors[list(found)] = given
+    where = file.path if file else "gensim"
+    vocabulary = words.tokenizer.vocabulary_size - len(SPECIAL_TOKENS)
+    return vectors, (
+        f"{len(found):,} of the vocabulary's {vocabulary:,} words have a vector from {where}, "
+        f"{vocabulary - len(found):,} a random one"
+    )
+
+
+def _trained(config, words, size, seed, texts) -> dict[str, np.ndarray]:
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise UserError(
+            "vectors.source train needs gensim: install it (pip install "
+            "'keras-attention[vectors]'), or set vectors.source to random or file."
+        ) from None
+    sentences = [words.tokenizer.tokens(text) for text in texts]
+    model = Word2Vec(
+        sentences,
+        vector_size=size,
+        window=config.window,
+        min_count=1,
+        sg=1,
+        epochs=config.epochs,
+        seed=seed,
+        workers=1,  # with more, the same seed gives other vectors
+    )
+    return {word: model.wv[word] for word in model.wv.index_to_key}
