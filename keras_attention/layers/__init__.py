@@ -11,6 +11,7 @@ from keras_attention.layers.intra_decoder import IntraDecoderAttention
 from keras_attention.layers.local import LocalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
+from keras_attention.layers.pointer_generator import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positional_encoding import LearnedPositions, PositionalEncoding
 from keras_attention.layers.temporal import TemporalAttention
@@ -32,6 +33,7 @@ __all__ = [
     "LuongAttention",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "PointerGenerator",
     "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
+from keras_attention.losses.reductions import check_reduction
+from keras_attention.ops.crossentropy import smoothed_crossentropy
 from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
-
-_REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
 
 
 def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, ignore_index=0):
@@ -61,7 +61,7 @@ def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, 
     real = real_tokens(target, ignore_index)
     # An ignored id may lie outside the vocabulary, so it must not reach the gather.
     index = ops.expand_dims(ops.where(real, target, ops.zeros_like(target)), axis=-1)
-    values = _smoothed_crossentropy(index, logits, float(label_smoothing))
+    values = smoothed_crossentropy(index, logits, float(label_smoothing))
     return ops.where(real, values, ops.zeros_like(values))
 
 
@@ -117,11 +117,7 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         name="masked_sparse_categorical_crossentropy",
     ):
         _check_smoothing(label_smoothing)
-        if reduction not in _REDUCTIONS:
-            raise ValueError(
-                "`reduction` must be 'mean_with_sample_weight' (the mean over real tokens), 'sum' "
-                f"or 'none'. Received: reduction={reduction!r}"
-            )
+        check_reduction(reduction)
         # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
         # and lower precisions have no room for a vocabulary.
         super().__init__(name=name, reduction=reduction, dtype="float32")
@@ -145,43 +141,6 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         config = super().get_config()
         config.update(label_smoothing=self.label_smoothing, ignore_index=self.ignore_index)
         return config
-
-
-def _smoothed_crossentropy(index, logits, smoothing):
-    """The value of each position, with its gradient written out: softmax minus smoothed labels.
-
-    Left to the backend, the gradients of the gather, the mean and the exponential are so many
-    tensors of the logits' size, to be kept and added; here one is made and patched at the targets.
-    """
-    vocabulary = logits.shape[-1]
-
-    @ops.custom_gradient
-    def crossentropy(logits):
-        # Against the largest logit, so that differences of large logits keep their digits.
-        largest = ops.max(logits, axis=-1, keepdims=True)
-        shifted = logits - largest
-        total = ops.sum(ops.exp(shifted), axis=-1, keepdims=True)
-        at_target = ops.take_along_axis(shifted, index, axis=-1)
-        values = ops.log(total) - (1.0 - smoothing) * at_target
-        if smoothing:
-            values = values - smoothing * ops.mean(shifted, axis=-1, keepdims=True)
-
-        def gradient(*args, upstream=None):
-            upstream = ops.expand_dims(args[0] if upstream is None else upstream, axis=-1)
-            slope = ops.exp(logits - largest) * (upstream / total)
-            if smoothing:
-                slope = slope - upstream * (smoothing / vocabulary)
-            label = 1.0 - smoothing + smoothing / vocabulary
-            patch = upstream * (ops.exp(at_target) / total - label)
-            rows = ops.reshape(slope, (-1, vocabulary))
-            columns = ops.reshape(index, (-1,))
-            places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)
-            rows = ops.scatter_update(rows, places, ops.reshape(patch, (-1,)))
-            return ops.reshape(rows, ops.shape(logits))
-
-        return ops.squeeze(values, axis=-1), gradient
-
-    return crossentropy(logits)
 
 
 def _check_smoothing(label_smoothing):
