@@ -63,6 +63,48 @@ class StopWhenNotFinite(keras.callbacks.Callback):
             )
 
 
+class AverageWeights(keras.callbacks.Callback):
+    """Puts the mean of the weights at the last epochs' ends into the model, to be judged and kept.
+
+    It comes before the evaluation; its part `back`, which puts the weights of training back, comes
+    after the judges and before the checkpoint.
+
+    Args:
+        count: epochs at most.
+    """
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.count = count
+        self.window: list[list[np.ndarray]] = []
+        self.back = keras.callbacks.LambdaCallback(on_epoch_end=self._put_back)
+
+    def on_epoch_end(self, epoch, logs=None):
+        own = [np.array(variable) for variable in self.model.trainable_variables]
+        self.window = [*self.window, own][-self.count :]
+        means = [
+            np.mean(arrays, axis=0, dtype="float64") for arrays in zip(*self.window, strict=True)
+        ]
+        self._assign(means)
+
+    def _put_back(self, epoch, logs=None):
+        self._assign(self.window[-1])
+
+    def _assign(self, arrays):
+        for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
+            variable.assign(array.astype(variable.dtype))
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """What an exact resume needs: the weights at the last epochs' ends, one after another."""
+        return [array for weights in self.window for array in weights]
+
+    def restore(self, arrays: list[np.ndarray], model: keras.Model) -> None:
+        """Take up `arrays` again."""
+        size = len(model.trainable_variables)
+        self.window = [arrays[first : first + size] for first in range(0, len(arrays), size)]
+
+
 class Plateau:
     """The best value so far and the epochs since then.
 
@@ -184,21 +226,34 @@ class TimeLimit(keras.callbacks.Callback):
 class SaveCheckpoint(keras.callbacks.Callback):
     """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
 
+    `batches` is how many batches have been seen, over all sittings.
+
     Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
     """
 
-    def __init__(self, checkpoints: Checkpoints, callbacks: dict[str, keras.callbacks.Callback]):
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        callbacks: dict[str, keras.callbacks.Callback],
+        average: AverageWeights | None = None,
+    ):
         super().__init__()
         self.checkpoints = checkpoints
         self.stateful = callbacks
+        self.average = average
+        self.batches = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches += 1
 
     def on_epoch_end(self, epoch, logs=None):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}
+        arrays = [np.asarray(value) for value in training_variables(self.model)]
         self.checkpoints.save(
             Checkpoint(
                 step=int(self.model.optimizer.iterations),
-                arrays=[np.asarray(value) for value in training_variables(self.model)],
-                state={"epoch": epoch + 1, "callbacks": states},
+                arrays=arrays + (self.average.arrays if self.average else []),
+                state={"epoch": epoch + 1, "batches": self.batches, "callbacks": states},
             )
         )
 
@@ -206,15 +261,20 @@ class SaveCheckpoint(keras.callbacks.Callback):
         """Put `checkpoint` into `model`, its optimizer and the callbacks; return its epoch."""
         variables = training_variables(model)
         expected = [tuple(variable.shape) for variable in variables]
-        received = [array.shape for array in checkpoint.arrays]
+        arrays, more = checkpoint.arrays[: len(variables)], checkpoint.arrays[len(variables) :]
+        received = [array.shape for array in arrays]
         if expected != received:
             raise UserError(
                 f"the checkpoint of step {checkpoint.step} does not fit the model: expected "
                 f"{len(expected)} variables, received {len(received)} or other shapes. Was the "
                 "run folder's config.yaml or tokeniser changed?"
             )
-        for variable, array in zip(variables, checkpoint.arrays, strict=True):
+        for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+        if self.average:
+            self.average.restore(more, model)
+        # Checkpoints of before batches were accumulated know one batch an update.
+        self.batches = checkpoint.state.get("batches", checkpoint.step)
         for name, callback in self.stateful.items():
             callback.set_state(checkpoint.state["callbacks"][name])
         return checkpoint.state["epoch"]

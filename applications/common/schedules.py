@@ -55,15 +55,27 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-    """Return the optimizer that `config` describes."""
+    """Return the optimizer that `config` describes.
+
+    Args:
+        config: the training section.
+        steps_per_epoch: batches in an epoch; so many of them as are accumulated make an update.
+    """
     rate = config.learning_rate
     # "halve" sets the optimizer's own variable, which a schedule object would not allow.
     if config.warmup_steps or config.schedule in ("inverse_sqrt", "cosine"):
         rate = LearningRate(
-            rate, config.schedule, config.warmup_steps, config.epochs * steps_per_epoch
+            rate,
+            config.schedule,
+            config.warmup_steps,
+            max(1, config.epochs * steps_per_epoch // config.accumulate),
         )
     arguments = {"learning_rate": rate}
     if config.clip_norm is not None:
         arguments["global_clipnorm"] = config.clip_norm
+    if config.beta_2 is not None:
+        arguments["beta_2"] = config.beta_2
+    if config.accumulate > 1:
+        arguments["gradient_accumulation_steps"] = config.accumulate
     optimizer = keras.optimizers.get(config.optimizer)
     return type(optimizer)(**arguments)

@@ -80,5 +80,8 @@ class Task(abc.ABC):
         """
         paths = ([run.config] if run else []) + ([path] if path else [])
         config = load_config(self.config_class, paths, overrides)
-        presets = self.presets.get(config.data.dataset, [])
-        return load_config(self.config_class, paths, overrides, presets)
+        return load_config(self.config_class, paths, overrides, self.presets_of(config))
+
+    def presets_of(self, config: Any) -> list[str]:
+        """Return what the data set that a configuration names changes in the defaults."""
+        return self.presets.get(config.data.dataset, [])

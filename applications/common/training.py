@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import keras
 
 from keras_attention.applications.common.callbacks import (
+    AverageWeights,
     Evaluation,
     HalveOnPlateau,
     KeepBest,
@@ -91,7 +92,7 @@ def train(
         config: the training section.
         model: a built model.
         loss: its loss.
-        batches: given the number of updates already made, returns the endless dataset of batches
+        batches: given the number of batches already seen, returns the endless dataset of batches
             that come next; a pure function of that number, or a resumed run would differ.
         steps_per_pass: batches in one pass over the data.
         evaluate: returns figures on the development set, `val_loss` and the monitored one
@@ -105,7 +106,7 @@ def train(
     steps = config.steps_per_epoch or steps_per_pass
     optimizer = make_optimizer(config, steps)
     model.compile(optimizer, loss=loss, metrics=list(metrics), jit_compile=use_xla(config))
-    optimizer.build(model.trainable_variables)
+    model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
 
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
@@ -114,19 +115,21 @@ def train(
     stateful = {"best": best, "time": limit}
     if config.schedule == "halve":
         stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
-    saver = SaveCheckpoint(Checkpoints(run.checkpoints), stateful)
+    average = AverageWeights(config.average_checkpoints) if config.average_checkpoints > 1 else None
+    saver = SaveCheckpoint(Checkpoints(run.checkpoints), stateful, average)
     epoch, step = _resume(saver, model)
 
     if reason := _finished(config, epoch, best, limit):
         return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
     judges = [callback for name, callback in stateful.items() if name != "time"]
-    callbacks = [Figures(), Evaluation(evaluate)]
+    callbacks = [Figures(), *([average] if average else []), Evaluation(evaluate)]
     callbacks += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
+    callbacks += [average.back] if average else []
     callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))
     history = model.fit(
-        batches(step),
+        batches(saver.batches),
         epochs=config.epochs,
         initial_epoch=epoch,
         steps_per_epoch=steps,

@@ -17,9 +17,12 @@ class TrainingConfig:
     Args:
         epochs: how many epochs at most.
         batch_size: examples in a batch.
-        steps_per_epoch: updates in an epoch; null for one pass over the training data. Evaluation
+        accumulate: batches whose gradients make one update, as if they were one batch.
+        steps_per_epoch: batches in an epoch; null for one pass over the training data. Evaluation
             on the development set and a checkpoint come at the end of each epoch.
         optimizer: the Keras optimizer.
+        beta_2: of adam, adamw and nadam, how slowly the mean square of the gradients changes; null
+            for 0.999 (the Transformer's authors take 0.98).
         learning_rate: its (highest) learning rate.
         schedule: how the learning rate goes on: constant; inverse_sqrt, falling with the square
             root of the step; cosine, falling to 0 over all epochs (a training that max_minutes
@@ -34,6 +37,8 @@ class TrainingConfig:
         patience: epochs without improvement after which training stops early.
         seed: of initial weights, dropout and the order of the data.
         max_minutes: stop after this many minutes, wherever the schedule is; null for no limit.
+        average_checkpoints: judge and keep the mean of the weights at the end of so many epochs,
+            the newest ones; training itself goes on from its own. 1 for no averaging.
         jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
             slower, and for Keras' own choice elsewhere.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
@@ -42,8 +47,10 @@ class TrainingConfig:
 
     epochs: int = 30
     batch_size: int = 64
+    accumulate: int = 1
     steps_per_epoch: int | None = None
     optimizer: OPTIMIZERS = "adam"
+    beta_2: float | None = None
     learning_rate: float = 1e-3
     schedule: SCHEDULES = "constant"
     warmup_steps: int = 0
@@ -54,15 +61,23 @@ class TrainingConfig:
     patience: int = 5
     seed: int = 1
     max_minutes: float | None = None
+    average_checkpoints: int = 1
     jit_compile: bool | None = None
     deterministic: bool = True
     tensorboard: bool = True
 
     def __post_init__(self):
-        for name in ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience"):
+        counts = ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience")
+        for name in (*counts, "accumulate", "average_checkpoints"):
             check_range(f"training.{name}", getattr(self, name), at_least=1)
         for name in ("learning_rate", "clip_norm", "max_minutes"):
             check_range(f"training.{name}", getattr(self, name), above=0)
+        check_range("training.beta_2", self.beta_2, above=0, below=1)
+        if self.beta_2 is not None and self.optimizer not in ("adam", "adamw", "nadam"):
+            raise UserError(
+                "training.beta_2 goes with training.optimizer adam, adamw or nadam only. "
+                f"Received: {self.beta_2} with {self.optimizer}."
+            )
         check_range("training.warmup_steps", self.warmup_steps, at_least=0)
         check_range("training.seed", self.seed, at_least=0, below=2**32)
         check_range("training.label_smoothing", self.label_smoothing, at_least=0, below=1)

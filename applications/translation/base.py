@@ -15,7 +15,7 @@ class TranslationModel(keras.Model):
     ```
     logits         = model({"source": (B, S), "target": (B, T)})        # (B, T, V)
     logits, scores = model.score(source, target)                        # scores (B, T, S) or None
-    state          = model.start(source)                                # every leaf has B rows
+    state          = model.start(source, max_length)                    # every leaf has B rows
     logits, state  = model.step(tokens, state, index)                   # (B,) -> (B, V)
     ```
 
@@ -32,6 +32,8 @@ class TranslationModel(keras.Model):
         feature_size: Integer, the width of the vector that the word scores are taken from.
         dropout: Rate of the dropout on embeddings, annotations and that vector; not in the papers.
         tie_embeddings: Boolean, whether the target embedding serves as output matrix too.
+        share_embeddings: Boolean, whether source and target have one embedding.
+        embeddings_initializer: Initializer of the embeddings.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
     """
 
@@ -45,9 +47,16 @@ class TranslationModel(keras.Model):
         feature_size: int,
         dropout: float = 0.0,
         tie_embeddings: bool = False,
+        share_embeddings: bool = False,
+        embeddings_initializer="uniform",
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if share_embeddings and source_vocabulary_size != target_vocabulary_size:
+            raise ValueError(
+                "Shared embeddings need one vocabulary for source and target. Received: "
+                f"{source_vocabulary_size} source words and {target_vocabulary_size} target words"
+            )
         if tie_embeddings and feature_size != embedding_size:
             raise ValueError(
                 "Tied embeddings need a readout as wide as the embedding "
@@ -59,17 +68,24 @@ class TranslationModel(keras.Model):
         self.feature_size = feature_size
         self.dropout_rate = dropout
         self.tie_embeddings = tie_embeddings
-        self.source_embedding = keras.layers.Embedding(
-            source_vocabulary_size,
-            embedding_size,
-            name="source_embedding",
-            dtype=self.dtype_policy,
+        self.share_embeddings = share_embeddings
+
+        def embedding(size, name):
+            return keras.layers.Embedding(
+                size,
+                embedding_size,
+                embeddings_initializer=embeddings_initializer,
+                name=name,
+                dtype=self.dtype_policy,
+            )
+
+        self.source_embedding = embedding(
+            source_vocabulary_size, "embedding" if share_embeddings else "source_embedding"
         )
-        self.target_embedding = keras.layers.Embedding(
-            target_vocabulary_size,
-            embedding_size,
-            name="target_embedding",
-            dtype=self.dtype_policy,
+        self.target_embedding = (
+            self.source_embedding
+            if share_embeddings
+            else embedding(target_vocabulary_size, "target_embedding")
         )
         self.word_logits = WordLogits(
             target_vocabulary_size,
@@ -81,7 +97,8 @@ class TranslationModel(keras.Model):
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))
-        self.target_embedding.build((None, None))
+        if not self.share_embeddings:
+            self.target_embedding.build((None, None))
         self.word_logits.build((None, self.feature_size))
 
     def call(self, inputs, training=None):
@@ -108,7 +125,7 @@ class TranslationModel(keras.Model):
         Args:
             tokens: The words before, `(N,)`.
             state: What `start` or the step before returned, its rows tiled and reordered at will.
-            index: The step's number, which no recurrent model needs.
+            index: The step's number, from 0, which no recurrent model needs.
 
         Returns:
             `(logits, state)`: `(N, V)`, and the state of the step, which holds its weights `(N, S)`
@@ -125,8 +142,13 @@ class TranslationModel(keras.Model):
         """Return the vectors `(B, T, feature_size)` before the word scores, and the scores."""
         raise NotImplementedError
 
-    def start(self, source):
-        """Return the state before the first word; what no step changes is under `"memory"`."""
+    def start(self, source, max_length=None):
+        """Return the state before the first word; what no step changes is under `"memory"`.
+
+        Args:
+            source: Token ids `(B, S)`.
+            max_length: How many steps the state has to have room for, where it grows with them.
+        """
         raise NotImplementedError
 
     def advance(self, words, state):

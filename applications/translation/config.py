@@ -127,10 +127,24 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig(training_config.TrainingConfig):
-    __doc__ = training_config.TrainingConfig.__doc__
+    __doc__ = (
+        training_config.TrainingConfig.__doc__.rstrip()
+        + """
+        batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
+            included, counted on the longer side; batches of short sentences then hold more.
+        precision: float32, or mixed: half precision in the layers, float32 in the weights, the loss
+            and the optimizer. The other verbs compute in float32.
+    """
+    )
 
     label_smoothing: float = 0.1
+    batch_tokens: int | None = None
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_range("training.batch_tokens", self.batch_tokens, at_least=1)
 
     @property
     def monitor(self) -> tuple[str, str]:
@@ -151,6 +165,9 @@ class DecodingConfig:
         min_length: the shortest translation, in tokens.
         no_repeat_ngram: never write the same n-gram of this length twice; 0 allows it.
         batch_size: sentences searched for together.
+        attention_layer: the decoder layer, from 0, whose attention alignments and pictures show
+            (model.architecture transformer only; null for the last).
+        attention_head: its head, from 0 (transformer only; null for the mean of all).
     """
 
     beam_size: int = 5
@@ -161,8 +178,12 @@ class DecodingConfig:
     min_length: int = 0
     no_repeat_ngram: int = 0
     batch_size: int = 64
+    attention_layer: int | None = None
+    attention_head: int | None = None
 
     def __post_init__(self):
+        for name in ("attention_layer", "attention_head"):
+            check_range(f"decoding.{name}", getattr(self, name), at_least=0)
         for name in ("beam_size", "max_length", "batch_size"):
             check_range(f"decoding.{name}", getattr(self, name), at_least=1)
         for name in ("length_penalty", "coverage_penalty", "min_length", "no_repeat_ngram"):
@@ -194,6 +215,7 @@ class TranslationConfig:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self):
+        self._check_transformer()
         if self.model.architecture != "rnnencdec":
             return
         for name, asked in (
@@ -206,6 +228,19 @@ class TranslationConfig:
                     f"rnnsearch or luong. Received: {asked}."
                 )
 
+    def _check_transformer(self):
+        if self.model.share_embeddings and not self.tokenizer.shared:
+            raise UserError("model.share_embeddings needs tokenizer.shared: one vocabulary.")
+        is_transformer = self.model.architecture == "transformer"
+        for name, size in (("layer", self.model.layers), ("head", self.model.heads)):
+            chosen = getattr(self.decoding, f"attention_{name}")
+            if chosen is not None and not (is_transformer and chosen < size):
+                has = f"the {name}s 0 to {size - 1}" if is_transformer else f"no {name}s to choose"
+                raise UserError(
+                    f"decoding.attention_{name}: model.architecture {self.model.architecture} has "
+                    f"{has}. Received: {chosen}."
+                )
+
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {
@@ -216,6 +251,22 @@ PRESETS = {
         "--model.units=96",
         "--model.dropout=0.0",
         "--training.learning_rate=3e-3",
+        "--training.label_smoothing=0.0",
+        "--training.early_stopping=loss",
+        "--training.epochs=6",
+        "--training.schedule=cosine",
+        "--decoding.beam_size=3",
+    ],
+    "dates with model.architecture transformer": [
+        "--data.target_language=iso",
+        "--tokenizer.vocabulary_size=200",
+        "--model.embedding_size=64",
+        "--model.feed_forward_size=128",
+        "--model.layers=2",
+        "--model.dropout=0.1",
+        "--training.learning_rate=2e-3",
+        "--training.beta_2=0.98",
+        "--training.warmup_steps=300",
         "--training.label_smoothing=0.0",
         "--training.early_stopping=loss",
         "--training.epochs=6",

@@ -89,7 +89,8 @@ def encode_corpus(
 
 def make_batches(
     corpus: EncodedCorpus,
-    batch_size: int,
+    batch_size: int | None = None,
+    tokens_per_batch: int | None = None,
     seed: int = 0,
     shuffle: bool = True,
     number_of_buckets: int = 8,
@@ -102,7 +103,8 @@ def make_batches(
 
     Args:
         corpus: ids.
-        batch_size: sentences of a batch.
+        batch_size: sentences of a batch. Give this or `tokens_per_batch`.
+        tokens_per_batch: tokens of a batch, padding included, on its longer side.
         seed: the seed of the order.
         shuffle: draw a new order in each epoch.
         number_of_buckets: how many shapes to choose at most.
@@ -121,6 +123,7 @@ def make_batches(
     return BucketedBatches(
         columns,
         batch_size=batch_size,
+        tokens_per_batch=tokens_per_batch,
         lengths=lengths,
         number_of_buckets=number_of_buckets,
         seed=seed,

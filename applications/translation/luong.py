@@ -152,7 +152,7 @@ class Luong(TranslationModel):
         )
         return results if return_attention_scores else (results, None)
 
-    def start(self, source):
+    def start(self, source, max_length=None):
         annotations, mask, states = self.encode(source)
         memory = self.decoder.prepare_memory(annotations, mask=mask)
         return {

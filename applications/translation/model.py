@@ -4,8 +4,12 @@ from keras_attention.applications.translation.base import TranslationModel
 from keras_attention.applications.translation.luong import Luong
 from keras_attention.applications.translation.rnnencdec import RNNEncDec
 from keras_attention.applications.translation.rnnsearch import RNNSearch
+from keras_attention.applications.translation.transformer import Transformer
 
-__all__ = ["Luong", "RNNEncDec", "RNNSearch", "TranslationModel", "build_model"]
+__all__ = ["Luong", "RNNEncDec", "RNNSearch", "Transformer", "TranslationModel", "build_model"]
+
+RECURRENT_SIZE = 256
+"""What null stands for in a recurrent model's sizes, which in the papers are 620 to 1000."""
 
 
 def build_model(
@@ -13,6 +17,8 @@ def build_model(
     source_vocabulary_size: int,
     target_vocabulary_size: int,
     max_source_length: int = 100,
+    share_embeddings: bool = False,
+    dtype=None,
 ) -> TranslationModel:
     """Build the model that a configuration describes, with new weights.
 
@@ -21,6 +27,9 @@ def build_model(
         source_vocabulary_size: How many source words there are, padding included.
         target_vocabulary_size: The same of the target.
         max_source_length: How many source words a location score tells apart.
+        share_embeddings: Whether source and target have one vocabulary, whose embedding an
+            architecture may share.
+        dtype: The dtype policy of the model; None for Keras' global one.
 
     Returns:
         The model, built.
@@ -28,15 +37,19 @@ def build_model(
     common = {
         "source_vocabulary_size": source_vocabulary_size,
         "target_vocabulary_size": target_vocabulary_size,
-        "embedding_size": config.embedding_size,
-        "units": config.units,
-        "readout_size": config.readout_size,
+        "embedding_size": config.embedding_size or RECURRENT_SIZE,
         "dropout": config.dropout,
-        "tie_embeddings": config.tie_embeddings,
+        "tie_embeddings": bool(config.tie_embeddings),
+        "dtype": dtype,
+    }
+    recurrent = {
+        "units": config.units or RECURRENT_SIZE,
+        "readout_size": config.readout_size,
+        **common,
     }
     builders = {
-        "rnnsearch": lambda: RNNSearch(attention_units=config.attention_units, **common),
-        "rnnencdec": lambda: RNNEncDec(**common),
+        "rnnsearch": lambda: RNNSearch(attention_units=config.attention_units, **recurrent),
+        "rnnencdec": lambda: RNNEncDec(**recurrent),
         "luong": lambda: Luong(
             layers=config.layers,
             attention=config.attention,
@@ -45,6 +58,17 @@ def build_model(
             max_source_length=max_source_length,
             input_feeding=config.input_feeding,
             **({} if config.half_width is None else {"half_width": config.half_width}),
+            **recurrent,
+        ),
+        "transformer": lambda: Transformer(
+            layers=config.layers,
+            feed_forward_size=config.feed_forward_size,
+            heads=config.heads,
+            activation=config.activation,
+            norm=config.norm,
+            positions=config.positions,
+            attention_dropout=config.attention_dropout,
+            share_embeddings=share_embeddings and config.share_embeddings is not False,
             **common,
         ),
     }

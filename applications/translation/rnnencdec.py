@@ -116,7 +116,7 @@ class RNNEncDec(TranslationModel):
         contexts = ops.repeat(sentence[:, None], ops.shape(words)[1], axis=1)
         return self.readout([states, words, contexts]), None
 
-    def start(self, source):
+    def start(self, source, max_length=None):
         sentence, first = self.encode(source)
         memory = {"sentence": sentence, "projected": self.sentence_projection(sentence)}
         return {"memory": memory, "decoder": {"cell": [first]}}

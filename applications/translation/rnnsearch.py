@@ -134,7 +134,7 @@ class RNNSearch(TranslationModel):
         features = self.readout([before, words, contexts])
         return features, scores[0] if scores else None
 
-    def start(self, source):
+    def start(self, source, max_length=None):
         annotations, mask, first = self.encode(source)
         memory = self.decoder.prepare_memory(annotations, mask=mask)
         return {

@@ -51,17 +51,50 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     config = load_config(TranslationConfig, [folder.config])
     tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
     best = folder.require_weights() if weights else None
-    model = new_model(config, *tokenizers)
+    # What other verbs compute, they compute in Keras' own precision, whatever trained it.
+    precision = None if weights else config.training.precision
+    model = new_model(config, *tokenizers, precision=precision)
     if best is not None:
         load_weights(model, best)
     return TranslationRun(folder, config, *tokenizers, model)
 
 
-def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -> TranslationModel:
-    """Build the model that `config` describes for the vocabularies of two tokenizers."""
-    return build_model(
+def new_model(
+    config: TranslationConfig, source: Tokenizer, target: Tokenizer, precision: str | None = None
+) -> TranslationModel:
+    """Build the model that `config` describes for the vocabularies of two tokenizers.
+
+    Args:
+        config: the configuration.
+        source: the tokenizer of the source side.
+        target: the same of the target.
+        precision: the dtype policy to compute with; None for Keras' global one.
+    """
+    model = build_model(
         config.model,
         source.vocabulary_size,
         target.vocabulary_size,
         max_source_length=config.data.max_length,
+        share_embeddings=config.tokenizer.shared,
+        dtype=precision,
     )
+    if config.model.architecture == "transformer":
+        choose_attention(model, config.decoding.attention_layer, config.decoding.attention_head)
+    return model
+
+
+def choose_attention(model: TranslationModel, layer: int | None, head: int | None) -> None:
+    """Choose the decoder layer and head whose attention is given; None for the last, and the mean.
+
+    Raises:
+        UserError: where the model has no such layer or head, or no choice.
+    """
+    if not hasattr(model, "check_attention"):
+        if layer is None and head is None:
+            return
+        raise UserError("this model has one attention: there is no layer or head to choose.")
+    try:
+        model.check_attention(-1 if layer is None else layer, head)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    model.attention_layer, model.attention_head = -1 if layer is None else layer, head

@@ -102,17 +102,18 @@ def search(
     mask = ops.not_equal(source, PAD_ID)
     uses_coverage = options.coverage_penalty and options.beam_size > 1 and not options.sampling
     keeps_attention = model.has_attention and (attention or bool(uses_coverage))
+    limits = _limits(mask, options)
     common = {
         "start_id": START_ID,
         "end_id": END_ID,
         "pad_id": PAD_ID,
-        "max_length": _limits(mask, options),
+        "max_length": limits,
         "min_length": options.min_length + 1,
         "no_repeat_ngram": options.no_repeat_ngram,
         "attention_key": "attention_scores" if keeps_attention else None,
         "constant_keys": ("memory",),
     }
-    step, state = _writable_only(model), model.start(source)
+    step, state = _writable_only(model), model.start(source, max_length=ops.max(limits))
     if options.sampling:
         drawing = dataclasses.asdict(options.sampling)
         return sample(step, state, n_best=options.n_best, seed=seed, **drawing, **common)

@@ -11,10 +11,14 @@ from keras_attention.applications.translation.config import PRESETS, Translation
 
 
 class TranslationTask(Task):
-    """Translate with recurrent attention."""
+    """Translate with recurrent attention, or with the Transformer."""
 
     config_class = TranslationConfig
     presets = PRESETS
+
+    def presets_of(self, config: TranslationConfig) -> list[str]:
+        name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
+        return PRESETS.get(name) or super().presets_of(config)
 
     def train_new(self, config: TranslationConfig, output: str) -> Outcome:
         from keras_attention.applications.translation.training import train_translation

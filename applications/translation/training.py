@@ -21,6 +21,7 @@ from keras_attention.applications.common.run_folder import (
 from keras_attention.applications.common.training import Outcome, start_from_seed, train
 from keras_attention.applications.translation.config import (
     SPLITS,
+    TrainingConfig,
     TranslationConfig,
 )
 from keras_attention.applications.translation.corpus import EncodedCorpus, ParallelCorpus
@@ -85,12 +86,12 @@ def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
         corpus = load_corpus(config.data, "train")
         encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
     say(str(encoded.report))
-    batches = make_batches(encoded, config.training.batch_size, seed=config.training.seed)
+    batches = make_batches(encoded, seed=config.training.seed, **batch_sizes(config.training))
     development = Development(run, batches.lengths)
     say(str(development.report))
     say(
         f"{config.model.architecture}: {run.model.count_params():,} weights; "
-        f"{len(batches)} batches of {config.training.batch_size} in "
+        f"{len(batches)} batches {_batch_words(config.training)} in "
         f"{len(batches.lengths)} shapes, {batches.padding_fraction:.0%} padding"
     )
     return train(
@@ -124,7 +125,8 @@ class Development:
             self.corpus, run.source_tokenizer, run.target_tokenizer, config.data
         )
         self.report = encoded.report
-        batches = make_batches(encoded, config.training.batch_size, shuffle=False, lengths=lengths)
+        sizes = batch_sizes(config.training)
+        batches = make_batches(encoded, shuffle=False, lengths=lengths, **sizes)
         self._perplexity = perplexity_of(run.model)
         self._dataset = batches.to_dataset(epochs=1)
         self._translator = None
@@ -141,6 +143,19 @@ class Development:
             texts = [result.text for result in results]
             figures["val_bleu"] = bleu(texts, self.corpus.target).value
         return figures
+
+
+def batch_sizes(config: TrainingConfig) -> dict[str, int | None]:
+    """Return the size of a batch as `make_batches` takes it."""
+    if config.batch_tokens:
+        return {"batch_size": None, "tokens_per_batch": config.batch_tokens}
+    return {"batch_size": config.batch_size}
+
+
+def _batch_words(config: TrainingConfig) -> str:
+    words = f"of {config.batch_tokens:,} tokens" if config.batch_tokens else ""
+    words = words or f"of {config.batch_size}"
+    return words + (f" ({config.accumulate} an update)" if config.accumulate > 1 else "")
 
 
 def perplexity_of(model) -> Callable[[tf.data.Dataset], float]:
