@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attention.layers.inner_attention_loop import InnerLoop
+from keras_attention.layers.inner_attention_loop import GATES, InnerLoop
 from keras_attention.layers.inner_attention_stock import stock_gru
 
 
@@ -43,22 +43,30 @@ def run_inner_attention(
         "dropout": dropout,
         "mask": None if mask is None else _turned(ops.cast(mask, inputs.dtype)[..., None]),
     }
-    weighted = cell.attention == "context"
-    loop = InnerLoop(cell.units, cell.reset_after, cell.update_keeps, weighted, unroll)
-    shift, kernel = cell.input_shift(query), cell.cast(cell.kernel)
-    products = ops.matmul(_turned(dropped), kernel)
+    loop = InnerLoop(cell.units, cell.reset_after, cell.update_keeps, unroll)
+    shift, weighted = cell.input_shift(query), cell.attention == "context"
+    tensors |= _products(cell, _turned(dropped), None if weighted else shift)
     if not weighted:
-        products = products if shift is None else products + shift
-        return _turned(loop(inputs=products, **tensors)), scores
+        return _turned(loop(**tensors)), scores
     # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: both are products of the
     # inputs, and only a dot product with the state is left to the loop.
     reader = ops.matmul(_turned(inputs), ops.transpose(cell.cast(cell.recurrent_attention_kernel)))
     asked = _turned(_asked(cell, inputs, query))
-    joined = ops.concatenate([products, reader], axis=2)
-    states = loop(inputs=joined, asked=asked, bias=shift, **tensors)
+    states = loop(reader=reader, asked=asked, bias=shift, **tensors)
     before = ops.concatenate([ops.expand_dims(first, 0), states[:-1]], axis=0)
     weights = ops.sigmoid(ops.sum(reader * before, axis=2, keepdims=True) + asked)
     return _turned(states), ops.squeeze(_turned(weights), 2)
+
+
+def _products(cell, inputs, shift):
+    """Return the products of the inputs `(T, B, D)` with each of the kernel's blocks."""
+    products = {}
+    for place, name in enumerate(GATES):
+        block = slice(place * cell.units, (place + 1) * cell.units)
+        products[name] = ops.matmul(inputs, cell.cast(cell.kernel)[:, block])
+        if shift is not None:
+            products[name] = products[name] + shift[..., block]
+    return products
 
 
 def _asked(cell, inputs, query):
