@@ -1,0 +1,156 @@
+"""Files of questions: three forms, what is counted, and what is refused with its line."""
+
+import gzip
+
+import pytest
+
+from keras_attention.applications.answer_selection import facts
+from keras_attention.applications.answer_selection.config import DataConfig
+from keras_attention.applications.answer_selection.data import (
+    has_split,
+    load_questions,
+    read_questions,
+)
+from keras_attention.applications.common.errors import UserError
+from tests.data_folder import data_folder
+
+HEADER = "QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel"
+
+
+def wikiqa(*rows):
+    """Lines of WikiQA's form from (question id, question, sentence id, sentence, label)."""
+    lines = ["\t".join((q, text, "D1", "Title", s, answer, y)) for q, text, s, answer, y in rows]
+    return "\n".join([HEADER, *lines]) + "\n"
+
+
+def write(tmp_path, text, name="questions.tsv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def flat(questions):
+    return [
+        (question.id, question.text, c.id, c.text, c.label)
+        for question in questions.questions
+        for c in question.candidates
+    ]
+
+
+def test_wikiqa_keeps_its_ids_and_order(tmp_path):
+    rows = [
+        ("Q2", 'who "x" ?', "D-10", "a, b .", "0"),
+        ("Q1", "when ?", "D-0", "c", "1"),
+        ("Q2", 'who "x" ?', "D-9", "d", "1"),
+    ]
+    path = tmp_path / "x.tsv.gz"
+    path.write_bytes(gzip.compress(wikiqa(*rows).encode()))
+    expected = [rows[0], rows[2], rows[1]]
+    assert flat(read_questions(path)) == [(*row[:4], int(row[4])) for row in expected]
+
+
+def test_trecqa_is_csv(tmp_path):
+    path = write(tmp_path, 'qtext,label,atext\n"who , x ?",1,"a ""b"" , c"\n"who , x ?",0,d\n')
+    assert flat(read_questions(path)) == [
+        ("1", "who , x ?", "1-0", 'a "b" , c', 1),
+        ("1", "who , x ?", "1-1", "d", 0),
+    ]
+
+
+def test_plain_lines_of_one_question_belong_together(tmp_path):
+    path = write(tmp_path, "p ?\ta\t1\nq ?\tb\t0\np ?\ta\t0\n")
+    assert flat(read_questions(path)) == [
+        ("1", "p ?", "1-0", "a", 1),
+        ("1", "p ?", "1-1", "a", 0),
+        ("2", "q ?", "2-0", "b", 0),
+    ]
+
+
+def test_empty_texts_are_counted_or_refused(tmp_path):
+    path = write(tmp_path, "p ?\ta\t1\np ?\t \t0\nq ?\t\t1\n\tb\t0\nr ?\tc\t0\n")
+    questions = read_questions(path, on_empty="skip")
+    assert [question.text for question in questions.questions] == ["p ?", "r ?"]
+    assert (questions.empty, questions.without_candidates) == (3, 2)
+    report = str(questions)
+    assert "2 questions with 2 candidates" in report and "3 empty texts left out" in report
+    assert "1 questions have no right one" in report and "1 have right ones only" in report
+    assert "2 questions without a candidate left out" in report
+    with pytest.raises(UserError, match="line 2: an empty question or candidate"):
+        read_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("p ?\ta\t2\n", "line 1: a label is 0 .wrong. or 1 .right.. Received: '2'"),
+        ("p ?\ta\t1\nq ?\tb\t-1\n", "line 2: a label"),
+        ("p ?\ta\n", "line 1: expected question, tab, candidate, tab, label. Received: 2 columns"),
+        (HEADER + "\nQ1\ta\n", "line 2: expected 7 columns, as the header. Received: 2"),
+        ("QuestionID\tQuestion\n", "WikiQA's header lacks SentenceID, Sentence, Label"),
+        ("qtext,label,atext\na,1\n", "line 2: expected qtext,label,atext. Received: 2"),
+        ('qtext,label,atext\n"a,1,b\n', "no CSV"),
+        ("qtext,label,atext\na,yes,b\n", "line 2: a label"),
+        (HEADER + "\n", "no question with a candidate is left"),
+        ("", "is empty"),
+        (
+            wikiqa(("Q1", "a", "D-1", "b", "0"), ("Q1", "a", "D-1", "c", "0")),
+            "line 3: candidate D-1 of question Q1 is already in line 2",
+        ),
+        (
+            wikiqa(("Q1", "a", "D-1", "b", "0"), ("Q1", "z", "D-2", "c", "0")),
+            "line 3: question Q1 has another text than in line 2",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        read_questions(write(tmp_path, text))
+
+
+def test_known_sets_and_files(tmp_path):
+    write(tmp_path, "p ?\ta\t1\n", "dev.csv")
+    data = DataConfig(dataset="trecqa", folder=str(tmp_path), test=str(tmp_path / "own"))
+    assert [has_split(data, split) for split in ("train", "dev", "test")] == [False, True, True]
+    assert len(load_questions(data, "dev")) == 1
+    with pytest.raises(UserError, match="no file .*train.csv"):
+        load_questions(data, "train")
+    with pytest.raises(UserError, match="no train data: give data.train"):
+        load_questions(DataConfig(), "train")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset": "wikiqa"}, "go together: give both"),
+        ({"folder": "x"}, "go together: give both"),
+        ({"dataset": "facts", "train": "x"}, "do not go together: give one"),
+        ({"max_length": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        DataConfig(**settings)
+
+
+def test_facts_ask_one_of_the_relations_told():
+    questions = facts.generate("train")
+    assert questions == facts.generate("train") and questions[:7] != facts.generate("dev")[:7]
+    for question in questions:
+        assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
+        name = next(f for f in facts.FIRST if f in question.text)
+        assert all(name in candidate.text for candidate in question.candidates)
+
+
+def test_the_published_sets_have_their_published_counts():
+    data = DataConfig(dataset="wikiqa", folder=str(data_folder("wikiqa")))
+    counts = [
+        (len(each), sum(len(q.candidates) for q in each.questions))
+        for each in (load_questions(data, split) for split in ("train", "dev", "test"))
+    ]
+    assert counts == [(2118, 20360), (296, 2733), (633, 6165)]
+    data = DataConfig(dataset="trecqa", folder=str(data_folder("trecqa")))
+    train = load_questions(data, "train")
+    assert (len(train), sum(len(q.candidates) for q in train.questions)) == (
+        93,
+        4718,
+    )  # 94 TREC questions, two of the same words

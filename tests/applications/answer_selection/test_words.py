@@ -1,0 +1,136 @@
+"""Words to ids and vectors: unknown words, graphs, files of vectors, vectors of one's own text."""
+
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.applications.answer_selection.config import VectorsConfig
+from keras_attention.applications.answer_selection.text import WordIds, padded
+from keras_attention.applications.answer_selection.vectors import (
+    first_vectors,
+    read_vectors,
+    with_extra_words,
+)
+from keras_attention.applications.common.errors import UserError
+from keras_attention.text import WordTokenizer
+
+TEXTS = [
+    "When was Ötzi found?",
+    "",
+    "Don't — it's 5,300 years",
+    "ΣΊΣΥΦΟΣ was Ötzi",
+    "a b c d e f g",
+]
+
+
+@pytest.fixture(scope="module")
+def words():
+    tokenizer = WordTokenizer(["was", "￭?", "it", "a", "b", "c"], lowercase=True)
+    return WordIds(tokenizer, buckets=1009, max_length=5)
+
+
+def test_unknown_words_share_buckets_and_keep_them(words):
+    (first, empty, _, fourth, cut), coverage = words.encode(TEXTS)
+    assert first[1] == fourth[1] == 4 and first[4] == 5 and empty == []
+    size = words.tokenizer.vocabulary_size
+    assert first[2] == fourth[2] >= size  # Ötzi, in both
+    assert len({first[0], first[2], first[3], fourth[0]}) == 4
+    assert max(max(row, default=0) for row in (first, fourth)) < words.size == size + 1009
+    assert len(cut) == 5 and cut[:3] == [7, 8, 9]
+    tokens = [words.tokenizer.tokens(text) for text in TEXTS]
+    assert coverage.words == sum(map(len, tokens)) and coverage.cut == 2
+    known = set(words.tokenizer.vocabulary)
+    assert coverage.unknown == sum(token not in known for row in tokens for token in row)
+    assert f"{coverage.unknown / coverage.words:.1%} of" in str(coverage)
+
+
+def test_the_graph_gives_the_same_ids(words):
+    expected, _ = words.encode(TEXTS)
+    assert words.in_graph(tf.constant(TEXTS)).to_list() == expected
+    assert words.encode([])[0] == []
+
+
+def test_padding_is_to_a_multiple():
+    np.testing.assert_array_equal(padded([[1, 2, 3], []], 2), [[1, 2, 3, 0], [0, 0, 0, 0]])
+    assert padded([[]]).shape == (1, 8)
+
+
+def write(tmp_path, text, name="vectors.txt"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
+def test_vectors_are_read_and_faults_counted(tmp_path, name):
+    text = "7 2\nwas 1 2\nit 3 -4e-1 \nbroken 1\nwas 9 9\nnan 1 nan\nx y z\n? 5 6\n"
+    file = read_vectors(write(tmp_path, text, name), 2)
+    assert {word: vector.tolist() for word, vector in file.vectors.items()} == {
+        "was": [1, 2],
+        "it": [3, pytest.approx(-0.4)],
+        "?": [5, 6],
+    }
+    assert (file.broken, file.first_broken, file.repeated) == (3, 4, 1)
+    assert "3 vectors, 3 broken lines left out (first: line 4), 1 words" in str(file)
+
+
+@pytest.mark.parametrize("text", ["was 1 2 3\nit 1 2 3\nx 1 2\n", "3 3\nwas 1 2 3\n"])
+def test_vectors_of_another_size_are_refused(tmp_path, text):
+    with pytest.raises(UserError, match="vectors of 3 numbers, and model.embedding_size is 2"):
+        read_vectors(write(tmp_path, text), 2)
+
+
+def test_words_take_the_vectors_of_a_file(tmp_path, words):
+    file = read_vectors(write(tmp_path, "was 3 0\n? 0 5\nnew 1 1\nIt 9 9\n"), 2)
+    config = VectorsConfig(source="file", file="x")
+    vectors, report = first_vectors(config, words, 2, seed=3, texts=[], file=file)
+    np.testing.assert_array_equal(vectors[[4, 5]], [[3, 0], [0, 5]])  # ￭? is ? in the file
+    assert not vectors[0].any() and vectors.shape == (words.size, 2)
+    lengths = np.linalg.norm(vectors[10:], axis=1)
+    mean = np.linalg.norm([[3, 0], [0, 5]], axis=1).mean()
+    assert np.sqrt((lengths**2).mean()) == pytest.approx(mean, rel=0.1)
+    assert "2 of the vocabulary's 6 words have a vector from" in report and "4 a random" in report
+    again, _ = first_vectors(config, words, 2, seed=3, texts=[], file=file)
+    other, _ = first_vectors(config, words, 2, seed=4, texts=[], file=file)
+    np.testing.assert_array_equal(vectors, again)
+    assert not np.array_equal(vectors, other)
+
+
+def test_extra_words_of_the_file_join_the_vocabulary(tmp_path, words):
+    file = read_vectors(write(tmp_path, "was 1 1\nThe 1 1\nnew 1 1\nx-y 1 1\nlast 1 1\n"), 2)
+    longer = with_extra_words(words.tokenizer, file, number=4)
+    added = longer.vocabulary[words.tokenizer.vocabulary_size :]
+    assert added == ["new"]  # was is known; The and x-y are no words of a lower-case text
+    assert longer.encode(["new last"]) == [[10, 1]]
+
+
+def test_vectors_are_trained_on_ones_own_text(words):
+    pytest.importorskip("gensim")
+    texts = ["it was a b c"] * 40 + ["unseen it was"] * 5
+    config = VectorsConfig(source="train", epochs=2)
+    vectors, report = first_vectors(config, words, 6, seed=3, texts=texts)
+    again, _ = first_vectors(config, words, 6, seed=3, texts=texts)
+    np.testing.assert_array_equal(vectors, again)
+    assert "5 of the vocabulary's 6 words have a vector from gensim, 1 a random one" in report
+    assert np.isfinite(vectors).all()
+
+
+def test_without_gensim_the_way_out_is_said(monkeypatch, words):
+    monkeypatch.setitem(__import__("sys").modules, "gensim.models", None)
+    with pytest.raises(UserError, match=r"needs gensim: install it .*\[vectors\]"):
+        first_vectors(VectorsConfig(source="train"), words, 6, seed=3, texts=["it was"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"source": "file"}, "go together: give both"),
+        ({"file": "x"}, "go together: give both"),
+        ({"extra_words": 3}, "goes with vectors.source file only"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        VectorsConfig(**settings)
