@@ -1,12 +1,11 @@
 """The translation model of Vaswani et al. (2017)."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attention.applications.translation.base import TranslationModel, no_scores
 from keras_attention.applications.translation.encoders import padding_mask
-from keras_attention.layers import TransformerDecoder, TransformerEncoder
+from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
 
@@ -139,6 +138,7 @@ class Transformer(TranslationModel):
             TransformerDecoder(*sizes, name=f"decoder_{index}", **options)
             for index in range(layers)
         ]
+        self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
         self.encoder_norm = self.decoder_norm = None
         if norm == "pre":
             epsilon = self.decoders[0].layer_norm_epsilon
@@ -218,7 +218,7 @@ class Transformer(TranslationModel):
                 "A step of the Transformer needs its number, for the word's position. Received: "
                 "index=None"
             )
-        x = self._embedded(self.target_embedding, tokens[:, None], first=index)[:, 0]
+        x = self._embedded(self.target_embedding, tokens[:, None], index)[:, 0]
         after, scores = [], None
         for place, layer in enumerate(self.decoders):
             x, weights, cache = layer.step(
@@ -242,11 +242,9 @@ class Transformer(TranslationModel):
         return weights[:, self.attention_head]
 
     def _embedded(self, table, ids, first=0):
-        words = table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
-        if self.positions != "sinusoidal":
-            return words
-        codes = sinusoids(first + ops.arange(ops.shape(ids)[1]), self.embedding_size)
-        return words + ops.cast(codes, self.compute_dtype)
+        if self.positions == "sinusoidal":
+            return self.position_codes(table(ids), start_index=first)
+        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
 
     def _normed(self, x):
         return x if self.decoder_norm is None else self.decoder_norm(x)
@@ -266,11 +264,3 @@ class Transformer(TranslationModel):
             "attention_head": self.attention_head,
             "max_steps": self.max_steps,
         }
-
-
-def sinusoids(positions, size: int):
-    """Return the codes `(T, size)` of positions `(T,)`: sines and cosines by turns, in float32."""
-    frequencies = 10000.0 ** (-np.arange(0, size, 2, dtype="float32") / size)
-    angles = ops.cast(positions, "float32")[:, None] * frequencies
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-    return ops.reshape(pairs, (-1, 2 * len(frequencies)))[:, :size]

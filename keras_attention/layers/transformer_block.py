@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.layers.attention_mechanism import fresh
-from keras_attention.layers.feed_forward import FeedForward
+from keras_attention.layers.feed_forward import GATED, FeedForward
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
 
 NORMS = ("post", "pre")
@@ -58,6 +58,8 @@ class TransformerBlock(keras.layers.Layer):
         self.key_dim = key_dim
         self.dropout = dropout
         self.attention_dropout = attention_dropout
+        is_gated = isinstance(activation, str) and activation in GATED
+        self.activation = activation if is_gated else keras.activations.get(activation)
         self.norm = norm
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
@@ -71,26 +73,37 @@ class TransformerBlock(keras.layers.Layer):
         self.query_key_norm = query_key_norm
         self.seed = seed
         self.supports_masking = True
+        self._residual_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def _add_attention(self, name, inputs_shape, value_shape, **options):
+        """Make the attention `name` and its norm, for a stream of `inputs_shape`."""
+        attention = self._attention(name, inputs_shape[-1], **options)
+        attention.build(inputs_shape, value_shape)
+        setattr(self, name, attention)
+        self._add_norm(name, inputs_shape)
+
+    def _add_feed_forward(self, inputs_shape):
+        """Make the feed-forward network and its norm."""
         self.feed_forward = FeedForward(
-            intermediate_dim,
-            activation,
-            use_bias=use_bias,
+            self.intermediate_dim,
+            self.activation,
+            use_bias=self.use_bias,
             kernel_initializer=self.kernel_initializer,
             bias_initializer=self.bias_initializer,
             name="feed_forward",
             dtype=self.dtype_policy,
         )
-        self.feed_forward_norm = self._layer_norm("feed_forward_norm")
-        self.self_attention_norm = self._layer_norm("self_attention_norm")
-        self._residual_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.feed_forward.build(inputs_shape)
+        self._add_norm("feed_forward", inputs_shape)
 
-    def _layer_norm(self, name):
-        return keras.layers.LayerNormalization(
-            epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy
+    def _add_norm(self, name, inputs_shape):
+        norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, name=f"{name}_norm", dtype=self.dtype_policy
         )
+        norm.build(inputs_shape)
+        setattr(self, f"{name}_norm", norm)
 
     def _attention(self, name, size, **options):
-        """Return an attention layer for a stream of width `size`."""
         if self.key_dim is None and size % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide the width of the inputs, or `key_dim` be given. "
@@ -114,24 +127,14 @@ class TransformerBlock(keras.layers.Layer):
             **options,
         )
 
-    def _build_common(self, inputs_shape):
-        """Build the self-attention, the feed-forward network and their norms."""
-        shape = tuple(inputs_shape)
+    def _add_self_attention(self, shape):
         if len(shape) != 3 or shape[-1] is None:
             raise ValueError(
                 "The inputs must have the shape (batch, steps, features), the features known. "
                 f"Received: inputs of shape {shape}"
             )
-        self.self_attention = self._attention(
-            "self_attention",
-            shape[-1],
-            positions=self.positions,
-            window=self.window,
-            num_sinks=self.num_sinks,
-        )
-        self.self_attention.build(shape, shape)
-        for layer in (self.self_attention_norm, self.feed_forward, self.feed_forward_norm):
-            layer.build(shape)
+        options = {name: getattr(self, name) for name in ("positions", "window", "num_sinks")}
+        self._add_attention("self_attention", shape, shape, **options)
 
     def _residual(self, x, norm, sublayer, training):
         """Return a sublayer's result, added to its input and normalised; and what it gives beside.
@@ -166,7 +169,9 @@ class TransformerBlock(keras.layers.Layer):
             "key_dim": self.key_dim,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
-            "activation": self.feed_forward.get_config()["activation"],
+            "activation": self.activation
+            if isinstance(self.activation, str)
+            else keras.activations.serialize(self.activation),
             "norm": self.norm,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,

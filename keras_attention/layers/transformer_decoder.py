@@ -65,7 +65,8 @@ class TransformerDecoder(TransformerBlock):
             end needs no mask.
         value_mask: Boolean `(B, S)`, True = attend. Keras' implicit mask of the memory is taken
             where none is given.
-        attention_mask: Boolean `(B, T, T)`, which pairs of the inputs may attend, beside the others.
+        attention_mask: Boolean `(B, T, T)`, which pairs of the inputs may attend, beside the
+            other masks.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout applies.
 
@@ -96,17 +97,15 @@ class TransformerDecoder(TransformerBlock):
     """
 
     def build(self, inputs_shape, value_shape=None):
-        self._build_common(inputs_shape)
+        shape = tuple(inputs_shape)
+        self._add_self_attention(shape)
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:
-            _check_value(inputs_shape, value_shape)
-            size = inputs_shape[-1]
+            _check_value(shape, value_shape)
             self.value_size = value_shape[-1]
-            self.cross_attention = self._attention("cross_attention", size)
-            self.cross_attention.build(tuple(inputs_shape), tuple(value_shape))
-            self.cross_attention_norm = self._layer_norm("cross_attention_norm")
-            self.cross_attention_norm.build(tuple(inputs_shape))
+            self._add_attention("cross_attention", shape, tuple(value_shape))
+        self._add_feed_forward(shape)
 
     def call(
         self,
@@ -128,6 +127,7 @@ class TransformerDecoder(TransformerBlock):
             result = self.self_attention(
                 x,
                 x,
+                query_mask=mask,
                 value_mask=mask,
                 attention_mask=attention_mask,
                 use_causal_mask=True,
@@ -136,7 +136,9 @@ class TransformerDecoder(TransformerBlock):
             return result if return_attention_scores else (result,)
 
         def attend_to_memory(x):
-            result = self.cross_attention(x, self._cast(value), value_mask=value_mask, **options)
+            result = self.cross_attention(
+                x, self._cast(value), query_mask=mask, value_mask=value_mask, **options
+            )
             return result if return_attention_scores else (result,)
 
         x, *weights = self._residual(

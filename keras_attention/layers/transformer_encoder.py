@@ -79,7 +79,9 @@ class TransformerEncoder(TransformerBlock):
     """
 
     def build(self, inputs_shape):
-        self._build_common(inputs_shape)
+        shape = tuple(inputs_shape)
+        self._add_self_attention(shape)
+        self._add_feed_forward(shape)
 
     def call(
         self,
@@ -97,6 +99,7 @@ class TransformerEncoder(TransformerBlock):
             result = self.self_attention(
                 x,
                 x,
+                query_mask=mask,
                 value_mask=mask,
                 attention_mask=attention_mask,
                 return_attention_scores=return_attention_scores,
