@@ -16,6 +16,11 @@ def draw_all() -> dict[str, bytes]:
         "local": mechanisms.local,
         "decoder": reversal.decoder,
         "pooling": summarization.pooling,
+        "coverage": summarization.coverage,
+        "temporal": summarization.temporal,
+        "intra_decoder": summarization.intra_decoder,
+        "hierarchical": summarization.hierarchical,
+        "pointer_generator": summarization.pointer_generator,
         "positions": positions.encoding,
     }
     return {name: _png(picture()) for name, picture in pictures.items()}

@@ -112,6 +112,9 @@ class HierarchicalAttention(AttentionMechanism):
         mask=None,
     ):
         query_mask = mask if query_mask is None else query_mask
+        # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
+        word_mask = _carried(words) if word_mask is None else word_mask
+        sentence_mask = _carried(sentences) if sentence_mask is None else sentence_mask
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
@@ -271,6 +274,11 @@ class HierarchicalAttention(AttentionMechanism):
         check_mask(word_mask, tuple(words.shape[:3]), "word_mask")
         check_mask(sentence_mask, tuple(words.shape[:2]), "sentence_mask")
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+
+
+def _carried(tensor):
+    """Return the mask that Keras attached to a tensor, or `None`."""
+    return getattr(tensor, "_keras_mask", None)
 
 
 def _means(words, mask):

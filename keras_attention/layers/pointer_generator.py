@@ -95,15 +95,17 @@ class PointerGenerator(keras.layers.Layer):
         state_shape,
         inputs_shape,
     ):
-        shapes = {"context": context_shape, "state": state_shape, "inputs": inputs_shape}
+        shapes = {"logits": logits_shape, "context": context_shape}
+        shapes |= {"state": state_shape, "inputs": inputs_shape}
         self.sizes = {name: shape[-1] for name, shape in shapes.items()}
         if None in self.sizes.values():
             raise ValueError(
-                f"The last axis of context, state and inputs must be known. Received: {self.sizes}"
+                "The last axis of logits, context, state and inputs must be known. "
+                f"Received: {self.sizes}"
             )
-        for name, size in zip(("context", "state", "input"), self.sizes.values(), strict=True):
+        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
             vector = self.add_weight(
-                (size,), initializer=fresh(self.kernel_initializer), name=f"{name}_vector"
+                (self.sizes[of],), initializer=fresh(self.kernel_initializer), name=f"{name}_vector"
             )
             setattr(self, f"{name}_vector", vector)
         self.bias = self.add_weight((), initializer=self.bias_initializer, name="bias")
@@ -232,8 +234,7 @@ class PointerGenerator(keras.layers.Layer):
                 "All must have the shape (batch, steps, features), and source_ids (batch, memory "
                 f"steps). {received}"
             )
-        first = logits.shape[2]
-        if first is None:
+        if logits.shape[2] is None:
             raise ValueError(f"The last axis of logits, the vocabulary, must be known. {received}")
         batches = [ids[0], *(shape[0] for shape in shapes.values())]
         steps = [shape[1] for shape in shapes.values()]

@@ -35,6 +35,7 @@ def coverage_loss(scores, target_mask=None):
 
     Example:
 
+    >>> import numpy as np
     >>> weights = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5]]])
     >>> round(float(coverage_loss(weights)), 3)    # (0 + .5 + .5) / 3
     0.333

@@ -27,6 +27,7 @@ def masked_negative_log_likelihood(target, log_probabilities, ignore_index=0):
 
     Example:
 
+    >>> import numpy as np
     >>> log_p = np.log([[[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]])
     >>> values = masked_negative_log_likelihood(np.array([[1, 0]]), log_p)
     >>> [round(float(value), 3) for value in values[0]]    # log 4, padding
