@@ -10,8 +10,9 @@ from keras_attention.layers.multi_head_checks import (
     check_shapes,
 )
 from keras_attention.layers.multi_head_projections import HeadProjections
-from keras_attention.ops.dot_product import attention_with_scores
+from keras_attention.ops.dot_product import attention, attention_with_scores
 from keras_attention.ops.masks import check_mask, combine_masks
+from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
 from keras_attention.ops.reach import Reach, Span
 
 
@@ -114,29 +115,30 @@ class MultiHeadAttention(HeadProjections):
             value_mask = query_mask if value_mask is None else value_mask
         value = self._value(query, value, key)
         self._check_call(query, value, key, query_mask, value_mask, key_mask, attention_mask)
+        value_mask = combine_masks(value_mask, key_mask)
         reach = Reach(
             use_causal_mask,
             self.window,
             self.num_sinks,
             query_mask,
-            combine_masks(value_mask, key_mask),
+            value_mask,
             _rank_4(attention_mask),
         )
-        query, key, value = self._project_inputs(query, value, key)
-        distances = ops.expand_dims(ops.arange(ops.shape(key)[2], dtype="int32"), 0)
-        distances = distances - ops.expand_dims(ops.arange(ops.shape(query)[2], dtype="int32"), 1)
-        context, scores = attention_with_scores(
-            query,
-            key,
-            value,
-            reach,
-            self._bias(distances, use_causal_mask),
-            self.normalizer,
-            self.dropout if training else 0.0,
-            self._dropout_seed,
+        query, key, value = self._project_inputs(
+            *_without_padding(query, value, key, query_mask, value_mask)
         )
-        output = self.project_output(ops.transpose(context, (0, 2, 1, 3)))
-        return (output, scores) if return_attention_scores else output
+        steps, length = ops.shape(query)[2], ops.shape(key)[2]
+        given = {
+            "reach": reach,
+            "table": self._bias_table(1 - steps, length, use_causal_mask),
+            "normalizer": self.normalizer,
+            "dropout": self.dropout if training else 0.0,
+            "seed": self._dropout_seed,
+        }
+        if not return_attention_scores:
+            return self._output(attention(query, key, value, **given))
+        context, scores = attention_with_scores(query, key, value, **given)
+        return self._output(context), scores
 
     def prepare_memory(self, value, key=None, mask=None) -> dict:
         """Project once the keys and values that every query step reads.
@@ -156,6 +158,7 @@ class MultiHeadAttention(HeadProjections):
         check_features(self, "value", value.shape)
         check_features(self, "key", key.shape)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        _, value, key = _without_padding(value, value, key, None, mask)
         key, value = self._project_memory(value, key)
         memory = {"key": key, "value": value}
         return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
@@ -205,16 +208,24 @@ class MultiHeadAttention(HeadProjections):
         else:
             query = self._project_query(query, index)
         context, scores = self._read(query, memory, index, memory is state)
-        output = ops.squeeze(self.project_output(ops.transpose(context, (0, 2, 1, 3))), 1)
+        output = ops.squeeze(self._output(context), 1)
         return output, ops.squeeze(scores, 2) if return_attention_scores else None, state
 
     def _read(self, query, memory, index, causal):
         reach = Reach(causal, self.window, self.num_sinks, None, memory.get("mask"))
-        rows, columns = Span(index, 1), Span(0, ops.shape(memory["key"])[2])
-        bias = self._bias(ops.expand_dims(columns.places() - index, 0), causal)
+        length = ops.shape(memory["key"])[2]
         return attention_with_scores(
-            query, memory["key"], memory["value"], reach, bias, self.normalizer, rows=rows
+            query,
+            memory["key"],
+            memory["value"],
+            reach,
+            self._bias_table(-index, length - index, causal),
+            self.normalizer,
+            rows=Span(index, 1),
         )
+
+    def _output(self, context):
+        return self.project_output(ops.transpose(context, (0, 2, 1, 3)))
 
     def _project_inputs(self, query, value, key, first=0):
         """Return queries `(B, H, T, d)`, and keys and values `(B, G, S, d)`, ready to multiply."""
@@ -246,26 +257,21 @@ class MultiHeadAttention(HeadProjections):
         if self.query_key_norm:
             heads = _root_mean_square_norm(heads, self.cast(getattr(self, gain)))
         if self.positions == "rotary":
-            from keras_attention.ops.positions import rotate
-
             places = Span(first, ops.shape(heads)[1]).places()
-            heads = rotate(heads, places, self.max_wavelength)
+            heads = rotate(heads, ops.expand_dims(places, 1), self.max_wavelength)
         return heads
 
-    def _bias(self, distances, causal):
-        """Return what the distances of keys from queries add to the scores, `(1, H, ...)`."""
+    def _bias_table(self, first, stop, causal):
+        """Return what distances add to the scores, `(H, stop - first)`, or `None`."""
+        if self.positions not in ("alibi", "relative"):
+            return None
+        distances = Span(first, stop - first).places()
         if self.positions == "alibi":
-            from keras_attention.ops.positions import alibi_slopes
-
-            slopes = ops.reshape(ops.cast(alibi_slopes(self.num_heads), "float32"), (-1, 1, 1))
-            return ops.expand_dims(-slopes * ops.cast(ops.abs(distances), "float32"), 0)
-        if self.positions == "relative":
-            from keras_attention.ops.positions import relative_buckets
-
-            buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
-            bias = ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0)
-            return ops.expand_dims(ops.transpose(bias, (2, 0, 1)), 0)
-        return None
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
+            return -slopes * ops.cast(ops.abs(distances), "float32")
+        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
+        table = ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0)
+        return ops.transpose(table)
 
     @staticmethod
     def _value(query, value, key):
@@ -341,6 +347,20 @@ def _as_shape(output_shape):
             f"Received: output_shape={output_shape}"
         )
     return shape
+
+
+def _without_padding(query, value, key, query_mask, value_mask):
+    """Put zeros where a mask hides an input: whatever stands there, no product overflows."""
+
+    def clear(tensor, mask):
+        if tensor is None or mask is None:
+            return tensor
+        return ops.where(ops.expand_dims(mask, -1), tensor, ops.zeros_like(tensor))
+
+    cleared = clear(value, value_mask)
+    is_same = value is query and value_mask is query_mask
+    key = cleared if key is value else clear(key, value_mask)
+    return cleared if is_same else clear(query, query_mask), cleared, key
 
 
 def _rank_4(mask):

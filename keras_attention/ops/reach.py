@@ -1,6 +1,6 @@
-"""Which places of a memory each query may see, for a whole sequence or a block of it."""
+"""Which places of a memory each query may see, for a whole sequence or a part of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -14,6 +14,11 @@ class Span(NamedTuple):
     start: Any
     size: Any
 
+    @property
+    def stop(self):
+        """The first place after the span."""
+        return self.start + self.size
+
     def places(self):
         """Return the places, int32 `(size,)`."""
         return ops.arange(self.size, dtype="int32") + self.start
@@ -22,13 +27,20 @@ class Span(NamedTuple):
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
         if tensor.shape[axis] == 1:
             return tensor
-        if isinstance(self.start, int) and isinstance(self.size, int):
-            index = [slice(None)] * len(tensor.shape)
-            index[axis] = slice(self.start, self.start + self.size)
-            return tensor[tuple(index)]
         starts, sizes = [0] * len(tensor.shape), list(ops.shape(tensor))
+        if (self.start, self.size) == (0, sizes[axis]):
+            return tensor
         starts[axis], sizes[axis] = self.start, self.size
         return ops.slice(tensor, starts, sizes)
+
+    def add(self, total, part, axis: int):
+        """Return a tensor with `part` added to this span of an axis."""
+        length = ops.shape(total)[axis]
+        before, after = Span(0, self.start), Span(self.stop, length - self.stop)
+        if (self.start, self.size) == (0, length):
+            return total + part
+        pieces = [before.cut(total, axis), self.cut(total, axis) + part, after.cut(total, axis)]
+        return ops.concatenate(pieces, axis=axis)
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,20 @@ class Reach:
     attention_mask: Any = None
 
     @property
-    def may_be_empty(self) -> bool:
-        """Whether there may be a query that sees nothing at all."""
+    def has_masks(self) -> bool:
+        """Whether more than places decides what is seen."""
         masks = (self.query_mask, self.value_mask, self.attention_mask)
-        return self.window is not None or any(mask is not None for mask in masks)
+        return any(mask is not None for mask in masks)
+
+    def everywhere(self) -> "Reach":
+        """Return the reach by masks alone, for places that lie in reach of all queries."""
+        return replace(self, causal=False, window=None, num_sinks=0)
+
+    def of_heads(self, heads: Span) -> "Reach":
+        """Return the reach of some of the heads."""
+        if self.attention_mask is None:
+            return self
+        return replace(self, attention_mask=heads.cut(self.attention_mask, 1))
 
     def mask(self, rows: Span, columns: Span, without_sinks: bool = False):
         """Return which of the columns the rows see.

@@ -1,0 +1,261 @@
+"""Attention by heads: the whole form against an oracle, the parts against the whole form."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.ops import blocked_attention as blocked
+from keras_attention.ops.attention_passes import Rule
+from keras_attention.ops.blocked_attention import Plan, attend_by_plan, plan_for
+from keras_attention.ops.dot_product import attention, attention_with_scores
+from keras_attention.ops.reach import Reach
+from tests import attention_oracle as oracle
+from tests.contracts.backend import BACKEND, input_gradients, random, to_numpy, weighted_sum
+
+BATCH, HEADS, STEPS, LENGTH, SIZE, VALUE = 2, 6, 11, 13, 5, 3
+RNG = np.random.default_rng(7)
+MASKS = {
+    "query_mask": np.arange(STEPS) < np.array([[STEPS], [7]]),
+    "value_mask": np.arange(LENGTH) < np.array([[LENGTH], [5]]),
+    "attention_mask": RNG.random((BATCH, 1, STEPS, LENGTH)) < 0.7,
+}
+MASKS["attention_mask"][0, :, 3] = False
+NOTHING_SEEN = {"value_mask": np.array([[False] * LENGTH, [True] * LENGTH])}
+BY_HEAD = {"attention_mask": RNG.random((BATCH, HEADS, STEPS, LENGTH)) < 0.6}
+
+REACHES = {
+    "all": {},
+    "causal": {"causal": True},
+    "window": {"window": 3},
+    "causal-window": {"causal": True, "window": 4},
+    "sinks": {"causal": True, "window": 3, "num_sinks": 2},
+    "sinks-both-ways": {"window": 2, "num_sinks": 1},
+    "masks": MASKS,
+    "causal-masks": {"causal": True, **MASKS},
+    "sinks-masks": {"causal": True, "window": 3, "num_sinks": 2, **MASKS},
+    "nothing-seen": NOTHING_SEEN,
+    "causal-by-head": {"causal": True, **BY_HEAD},
+}
+PLANS = [Plan(3, 1, True), Plan(4, 1, False), Plan(2, 2, False)]
+
+
+def arrays(groups=HEADS, steps=STEPS, length=LENGTH):
+    return (
+        random(1, BATCH, HEADS, steps, SIZE),
+        random(2, BATCH, groups, length, SIZE),
+        random(3, BATCH, groups, length, VALUE),
+    )
+
+
+def table_of(steps=STEPS, length=LENGTH):
+    return random(4, HEADS, steps + length - 1)
+
+
+def bias_of(table, steps=STEPS):
+    return lambda head, distance: table[head, distance + steps - 1]
+
+
+def reach_of(options):
+    given = {k: ops.convert_to_tensor(v) if "mask" in k else v for k, v in options.items()}
+    return Reach(**given)
+
+
+@pytest.mark.parametrize("groups", [6, 2, 1])
+@pytest.mark.parametrize("name", REACHES)
+def test_the_whole_form_against_the_oracle(name, groups):
+    given, table = arrays(groups), table_of()
+    for normalizer in oracle.NORMALIZERS if groups == 2 else ("softmax",):
+        context, weights = attention_with_scores(
+            *map(ops.convert_to_tensor, given), reach_of(REACHES[name]), table, normalizer
+        )
+        expected = oracle.attend(
+            *given, bias=bias_of(table), normalizer=normalizer, **REACHES[name]
+        )
+        np.testing.assert_allclose(to_numpy(context), expected[0], atol=1e-5)
+        np.testing.assert_allclose(to_numpy(weights), expected[1], atol=1e-5)
+        assert np.all((to_numpy(weights) == 0) >= (expected[1] == 0))
+
+
+def weighted_context(reach, upstream, query, key, value, table=None, normalizer="softmax"):
+    """A scalar of the whole form's context."""
+    context, _ = attention_with_scores(query, key, value, reach, table, normalizer)
+    return weighted_sum(context, upstream)
+
+
+def compare_with_whole(given, options, rule_options, plan, table=None, atol=2e-5):
+    """The context and all gradients of a plan against those of the whole form."""
+    upstream = random(5, BATCH, HEADS, given[0].shape[2], VALUE)
+    reach = reach_of(options)
+    normalizer = rule_options.get("normalizer", "softmax")
+
+    def parts(query, key, value, table=None):
+        context = attend_by_plan(query, key, value, Rule(reach, normalizer), table, plan)
+        return weighted_sum(context, upstream)
+
+    given = given if table is None else (*given, table)
+    expected = attention_with_scores(
+        *map(ops.convert_to_tensor, given[:3]), reach, table, normalizer
+    )[0]
+    rule = Rule(reach, normalizer)
+    context = attend_by_plan(*map(ops.convert_to_tensor, given[:3]), rule, table, plan)
+    np.testing.assert_allclose(to_numpy(context), to_numpy(expected), atol=atol)
+    whole = partial(weighted_context, reach, upstream, normalizer=normalizer)
+    wanted = input_gradients(whole, *given)
+    for gradient, want in zip(input_gradients(parts, *given), wanted, strict=True):
+        np.testing.assert_allclose(gradient, want, atol=atol)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize("name", REACHES)
+def test_parts_agree_with_the_whole(name, plan):
+    compare_with_whole(arrays(2), REACHES[name], {}, plan)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("name", ["causal", "sinks-masks"])
+def test_parts_with_biases_and_shared_keys(name, normalizer):
+    options = {"normalizer": normalizer}
+    for groups, plan in ((3, Plan(3, 3, False)), (2, Plan(4, 1, True)), (1, Plan(2, 1, False))):
+        compare_with_whole(arrays(groups), REACHES[name], options, plan, table_of())
+
+
+@pytest.mark.parametrize("name", ["causal", "window", "sinks", "causal-window"])
+@pytest.mark.parametrize(("steps", "length"), [(19, 3), (2, 17), (1, 7), (7, 1)])
+def test_unequal_lengths(name, steps, length):
+    options = REACHES[name]
+    table = table_of(steps, length)
+    for plan in (Plan(min(3, steps), 2, False), Plan(1, 1, True)):
+        compare_with_whole(arrays(2, steps, length), options, {}, plan, table)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("plan", [Plan(1, 1, True), Plan(3, 2, False)], ids=str)
+def test_half_precision(dtype, plan):
+    given, options = arrays(2), REACHES["sinks-masks"]
+    reach, table = reach_of(options), table_of()
+    upstream = random(5, BATCH, HEADS, STEPS, VALUE)
+
+    def loss(query, key, value, table):
+        half = [ops.cast(x, dtype) for x in (query, key, value)]
+        return weighted_sum(attend_by_plan(*half, Rule(reach), table, plan), upstream)
+
+    def exact(query, key, value, table):
+        return weighted_sum(attention_with_scores(query, key, value, reach, table)[0], upstream)
+
+    half = [ops.cast(x, dtype) for x in given]
+    context = attend_by_plan(*half, Rule(reach), table, plan)
+    assert keras.backend.standardize_dtype(context.dtype) == dtype
+    tolerance = 0.01 if dtype == "float16" else 0.08
+    expected = oracle.attend(*given, bias=bias_of(table), **options)[0]
+    np.testing.assert_allclose(to_numpy(context), expected, atol=tolerance)
+    assert np.all(to_numpy(context)[0, :, 3] == 0)
+    wanted = input_gradients(exact, *given, table)
+    for gradient, want in zip(input_gradients(loss, *given, table), wanted, strict=True):
+        np.testing.assert_allclose(gradient, want, atol=5 * tolerance)
+
+
+def test_dropout_is_the_same_in_both_passes():
+    given = arrays(2)
+    upstream = random(5, BATCH, HEADS, STEPS, VALUE)
+    seed = keras.random.SeedGenerator(3).next()
+    rule = Rule(Reach(causal=True), dropout=0.4, seed=seed)
+    for plan in (Plan(1, 1, True), Plan(3, 1, True), Plan(3, 2, False)):
+
+        def loss(query, key, value, plan=plan):
+            return weighted_sum(attend_by_plan(query, key, value, rule, None, plan), upstream)
+
+        gradients = input_gradients(loss, *given)
+        for place, gradient in enumerate(gradients):
+            direction = random(8 + place, *given[place].shape)
+            values = []
+            for side in (0.02, -0.02):
+                moved = list(given)
+                moved[place] = moved[place] + np.float32(side) * direction
+                values.append(float(loss(*map(ops.convert_to_tensor, moved))))
+            slope = (values[0] - values[1]) / 0.04
+            np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=0.02, atol=0.05)
+
+
+def test_dropout_drops_that_share_and_keeps_the_mean():
+    ones = np.ones((3, 4, 50, 1), "float32")
+    zeros = np.zeros((3, 4, 50, 2), "float32")
+    rule = Rule(Reach(), dropout=0.3, seed=keras.random.SeedGenerator(5).next())
+    given = [ops.convert_to_tensor(x) for x in (zeros, zeros, ones)]
+    sums = [to_numpy(attend_by_plan(*given, rule, None, Plan(n, n, False))) for n in (1, 2)]
+    for context in sums:
+        assert abs(context.mean() - 1) < 0.02
+        # each of 50 weights of 1 / 50 is 0 or 1 / 35: the sum of a row is a multiple of that
+        kept = context * 35
+        np.testing.assert_allclose(kept, np.round(kept), atol=1e-3)
+        assert 0.5 < kept.std() / np.sqrt(50 * 0.3 * 0.7) < 1.5
+    assert not np.allclose(sums[0][:, :2], sums[0][:, 2:])  # heads and parts drop their own
+    assert not np.allclose(sums[1][:, :2], sums[1][:, 2:])
+    assert not np.allclose(sums[1][:, :, :25], sums[1][:, :, 25:])
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
+@pytest.mark.parametrize("name", ["all", "causal", "sinks", "sinks-masks"])
+@pytest.mark.parametrize("xla", [False, True])
+def test_open_lengths(name, xla, monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(blocked, "KEPT_PAIRS", 100)
+    options = REACHES[name]
+    upstream = random(5, BATCH, HEADS, STEPS, VALUE)
+    masks = {k: v for k, v in options.items() if "mask" in k}
+    places = {k: v for k, v in options.items() if "mask" not in k}
+
+    def run(query, key, value, table, upstream, masks):
+        with tf.GradientTape() as tape:
+            tape.watch([query, key, value, table])
+            context = attention(query, key, value, Reach(**places, **masks), table)
+            loss = tf.reduce_sum(context * upstream)
+        return context, tape.gradient(loss, [query, key, value, table])
+
+    open_sizes = (BATCH, STEPS, LENGTH, STEPS + LENGTH - 1)
+
+    def open_axes(array):
+        shape = [None if size in open_sizes else size for size in array.shape]
+        return tf.TensorSpec(shape, array.dtype)
+
+    given = (*arrays(2), table_of(), upstream, masks)
+    signature = tf.nest.map_structure(open_axes, list(given))
+    compiled = tf.function(run, input_signature=signature, jit_compile=xla)
+    for steps, length in ((STEPS, LENGTH), (3, 5)):  # more pairs than are kept, and fewer
+        cut = [x[:, :, : (steps, length, length)[i]] for i, x in enumerate(given[:3])]
+        table = given[3][:, STEPS - steps : STEPS + length - 1]
+        up = upstream[:, :, :steps]
+        cuts = {"query_mask": (np.s_[:, :steps]), "value_mask": np.s_[:, :length]}
+        some = {k: v[cuts.get(k, np.s_[:, :, :steps, :length])] for k, v in masks.items()}
+        context, gradients = compiled(*cut, table, up, some)
+        expected = oracle.attend(*cut, bias=bias_of(table, steps), **places, **some)[0]
+        np.testing.assert_allclose(context, expected, atol=2e-5)
+        reach = reach_of({**places, **some})
+        wanted = input_gradients(partial(weighted_context, reach, up), *cut, table)
+        for gradient, want in zip(gradients, wanted, strict=True):
+            np.testing.assert_allclose(gradient, want, atol=2e-5)
+
+
+def test_the_plan_goes_by_the_lengths():
+    def plan(steps, length, batch=2, heads=8, **reach):
+        return plan_for((batch, heads, steps, 64), (batch, heads, length, 64), Reach(**reach))
+
+    assert plan(32, 32) == plan(32, 32, causal=True) == Plan(1, 1, True)
+    assert plan(512, 512) == Plan(1, 1, True)
+    assert plan(512, 512, causal=True) == Plan(2, 1, True)
+    assert plan(513, 512) == Plan(3, 2, False)
+    assert plan(4096, 4096, 1, causal=True) == Plan(8, 8, False)
+    assert plan(16384, 16384, 1, causal=True).parts == 16
+    assert plan(None, 512) is None and plan(512, None) is None
+
+
+@pytest.mark.parametrize("name", ["all", "causal", "causal-window", "masks", "nothing-seen"])
+@pytest.mark.parametrize("groups", [6, 2, 1])
+def test_the_choice_of_the_backend_agrees_with_the_oracle(name, groups):
+    given = arrays(groups)
+    context = attention(*map(ops.convert_to_tensor, given), reach_of(REACHES[name]))
+    expected = oracle.attend(*given, **REACHES[name])[0]
+    np.testing.assert_allclose(to_numpy(context), expected, atol=1e-5)
