@@ -141,7 +141,8 @@ def relative_buckets(relative_positions, num_buckets=32, max_distance=128, bidir
 def _angles(positions, size, max_wavelength):
     """Every place times every frequency `w^(-2i/D)`: one more axis, of half the size."""
     frequencies = float(max_wavelength) ** (-np.arange(0, size, 2) / size)
-    return ops.expand_dims(ops.cast(positions, "float32"), -1) * frequencies.astype("float32")
+    positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
+    return ops.multiply(positions, frequencies.astype("float32"))
 
 
 def _slopes(power):
