@@ -12,14 +12,18 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import replacing
 
 
-def read_lines(path: str | Path) -> list[str]:
-    """Return the lines of a UTF-8 text file, plain or `.gz`, without their ends.
+def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
+    """Return the lines of a text file, plain or `.gz`, without their ends.
 
     Only line feeds end a line (and a carriage return before one goes with it), so that files
     which are parallel by line for other programs are so here. A byte order mark is dropped.
 
+    Args:
+        path: the file.
+        encoding: one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
+
     Raises:
-        UserError: where the file is missing, empty, no UTF-8 text or a damaged archive.
+        UserError: where the file is missing, empty, in another encoding or a damaged archive.
     """
     path = Path(path)
     content = _content(path).removeprefix(b"\xef\xbb\xbf")
@@ -28,7 +32,7 @@ def read_lines(path: str | Path) -> list[str]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty: expected one sentence a line.")
-    return [decode_line(line, path, number) for number, line in enumerate(lines, 1)]
+    return [decode_line(line, path, number, encoding) for number, line in enumerate(lines, 1)]
 
 
 def _content(path: Path) -> bytes:
@@ -46,17 +50,17 @@ def _content(path: Path) -> bytes:
         raise UserError(f"{path} is no whole gzip file ({error}).") from error
 
 
-def decode_line(line: bytes, path: Path | str, number: int) -> str:
+def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf-8") -> str:
     """Return one line as text, without a carriage return at its end.
 
     Raises:
-        UserError: naming `path` and the line's `number`, where it is no UTF-8.
+        UserError: naming `path` and the line's `number`, where it is not in `encoding`.
     """
     try:
-        return line.removesuffix(b"\r").decode()
+        return line.removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path}, line {number}: expected UTF-8 text. Received: the byte "
+            f"{path}, line {number}: expected {encoding.upper()} text. Received: the byte "
             f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
             "instance with iconv -f LATIN1 -t UTF-8."
         ) from None

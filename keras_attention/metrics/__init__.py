@@ -6,6 +6,14 @@ from keras_attention.metrics.alignment import (
     alignment_error_rate,
     read_alignments,
 )
+from keras_attention.metrics.classification import (
+    Calibration,
+    F1Scores,
+    LabelScores,
+    calibration,
+    confusion_matrix,
+    f1_scores,
+)
 from keras_attention.metrics.corpus import (
     CorpusScore,
     LengthBucket,
@@ -27,7 +35,10 @@ from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perp
 __all__ = [
     "Alignment",
     "AlignmentErrorRate",
+    "Calibration",
     "CorpusScore",
+    "F1Scores",
+    "LabelScores",
     "LengthBucket",
     "MaskedSparseCategoricalAccuracy",
     "Perplexity",
@@ -35,7 +46,10 @@ __all__ = [
     "alignment_error_rate",
     "bleu",
     "bleu_by_length",
+    "calibration",
     "chrf",
+    "confusion_matrix",
+    "f1_scores",
     "pair_accuracy",
     "rank",
     "ranking_score",

@@ -1,0 +1,247 @@
+"""The configuration of the classification application."""
+
+import codecs
+from dataclasses import dataclass, field
+from typing import Literal
+
+from keras_attention.applications.classification.model_config import PAIRS, ModelConfig
+from keras_attention.applications.common import training_config
+from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.errors import UserError
+
+__all__ = [
+    "PRESETS",
+    "SPLITS",
+    "ClassificationConfig",
+    "DataConfig",
+    "ModelConfig",
+    "TokenizerConfig",
+    "TrainingConfig",
+]
+
+SPLITS = ("train", "dev", "test")
+DATASETS = Literal["opinions", "trec", "sentence_polarity", "subjectivity", "movie_reviews", "sick"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the texts and their labels come from: a known data set, or files with named columns.
+
+    Args:
+        dataset: a known data set: opinions (made by this package), or trec, sentence_polarity,
+            subjectivity, movie_reviews or sick, whose files lie in `folder`.
+        folder: where the files of the known data set lie.
+        train_file: .csv or .tsv with a header, or .jsonl with an object a line (plain or .gz).
+        dev_file: the same of the development set, which training is judged by; null to set
+            `dev_fraction` of the training data apart.
+        test_file: the same of the test set, which `evaluate` uses.
+        text_column: the column with the text.
+        second_column: the column with the second text of a pair; null for single texts.
+        label_column: the column with the label.
+        labels: what a text has: one label, many labels (any number of them), or a number.
+        label_separator: what stands between the labels of a text in CSV and TSV (many labels).
+        encoding: of the files, like utf-8, latin-1 or cp1252.
+        dev_fraction: the part of the training data that becomes the development set where there
+            is none; drawn with `split_seed`, from each label alike.
+        folds: cut a set without a test set into so many parts, drawn with `split_seed`, from each
+            label alike, and test on one of them; null for no cross-validation.
+        fold: which part is the test set, counted from 0.
+        split_seed: of the draws of folds and development set.
+        max_length: the longest text, in tokens, each text of a pair by itself.
+        on_too_long: what to do with a longer one: stop with an error, or skip or truncate it
+            (counted and reported). `predict` and exported models truncate, as they have to answer.
+        on_empty: what to do with an empty text: stop with an error, or skip it (counted and
+            reported).
+        on_unknown_label: what to do, on development and test sets, with a label that the training
+            data do not have: stop with an error, or skip the text (counted and reported).
+        min_examples: how many training texts a label must have.
+        on_rare_label: what to do with texts of rarer labels: stop with an error, or skip them
+            (counted and reported).
+    """
+
+    dataset: DATASETS | None = None
+    folder: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
+    text_column: str = "text"
+    second_column: str | None = None
+    label_column: str = "label"
+    labels: Literal["one", "many", "number"] = "one"
+    label_separator: str = ";"
+    encoding: str = "utf-8"
+    dev_fraction: float = 0.1
+    folds: int | None = None
+    fold: int = 0
+    split_seed: int = 1
+    max_length: int = 400
+    on_too_long: Literal["error", "skip", "truncate"] = "error"
+    on_empty: Literal["error", "skip"] = "error"
+    on_unknown_label: Literal["error", "skip"] = "error"
+    min_examples: int = 2
+    on_rare_label: Literal["error", "skip"] = "error"
+
+    def __post_init__(self):
+        check_range("data.max_length", self.max_length, at_least=1)
+        check_range("data.min_examples", self.min_examples, at_least=1)
+        check_range("data.dev_fraction", self.dev_fraction, above=0, below=1)
+        check_range("data.folds", self.folds, at_least=2)
+        check_range("data.fold", self.fold, at_least=0, below=self.folds or 1)
+        check_range("data.split_seed", self.split_seed, at_least=0)
+        if not self.label_separator:
+            raise UserError("data.label_separator must not be empty.")
+        self._check_source()
+        self._check_encoding()
+
+    def _check_source(self):
+        files = [name for name in ("train_file", "dev_file", "test_file") if getattr(self, name)]
+        if self.dataset and files:
+            raise UserError(
+                f"data.dataset {self.dataset} and data.{files[0]} do not go together: give one."
+            )
+        if self.dataset == "opinions" and self.folder:
+            raise UserError("data.folder does not go with data.dataset opinions, which is made.")
+        if self.folder and not self.dataset:
+            raise UserError("data.folder goes with data.dataset only; data.train_file is a path.")
+        if self.dataset not in (None, "opinions") and not self.folder:
+            raise UserError(
+                f"data.dataset {self.dataset} needs data.folder, where its files lie: they are "
+                "not fetched."
+            )
+        if self.folds and self.test_file:
+            raise UserError("give data.folds or data.test_file, not both.")
+
+    def _check_encoding(self):
+        try:
+            usable = "\n".encode(codecs.lookup(self.encoding).name) == b"\n"
+        except LookupError:
+            raise UserError(
+                "data.encoding must be an encoding that Python knows, like utf-8, latin-1 or "
+                f"cp1252. Received: {self.encoding!r}."
+            ) from None
+        if not usable:
+            raise UserError(
+                "data.encoding must write a line feed as one byte, or lines could not be "
+                f"numbered: convert the file to utf-8. Received: {self.encoding!r}."
+            )
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How texts become tokens, and for architecture han sentences.
+
+    Args:
+        kind: words, or sentencepiece (pieces of words, trained on the training text).
+        vocabulary_size: how many different tokens at most, the special ones included.
+        lowercase: make the text lower case first.
+        min_count: words that occur less often are unknown (words only).
+        split: cut words at spaces and punctuation (unicode), or at spaces alone, for text that is
+            tokenised already (words only).
+        model_type: how SentencePiece chooses its pieces.
+        sentences: where sentences end (han only): at line feeds, or after . ! ? and a space too.
+        max_sentence_length: a longer sentence goes on as another one (han only).
+    """
+
+    kind: Literal["words", "sentencepiece"] = "words"
+    vocabulary_size: int = 20000
+    lowercase: bool = True
+    min_count: int = 1
+    split: Literal["unicode", "whitespace"] = "unicode"
+    model_type: Literal["unigram", "bpe"] = "unigram"
+    sentences: Literal["lines", "punctuation"] = "punctuation"
+    max_sentence_length: int = 40
+
+    def __post_init__(self):
+        check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
+        check_range("tokenizer.min_count", self.min_count, at_least=1)
+        check_range("tokenizer.max_sentence_length", self.max_sentence_length, at_least=1)
+        if self.kind == "sentencepiece" and self.min_count != 1:
+            raise UserError("tokenizer.min_count goes with tokenizer.kind words only.")
+        if self.kind == "sentencepiece" and self.split != "unicode":
+            raise UserError("tokenizer.split goes with tokenizer.kind words only.")
+
+
+@dataclass(frozen=True)
+class TrainingConfig(training_config.TrainingConfig):
+    __doc__ = (
+        training_config.TrainingConfig.__doc__.rstrip()
+        + """
+        class_weights: balanced weighs each text by how rare its label is, so that all labels count
+            alike; none counts all texts alike (one label only).
+    """
+    )
+
+    epochs: int = 20
+    early_stopping: Literal["score", "loss", "none"] = "score"
+    class_weights: Literal["none", "balanced"] = "none"
+
+    @property
+    def monitor(self) -> tuple[str, str]:
+        return ("val_score", "max") if self.early_stopping == "score" else ("val_loss", "min")
+
+
+@dataclass(frozen=True)
+class ClassificationConfig:
+    """All of it; `ClassificationConfig()` suits some thousand sentences of one's own.
+
+    Args:
+        data: where the texts and labels come from.
+        tokenizer: how texts become tokens.
+        model: the model.
+        training: how it is trained.
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self):
+        architecture = self.model.architecture
+        if self.training.class_weights != "none" and self.data.labels != "one":
+            raise UserError(
+                "training.class_weights balanced goes with data.labels one only. "
+                f"Received: data.labels {self.data.labels}."
+            )
+        if self.training.label_smoothing and self.data.labels == "number":
+            raise UserError("training.label_smoothing does not go with data.labels number.")
+        if self.data.second_column and architecture not in PAIRS:
+            raise UserError(
+                f"data.second_column makes pairs, which model.architecture {architecture} cannot "
+                f"read: choose {' or '.join(PAIRS)}."
+            )
+        if architecture in PAIRS and not self.data.second_column:
+            raise UserError(
+                f"model.architecture {architecture} reads pairs: name the column of the second "
+                "text in data.second_column."
+            )
+
+
+# What a known data set changes in the defaults; a configuration file or an option goes first.
+_TOKENISED = ["--tokenizer.split=whitespace"]
+PRESETS = {
+    "opinions": [
+        "--data.label_column=sentiment",
+        "--model.embedding_size=32",
+        "--model.units=32",
+        "--model.dropout=0.1",
+        "--training.batch_size=32",
+        "--training.learning_rate=5e-3",
+        "--training.epochs=8",
+    ],
+    "trec": [*_TOKENISED, "--data.label_column=coarse"],
+    "sentence_polarity": [*_TOKENISED, "--data.folds=10"],
+    "subjectivity": [*_TOKENISED, "--data.folds=10"],
+    "movie_reviews": [
+        *_TOKENISED,
+        "--tokenizer.sentences=lines",
+        "--data.folds=10",
+        "--data.max_length=3500",
+    ],
+    "sick": [
+        "--data.text_column=sentence_A",
+        "--data.second_column=sentence_B",
+        "--data.label_column=entailment_judgment",
+        "--model.architecture=cross",
+    ],
+}

@@ -1,0 +1,207 @@
+"""How good predicted labels are, and how far their probabilities can be trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+class LabelScores(NamedTuple):
+    """Figures of each label.
+
+    Attributes:
+        precision: The part of the predictions of the label that are right; 0 without one.
+        recall: The part of its examples that are found; 0 without one.
+        f1: Their harmonic mean, `2 TP / (2 TP + FP + FN)`; 0 where it never comes.
+        examples: How many examples have it.
+    """
+
+    precision: list[float]
+    recall: list[float]
+    f1: list[float]
+    examples: list[int]
+
+
+@dataclass(frozen=True)
+class F1Scores:
+    """F1 over all labels.
+
+    Attributes:
+        macro: The mean F1 of the labels that occur in truth or prediction: rare labels count as
+            much as frequent ones.
+        micro: F1 of all decisions together. Where each example has one label and one prediction
+            it is the accuracy.
+        by_label: The figures of each label.
+    """
+
+    macro: float
+    micro: float
+    by_label: LabelScores
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far probabilities are from how often they come true.
+
+    Attributes:
+        error: The expected calibration error, from 0 to 1.
+        bins: For each bin its limits (`low`, `high`), its `examples`, and of these the mean
+            `confidence` and the part that is right, `accuracy` (both `None` in an empty one).
+    """
+
+    error: float
+    bins: list[dict[str, float | int | None]]
+
+
+def confusion_matrix(truth: Sequence[int], predicted: Sequence[int], labels: int) -> np.ndarray:
+    """Count which label was taken for which.
+
+    Args:
+        truth: The right label of each example, from 0.
+        predicted: The predicted one.
+        labels: How many labels there are.
+
+    Returns:
+        `(labels, labels)`: in row `i`, column `j`, how often `j` was predicted where `i` is right.
+
+    Raises:
+        ValueError: Where the two differ in length, or a label is out of range.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import confusion_matrix
+
+    print(confusion_matrix([0, 0, 1], [0, 1, 1], labels=2))  # [[1 1] [0 1]]
+    ```
+    """
+    truth, predicted = np.asarray(truth, "int64"), np.asarray(predicted, "int64")
+    if truth.shape != predicted.shape or truth.ndim != 1:
+        raise ValueError(
+            "`truth` and `predicted` must be lists of one length. "
+            f"Received: shapes {truth.shape} and {predicted.shape}"
+        )
+    both = np.concatenate([truth, predicted])
+    if both.size and not 0 <= both.min() <= both.max() < labels:
+        raise ValueError(
+            f"Labels must be from 0 to {labels - 1}. Received: {both.min()} to {both.max()}"
+        )
+    return np.bincount(truth * labels + predicted, minlength=labels**2).reshape(labels, labels)
+
+
+def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
+    """Precision, recall and F1 of each label, and F1 over all.
+
+    With the true positives `TP`, false positives `FP` and false negatives `FN` of a label,
+    `F1 = 2 TP / (2 TP + FP + FN)`; micro F1 takes the sums over all labels.
+
+    Args:
+        truth: Boolean `(examples, labels)`: which labels each example has. One label each, or any
+            number.
+        predicted: Boolean `(examples, labels)`: which are predicted.
+
+    Returns:
+        An `F1Scores`.
+
+    Raises:
+        ValueError: Where shapes differ or are not of two axes.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.metrics import f1_scores
+
+    truth = np.array([[1, 0], [0, 1], [0, 1]], bool)
+    scores = f1_scores(truth, np.array([[1, 0], [1, 0], [0, 1]], bool))
+    print(scores.micro, scores.macro)  # both 0.667
+    ```
+    """
+    truth, predicted = np.asarray(truth, bool), np.asarray(predicted, bool)
+    if truth.shape != predicted.shape or truth.ndim != 2:
+        raise ValueError(
+            "`truth` and `predicted` must have one shape (examples, labels). "
+            f"Received: shapes {truth.shape} and {predicted.shape}"
+        )
+    hits, found, there = (
+        part.sum(axis=0).astype("float64") for part in (truth & predicted, predicted, truth)
+    )
+    f1 = _ratio(2 * hits, found + there)
+    occurs = found + there > 0
+    return F1Scores(
+        macro=float(f1[occurs].mean()) if occurs.any() else 0.0,
+        micro=float(_ratio(2 * hits.sum(), (found + there).sum())),
+        by_label=LabelScores(
+            _ratio(hits, found).tolist(),
+            _ratio(hits, there).tolist(),
+            f1.tolist(),
+            there.astype(int).tolist(),
+        ),
+    )
+
+
+def calibration(
+    confidence: Sequence[float], correct: Sequence[bool], bins: int = 10
+) -> Calibration:
+    """Expected calibration error: how far confidence is from accuracy.
+
+    Predictions are put into bins of like confidence, `(b-1)/M < p ≤ b/M`; with `n_b` of `n` in a
+    bin, `ECE = Σ_b n_b/n |accuracy_b - confidence_b|`.
+
+    Args:
+        confidence: The probability of each prediction, from 0 to 1.
+        correct: Whether it is right.
+        bins: How many bins `M` of equal width.
+
+    Returns:
+        A `Calibration`.
+
+    Raises:
+        ValueError: Where the two differ in length, are empty, or a probability is out of range.
+
+    Reference:
+        Guo et al. 2017, "On calibration of modern neural networks", section 2, equation 3.
+
+    Example:
+
+    ```python
+    from keras_attention.metrics import calibration
+
+    print(calibration([0.9, 0.9, 0.6], [True, False, True]).error)  # (2 * 0.4 + 0.4) / 3
+    ```
+    """
+    confidence, correct = np.asarray(confidence, "float64"), np.asarray(correct, "float64")
+    if confidence.shape != correct.shape or confidence.ndim != 1 or not confidence.size:
+        raise ValueError(
+            "`confidence` and `correct` must be non-empty lists of one length. "
+            f"Received: shapes {confidence.shape} and {correct.shape}"
+        )
+    if not (confidence.min() >= 0 and confidence.max() <= 1 + 1e-9):
+        raise ValueError(
+            f"`confidence` must be from 0 to 1. Received: {confidence.min()} to {confidence.max()}"
+        )
+    edges = np.linspace(0, 1, bins + 1)
+    bin_of = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    rows, error = [], 0.0
+    for index in range(bins):
+        inside = bin_of == index
+        count = int(inside.sum())
+        mean = float(confidence[inside].mean()) if count else None
+        right = float(correct[inside].mean()) if count else None
+        error += count / len(confidence) * abs(right - mean) if count else 0.0
+        rows.append(
+            {
+                "low": float(edges[index]),
+                "high": float(edges[index + 1]),
+                "examples": count,
+                "confidence": mean,
+                "accuracy": right,
+            }
+        )
+    return Calibration(error, rows)
+
+
+def _ratio(above, below):
+    """Return `above / below`, 0 where both are 0."""
+    return above / np.where(below > 0, below, 1)
