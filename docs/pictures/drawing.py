@@ -22,6 +22,7 @@ def draw_all() -> dict[str, bytes]:
         "hierarchical": summarization.hierarchical,
         "pointer_generator": summarization.pointer_generator,
         "positions": positions.encoding,
+        "learned_positions": positions.learned,
     }
     return {name: _png(picture()) for name, picture in pictures.items()}
 
