@@ -208,8 +208,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         return_attention_scores=False,
     ):
         inputs, query = _apart(inputs, query)
-        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        self._check(inputs, query, mask, initial_state, return_attention_scores)
+        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
         if mask is not None:
             # What padding holds must not matter, be it not a number.
@@ -268,6 +267,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         return tuple(results) if len(results) > 1 else results[0]
 
     def _check(self, inputs, query, mask, initial_state, return_attention_scores):
+        """Refuse what does not fit; return the mask, the inputs' own where none is given."""
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        if mask is None:
+            # Keras hands it over by itself only where the inputs are the only tensors.
+            mask = getattr(inputs, "_keras_mask", None)
         check_call(self.cell, inputs, query, mask, return_attention_scores)
         if self.unroll and inputs.shape[1] is None:
             raise ValueError(
@@ -277,6 +281,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
             check_state(state, (inputs.shape[0], self.cell.units))
+        return mask
 
     # Keras' bookkeeping.
 
@@ -293,8 +298,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         return_attention_scores=False,
     ):
         inputs, query = _apart(inputs, query)
-        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        self._check(inputs, query, mask, initial_state, return_attention_scores)
+        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
         shapes = super().compute_output_shape(tuple(inputs.shape))
         shapes = list(shapes) if self.return_state else [shapes]
         shapes += [tuple(inputs.shape[:2])] if return_attention_scores else []

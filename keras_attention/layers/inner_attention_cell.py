@@ -7,7 +7,7 @@ from keras_attention.layers.attention_mechanism import fresh
 from keras_attention.layers.inner_attention_checks import (
     check_arguments,
     check_rates,
-    check_scores_wanted,
+    check_step,
 )
 from keras_attention.ops.occam import occam_penalty
 
@@ -177,7 +177,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         )
 
     def call(self, inputs, states, query=None, training=False, return_attention_scores=False):
-        check_scores_wanted(self.attention, return_attention_scores)
+        check_step(self, inputs, states, query, return_attention_scores)
         hidden = states[0] if isinstance(states, (list, tuple)) else states
         inputs, hidden = self.cast(inputs), self.cast(hidden)
         query = inputs if query is None else self.cast(query)

@@ -58,6 +58,21 @@ def check_call(cell, inputs, query, mask, return_attention_scores):
         )
 
 
+def check_step(cell, inputs, states, query, return_attention_scores):
+    """Refuse arguments of one step that fit neither each other nor the cell."""
+    check_scores_wanted(cell.attention, return_attention_scores)
+    state = states[0] if isinstance(states, (list, tuple)) else states
+    query = inputs if query is None else query
+    shapes = [tuple(tensor.shape) for tensor in (inputs, state, query)]
+    sizes = (cell.input_size, cell.units, cell.query_size)
+    fits = [len(shape) == 2 and shape[1] == n for shape, n in zip(shapes, sizes, strict=True)]
+    if not all(fits) or len({shape[0] for shape in shapes} - {None}) > 1:
+        raise ValueError(
+            "The cell was built for inputs, a state and a query of one batch and of the sizes "
+            f"{sizes}. Received: shapes {shapes}"
+        )
+
+
 def check_shapes(inputs, query):
     """Refuse shapes that are not those of a batch of sequences and a batch of queries."""
     shapes = f"Received: inputs {tuple(inputs)}"
