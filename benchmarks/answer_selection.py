@@ -1,0 +1,157 @@
+"""`python -m benchmarks.answer_selection`: attention before and after the state, on WikiQA.
+
+Every encoder is trained with the same settings from several seeds, the epoch chosen by MAP on the
+development set, and measured on the test set under the filtered protocol. A run that is there
+already is continued, and one that is measured is not measured again, so that the comparison may be
+interrupted, and spread over processes by `--only`.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+MODELS = {
+    "gru": {"encoder": "gru"},
+    "outer": {"encoder": "outer"},
+    "inner-word": {"encoder": "inner-word"},
+    "inner-word occam": {"encoder": "inner-word", "occam": "true"},
+    "inner-context": {"encoder": "inner-context"},
+    "inner-context occam": {"encoder": "inner-context", "occam": "true"},
+    "inner-gate": {"encoder": "inner-gate"},
+}
+
+# Wang, Liu and Zhao 2016, with pretrained vectors: MAP and MRR.
+PUBLISHED = {
+    "gru": (0.6581, 0.6691),
+    "outer": (0.6881, 0.7013),
+    "inner-word": (0.7098, 0.7234),
+    "inner-context": (0.7182, 0.7339),
+    "inner-context occam": (0.7341, 0.7418),
+    "inner-gate": (0.7258, 0.7394),
+}
+
+SETTINGS = {
+    "data.dataset": "wikiqa",
+    "vectors.source": "train",  # on WikiQA's own training text: nothing pretrained
+    "training.tensorboard": "false",
+}
+
+
+def main(arguments=None) -> int:
+    """Train, measure and print the tables; 0, or 2 after one line on what went wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.answer_selection",
+        description="Train every encoder of answer selection on WikiQA from several seeds. Further "
+        "arguments, `--section.key=value`, are settings of all runs.",
+    )
+    parser.add_argument("--folder", required=True, help="where WikiQA's files lie")
+    parser.add_argument("--seeds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default=Path("runs/answer-selection"))
+    parser.add_argument("--only", choices=MODELS, action="append")
+    options, more = parser.parse_known_args(arguments)
+    results = {}
+    try:
+        for seed in range(1, options.seeds + 1):
+            for name in options.only or MODELS:
+                row = measure(name, seed, options, more)
+                results.setdefault(name, []).append(row)
+                print(json.dumps(row), file=sys.stderr, flush=True)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
+    print(f"{table(results)}\n\n{positions(results)}")
+    return 0
+
+
+def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) -> dict:
+    """Return the figures of one run, training it first where that is not done."""
+    run = options.output / f"{name.replace(' ', '-')}-{seed}"
+    kept = run.with_suffix(".json")
+    if kept.is_file():
+        return json.loads(kept.read_text(encoding="utf-8"))
+    import keras
+
+    from keras_attention.applications.answer_selection import (
+        AnswerSelectionConfig,
+        evaluate,
+        load_questions,
+        load_run,
+        resume_answer_selection,
+        train_answer_selection,
+    )
+    from keras_attention.applications.common.config import load_config
+
+    start = time.monotonic()
+    options.output.mkdir(parents=True, exist_ok=True)
+    if run.exists():
+        own = load_config(AnswerSelectionConfig, [run / "config.yaml"])
+        outcome = resume_answer_selection(run, own)
+    else:
+        config = load_config(AnswerSelectionConfig, [], [*overrides(name, seed, options), *more])
+        outcome = train_answer_selection(config, run)
+    loaded = load_run(run)
+    dev, test = (
+        evaluate(loaded, load_questions(loaded.config.data, split))[0] for split in ("dev", "test")
+    )
+    row = {
+        "name": name,
+        "seed": seed,
+        "seconds": round(time.monotonic() - start, 1),
+        "epoch": outcome.best_epoch,
+        "dev_map": dev["filtered"]["map"],
+        "map": test["filtered"]["map"],
+        "mrr": test["filtered"]["mrr"],
+        "unfiltered_map": test["unfiltered"]["map"],
+        "unfiltered_mrr": test["unfiltered"]["mrr"],
+        "attention_by_position": test["attention_by_position"],
+    }
+    kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    keras.backend.clear_session()
+    return row
+
+
+def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
+    """Return the settings of one run, as the command takes them."""
+    settings = {**SETTINGS, "data.folder": options.folder, "training.seed": seed}
+    settings |= {f"model.{key}": value for key, value in MODELS[name].items()}
+    return [f"--{key}={value}" for key, value in settings.items()]
+
+
+def table(results: dict[str, list[dict]]) -> str:
+    """Write means and standard deviations over the seeds as a Markdown table."""
+    head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR", "published MAP / MRR"]
+    lines = [head, ["---"] * len(head)]
+    for name, rows in results.items():
+        published = " / ".join(f"{figure:.4f}" for figure in PUBLISHED.get(name, ())) or "-"
+        seconds = statistics.mean(row["seconds"] for row in rows)
+        figures = [_spread(rows, key) for key in ("dev_map", "map", "mrr")]
+        lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, published])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def positions(results: dict[str, list[dict]]) -> str:
+    """Write where in an answer the attention lies, tenth by tenth, in the mean over the seeds."""
+    head = ["attention on tenth", *map(str, range(1, 11))]
+    lines = [head, ["---"] * len(head)]
+    for name, rows in results.items():
+        found = [row["attention_by_position"] for row in rows if row["attention_by_position"]]
+        if found:
+            means = [statistics.mean(tenth) for tenth in zip(*found, strict=True)]
+            lines.append([name, *(f"{100 * mean:.1f} %" for mean in means)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _spread(rows: list[dict], key: str) -> str:
+    values = [row[key] for row in rows]
+    deviation = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.4f}{deviation}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

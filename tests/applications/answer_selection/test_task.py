@@ -1,0 +1,264 @@
+"""The verbs on a trained run: what they write, that they agree, and how they refuse."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_attention.applications.answer_selection import (
+    Ranker,
+    evaluate,
+    load_run,
+    train_answer_selection,
+)
+from keras_attention.applications.answer_selection.evaluation import by_position
+from keras_attention.applications.answer_selection.task import TASK
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.metrics import read_trec_run
+from keras_attention.text import load_tokenizer
+from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
+from tests.applications.commands import assert_same_training, call_command
+
+QUESTION = "where was Mara Vel born ?"
+CANDIDATES = ["Mara Vel died in 1811 .", "The birthplace of Mara Vel is Oslo .", "Zork !"]
+
+
+def assert_refused(done, message):
+    assert done.status == 2 and done.out == "", done
+    lines = done.err.strip().splitlines()
+    assert message in lines[-1] and lines[-1].startswith("keras-attention"), done.err
+
+
+def test_training_learns_and_reports(answers_run):
+    written = (answers_run.parent / "stderr").read_text()
+    assert "facts (train): 400 questions with 2,000 candidates; 0.0% of" in written
+    assert "400 right candidates with 3 wrong ones each, 13 batches of 32" in written
+    assert "best val_mrr" in written
+    figures = read_metrics(RunFolder(answers_run).metrics)
+    assert len(figures) == 3
+    # Chance gives (1 + 1/2 + 1/3 + 1/4 + 1/5) / 5 = 0.457.
+    assert max(line["val_mrr"] for line in figures) > 0.9
+    assert figures[-1]["val_loss"] < figures[0]["val_loss"]
+
+
+def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path):
+    path = tmp_path / "run"
+    one = train_arguments(path, "--training.epochs=1")
+    assert call_command(capsys, *one).status == 0
+    more = ("--resume", "--output", path, "--training.epochs=3")
+    assert call_command(capsys, "train", "answer-selection", *more).status == 0
+    assert_same_training(path, answers_run)
+    refused = call_command(
+        capsys, *["train", "answer-selection", "--resume", "--output", path, "--model.units=7"]
+    )
+    assert_refused(refused, "cannot be continued with another model.units")
+
+
+def test_evaluate_names_both_protocols(answers_run, capsys, tmp_path):
+    ranking = tmp_path / "ranking"
+    as_json = call_command(capsys, "evaluate", answers_run, "--json", "--trec-run", ranking)
+    report = json.loads(as_json.out)
+    assert report["filtered"]["protocol"] == "filtered" and report["filtered"]["questions"] == 60
+    assert report["unfiltered"]["protocol"] == "unfiltered" and report["filtered"]["map"] > 0.9
+    assert sum(report["attention_by_position"]) == pytest.approx(1.0)
+    table = call_command(capsys, "evaluate", answers_run).out
+    for protocol in ("filtered", "unfiltered"):
+        line = next(line for line in table.splitlines() if line.startswith(f"{protocol} "))
+        assert line.split()[2] == f"{report[protocol]['map']:.4f}"
+    scores = read_trec_run(ranking)
+    assert len(scores) == 60 and all(len(of_question) == 5 for of_question in scores.values())
+    again = call_command(capsys, "evaluate", answers_run, "--trec-run", ranking)
+    assert_refused(again, "already exists")
+
+
+def test_evaluate_a_file_with_what_ranking_cannot_use(answers_run, capsys, tmp_path):
+    file = tmp_path / "some.tsv"
+    file.write_text(
+        f"{QUESTION}\t{CANDIDATES[0]}\t0\n{QUESTION}\t{CANDIDATES[1]}\t1\n"
+        "only right ?\tOslo\t1\nnone right ?\tOslo\t0\n"
+    )
+    done = call_command(capsys, "evaluate", answers_run, "--file", file, "--json")
+    report = json.loads(done.out)
+    assert (report["questions"], report["candidates"]) == (3, 4)
+    for protocol, count in (("filtered", 1), ("unfiltered", 2)):
+        assert report[protocol]["questions"] == count
+        assert (report[protocol]["without_right"], report[protocol]["only_right"]) == (1, 1)
+    both = call_command(capsys, "evaluate", answers_run, "--file", file, "--split", "dev")
+    assert_refused(both, "give --split or --file, not both")
+
+
+def test_predict_ranks_candidates(answers_run, capsys, tmp_path):
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_text("\n".join(CANDIDATES) + "\n")
+    options = ("predict", answers_run, "--question", QUESTION, "--candidates", source)
+    done = call_command(capsys, *options)
+    answers = Ranker.load(answers_run).rank(QUESTION, CANDIDATES)
+    assert done.out.splitlines() == [
+        f"{place}\t{answer.score:.6f}\t{answer.text}" for place, answer in enumerate(answers, 1)
+    ]
+    assert answers[0].text == CANDIDATES[1] and answers[0].position == 1
+    assert call_command(capsys, *options, "--top", 1, "--output", output).out == ""
+    assert output.read_text() == done.out.splitlines()[0] + "\n"
+
+
+def test_ranks_do_not_depend_on_company(answers_run):
+    ranker = Ranker.load(answers_run)
+    answers = ranker.rank(QUESTION, CANDIDATES)
+    for answer in answers:
+        alone = ranker.rank(QUESTION, [answer.text])[0]
+        assert alone.score == pytest.approx(answer.score, abs=1e-6)
+        np.testing.assert_allclose(alone.weights, answer.weights, atol=1e-6)
+        assert len(answer.tokens) == len(answer.weights) and (answer.weights > 0).all()
+    twice = ranker.rank(QUESTION, [CANDIDATES[0]] * 3)
+    assert [answer.position for answer in twice] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("suffix", ["html", "png"])
+def test_visualize_shades_and_writes(answers_run, capsys, tmp_path, suffix):
+    output = tmp_path / f"shaded.{suffix}"
+    options = ["visualize", answers_run, "--question", QUESTION]
+    options += ["--answer", CANDIDATES[0], "--answer", CANDIDATES[1], "--output", output]
+    done = call_command(capsys, *options)
+    best = Ranker.load(answers_run).rank(QUESTION, CANDIDATES)[0]
+    first = done.out.splitlines()[0].split()
+    assert first[0] == f"{best.score:.3f}" and first[1] == f"the[{best.weights[0]:.2f}]"
+    content = output.read_bytes()
+    assert content.startswith(b"\x89PNG") or QUESTION in content.decode()
+    assert_refused(call_command(capsys, *options), "already exists")
+
+
+def test_export_scores_strings_without_this_package(answers_run, capsys, tmp_path):
+    output = tmp_path / "exported"
+    assert call_command(capsys, "export", answers_run, "--output", output).status == 0
+    code = (
+        "import json, sys, tensorflow as tf\n"
+        "score = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "q, c = map(tf.constant, json.load(sys.stdin))\n"
+        "assert 'keras_attention' not in sys.modules\n"
+        "print(score(question=q, candidates=c)['scores'].numpy().tolist())\n"
+    )
+    given = [[QUESTION, "who ?"], [CANDIDATES, ["Ann", "", " "]]]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(output)],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout.replace("-inf", "null"))
+    ranked = sorted(Ranker.load(answers_run).rank(QUESTION, CANDIDATES), key=lambda a: a.position)
+    assert scores[0] == pytest.approx([answer.score for answer in ranked], abs=1e-5)
+    assert scores[1][1:] == [None, None] and scores[1][0] is not None
+    assert_refused(call_command(capsys, "export", answers_run, "--output", output), "exists")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "{run}", "--question", " ", "--candidates", "{two}"], "question has no words"),
+        (["predict", "{run}", "--question", "a", "--candidates", "{gap}"], "candidate 2 has no"),
+        (["predict", "{run}", "--question", "a", "--candidates", "{empty}"], "is empty"),
+        (["predict", "{run}", "--candidates", "{two}"], "required: --question"),
+        (["predict", "{run}", "--question", "a", "--beam", "3"], "unknown argument --beam"),
+        (["evaluate", "{run}", "--file", "{two}"], "expected question, tab, candidate, tab, label"),
+        (["visualize", "{run}", "--question", "a"], "required: --answer"),
+        (
+            ["visualize", "{run}", "--question", "a", "--answer", "b", "--output", "{new}.doc"],
+            "must be one of",
+        ),
+        (
+            ["train", "answer-selection", "--output", "{new}"],
+            "name the training data: --data.train",
+        ),
+        (
+            ["train", "answer-selection", "--data.train={good}", "--output", "{new}"],
+            "name the development set",
+        ),
+        (
+            [
+                *["train", "answer-selection", "--data.train={good}", "--data.dev={wrong}"],
+                *["--output", "{new}"],
+            ],
+            "no question has a right candidate",
+        ),
+        (
+            [
+                *["train", "answer-selection", "--data.train={good}", "--data.dev={right}"],
+                *["--output", "{new}"],
+            ],
+            "no question has both a right and a wrong candidate",
+        ),
+        (["train", "answer-selection", "--output", "{run}"], "already holds a run"),
+        (
+            ["train", "answer-selection", "--model.encoder=cnn", "--output", "{new}"],
+            "one of gru, outer, inner-word, inner-context, inner-gate",
+        ),
+        (
+            [
+                *["train", "answer-selection", "--data.train={good}", "--data.dev={good}"],
+                *["--vectors.source=file", "--vectors.file={vectors}", "--output", "{new}"],
+                "--vocabulary.min_count=1",
+            ],
+            "vectors of 3 numbers, and model.embedding_size is 100",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(answers_run, capsys, tmp_path, arguments, message):
+    contents = {
+        "two": "one\ntwo\n",
+        "gap": "one\n\nthree\n",
+        "empty": "",
+        "good": "q ?\ta\t1\nq ?\tb\t0\n",
+        "wrong": "q ?\ta\t0\n",
+        "right": "q ?\ta\t1\n",
+        "vectors": "a 1 2 3\nb 1 2 3\n",
+    }
+    names = {"run": str(answers_run), "new": str(tmp_path / "new")}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        names[name] = str(tmp_path / name)
+    before = sorted(tmp_path.rglob("*"))
+    done = call_command(capsys, *(argument.format(**names) for argument in arguments))
+    assert_refused(done, message)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_of_another_task_and_an_encoder_without_weights(answers_run, tmp_path):
+    config = TASK.read_config(
+        None, [*SETTINGS[:2], "--model.encoder=gru", "--training.epochs=1", "--training.loss=log"]
+    )
+    train_answer_selection(config, tmp_path / "gru")
+    from keras_attention.applications.answer_selection.picture import shade
+
+    ranker = Ranker.load(tmp_path / "gru")
+    with pytest.raises(UserError, match="encoder gru gives no weights of words to draw"):
+        shade(ranker, QUESTION, CANDIDATES)
+    report, _ = evaluate(ranker.run)
+    assert report["attention_by_position"] is None
+    assert 0.5 < report["accuracy"] <= 1.0  # log-odds, so that a pair is right or wrong by itself
+    about = tmp_path / "gru" / "FORMAT"
+    about.write_text(about.read_text().replace("answer-selection", "translation"))
+    with pytest.raises(UserError, match="is a run of task 'translation'"):
+        load_run(tmp_path / "gru")
+
+
+def test_attention_by_position_counts_parts_of_words():
+    np.testing.assert_allclose(by_position([np.ones(7), np.ones(23)], 10), np.full(10, 0.1))
+    np.testing.assert_allclose(by_position([np.array([1.0, 3.0])], 4), [1 / 8, 1 / 8, 3 / 8, 3 / 8])
+    late = by_position([np.array([0.0, 0.0, 2.0]), np.array([0.0, 1.0])], 2)
+    np.testing.assert_allclose(late, [0.0, 1.0])
+    assert by_position([np.zeros(3)], 2) == [0.0, 0.0]
+
+
+def test_the_run_folder_holds_what_a_resume_needs(answers_run):
+    run = load_run(answers_run, weights=False)
+    vectors = np.load(answers_run / "tokenizers" / "vectors.npy")
+    np.testing.assert_array_equal(run.model.embedding.embeddings, vectors)
+    words = load_tokenizer(answers_run / "tokenizers", "words").vocabulary_size
+    assert run.words.size == words + 50 == len(vectors)
