@@ -75,3 +75,80 @@ def attend(
             weights[b, h, t, seen] = NORMALIZERS[normalizer](scores)
     shared = np.repeat(value, heads // groups, axis=1)
     return weights @ shared, weights
+
+
+def rotated(heads, first=0, max_wavelength=10000):
+    """Each pair of features (one of each half) of `(B, T, H, D)`, turned by its place."""
+    heads, half = np.array(heads), heads.shape[-1] // 2
+    for t in range(heads.shape[1]):
+        for i in range(half):
+            angle = (t + first) * max_wavelength ** (-i / half)
+            pair = heads[:, t, :, i] + 1j * heads[:, t, :, i + half]
+            pair = pair * np.exp(1j * angle)
+            heads[:, t, :, i], heads[:, t, :, i + half] = pair.real, pair.imag
+    return heads
+
+
+def bucket(distance, num_buckets, max_distance, both_ways):
+    """The bucket of T5's relative bias (Raffel et al. 2020, section 2.1)."""
+    if both_ways:
+        half = num_buckets // 2
+        return half * (distance > 0) + bucket(-abs(distance), half, max_distance, False)
+    distance, exact = max(-distance, 0), num_buckets // 2
+    if distance < exact:
+        return distance
+    share = np.log(distance / exact) / np.log(max_distance / exact)
+    return min(exact + int(share * (num_buckets - exact) + 1e-9), num_buckets - 1)
+
+
+def multi_head(weights, options, arrays, causal=False):
+    """The output and the scores of `MultiHeadAttention`, its weights by name."""
+    weights = {name: np.float64(array) for name, array in weights.items()}
+    heads, size = options["num_heads"], options["key_dim"]
+    query = np.float64(arrays["query"])
+    value = np.float64(arrays.get("value", query))
+    key = np.float64(arrays.get("key", value))
+    query_mask = arrays.get("query_mask")
+    value_mask = arrays.get("value_mask", None if "value" in arrays else query_mask)
+    if "key_mask" in arrays:
+        value_mask = arrays["key_mask"] & (True if value_mask is None else value_mask)
+    attention_mask = arrays.get("attention_mask")
+    if attention_mask is not None and attention_mask.ndim == 3:
+        attention_mask = attention_mask[:, None]
+
+    def project(name, inputs):
+        product = np.einsum("btd,dhk->bthk", inputs, weights[f"{name}_kernel"])
+        return product + weights.get(f"{name}_bias", 0.0)
+
+    def placed(name, inputs):
+        product = project(name, inputs)
+        if options.get("query_key_norm"):
+            squares = np.mean(product**2, axis=-1, keepdims=True)
+            product = product / np.sqrt(squares + 1e-6) * weights[f"{name}_gain"]
+        if options.get("positions") == "rotary":
+            product = rotated(product, 0, options.get("max_wavelength", 10000))
+        return product.swapaxes(1, 2)
+
+    def bias(head, distance):
+        if options.get("positions") == "alibi":  # for a power of two heads
+            return -(2.0 ** (-8 * (head + 1) / heads)) * abs(distance)
+        if options.get("positions") == "relative":
+            buckets = options.get("num_buckets", 32), options.get("max_distance", 128)
+            return weights["relative_bias"][bucket(distance, *buckets, not causal), head]
+        return 0.0
+
+    context, scores = attend(
+        placed("query", query) / np.sqrt(size),
+        placed("key", key),
+        project("value", value).swapaxes(1, 2),
+        bias=bias,
+        normalizer=options.get("normalizer", "softmax"),
+        query_mask=query_mask,
+        value_mask=value_mask,
+        attention_mask=attention_mask,
+        causal=causal,
+        window=options.get("window"),
+        num_sinks=options.get("num_sinks", 0),
+    )
+    output = np.einsum("bhtv,hv...->bt...", context, weights["output_kernel"])
+    return {"outputs": output + weights.get("output_bias", 0.0), "scores": scores}

@@ -8,6 +8,7 @@ from keras_attention.layers.multi_head_checks import (
     check_features,
     check_masks,
     check_shapes,
+    check_step_mask,
 )
 from keras_attention.layers.multi_head_projections import HeadProjections
 from keras_attention.ops.dot_product import attention, attention_with_scores
@@ -110,9 +111,9 @@ class MultiHeadAttention(HeadProjections):
         use_causal_mask=False,
         mask=None,
     ):
-        if value is None:
-            query_mask = mask if query_mask is None else query_mask
-            value_mask = query_mask if value_mask is None else value_mask
+        query_mask = mask if query_mask is None else query_mask
+        if value is None and value_mask is None:
+            value_mask = query_mask
         value = self._value(query, value, key)
         self._check_call(query, value, key, query_mask, value_mask, key_mask, attention_mask)
         value_mask = combine_masks(value_mask, key_mask)
@@ -175,7 +176,7 @@ class MultiHeadAttention(HeadProjections):
             "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
         }
 
-    def step(self, query, memory, state, index, return_attention_scores=True):
+    def step(self, query, memory, state, index, attention_mask=None, return_attention_scores=True):
         """Attend with one query a row.
 
         With a memory, that is cross-attention, and the state is handed through as it is: `{}`
@@ -187,6 +188,8 @@ class MultiHeadAttention(HeadProjections):
             memory: What `prepare_memory` gave, or `None`.
             state: What `initial_state` or the step before gave.
             index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
+            attention_mask: Boolean `(B, S)` or `(B, H, S)`, the places that the query may see,
+                beside what else decides it; `None` for all.
             return_attention_scores: Whether the weights are wanted; else they are `None`.
 
         Returns:
@@ -207,13 +210,17 @@ class MultiHeadAttention(HeadProjections):
             memory = state
         else:
             query = self._project_query(query, index)
-        context, scores = self._read(query, memory, index, memory is state)
+        context, scores = self._read(query, memory, index, memory is state, attention_mask)
         output = ops.squeeze(self._output(context), 1)
         return output, ops.squeeze(scores, 2) if return_attention_scores else None, state
 
-    def _read(self, query, memory, index, causal):
-        reach = Reach(causal, self.window, self.num_sinks, None, memory.get("mask"))
+    def _read(self, query, memory, index, causal, attention_mask):
         length = ops.shape(memory["key"])[2]
+        if attention_mask is not None:
+            check_step_mask(attention_mask, tuple(memory["key"].shape), self.num_heads)
+            attention_mask = _rank_4(ops.expand_dims(attention_mask, -2))
+        masks = (None, memory.get("mask"), attention_mask)
+        reach = Reach(causal, self.window, self.num_sinks, *masks)
         return attention_with_scores(
             query,
             memory["key"],

@@ -82,6 +82,15 @@ def check_masks(layer, query, value, query_mask, value_mask, key_mask, attention
         )
 
 
+def check_step_mask(mask, memory_shape, heads: int):
+    """Raise a ValueError where a step's mask does not fit its memory `(B, G, S, d)`."""
+    batch_size, _, length, _ = memory_shape
+    by_head = len(mask.shape) == 3
+    check_mask(
+        mask, (batch_size, heads, length) if by_head else (batch_size, length), "attention_mask"
+    )
+
+
 def _check_positive(name, value):
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")

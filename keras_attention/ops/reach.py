@@ -28,16 +28,22 @@ class Span(NamedTuple):
         if tensor.shape[axis] == 1:
             return tensor
         starts, sizes = [0] * len(tensor.shape), list(ops.shape(tensor))
-        if (self.start, self.size) == (0, sizes[axis]):
+        if self._is_all_of(sizes[axis]):
             return tensor
         starts[axis], sizes[axis] = self.start, self.size
-        return ops.slice(tensor, starts, sizes)
+        part = ops.slice(tensor, starts, sizes)
+        # TensorFlow forgets the sizes that are known where one is not.
+        return ops.reshape(part, sizes) if None in part.shape else part
+
+    def _is_all_of(self, length) -> bool:
+        known = all(isinstance(number, int) for number in (*self, length))
+        return known and self.start == 0 and self.size == length
 
     def add(self, total, part, axis: int):
         """Return a tensor with `part` added to this span of an axis."""
         length = ops.shape(total)[axis]
         before, after = Span(0, self.start), Span(self.stop, length - self.stop)
-        if (self.start, self.size) == (0, length):
+        if self._is_all_of(length):
             return total + part
         pieces = [before.cut(total, axis), self.cut(total, axis) + part, after.cut(total, axis)]
         return ops.concatenate(pieces, axis=axis)

@@ -221,7 +221,7 @@ def test_open_lengths(name, xla, monkeypatch):
         shape = [None if size in open_sizes else size for size in array.shape]
         return tf.TensorSpec(shape, array.dtype)
 
-    given = (*arrays(2), table_of(), upstream, masks)
+    given = (*arrays(3), table_of(), upstream, masks)
     signature = tf.nest.map_structure(open_axes, list(given))
     compiled = tf.function(run, input_signature=signature, jit_compile=xla)
     for steps, length in ((STEPS, LENGTH), (3, 5)):  # more pairs than are kept, and fewer
