@@ -144,10 +144,8 @@ def causal(name, groups=4, **options):
         given,
         weights,
         self_arrays,
-        self_call,
-        lambda weights, options, arrays: attention_oracle.multi_head(
-            weights, options, arrays, True
-        ),
+        cross_call,
+        attention_oracle.multi_head,
         axes={
             "query": "BTV",
             "query_mask": "BT",
