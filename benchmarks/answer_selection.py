@@ -1,9 +1,10 @@
 """`python -m benchmarks.answer_selection`: attention before and after the state, on WikiQA.
 
 Every encoder is trained with the same settings from several seeds, the epoch chosen by MAP on the
-development set, and measured on the test set under the filtered protocol. A run that is there
-already is continued, and one that is measured is not measured again, so that the comparison may be
-interrupted, and spread over processes by `--only`.
+development set, and measured on the test set under the filtered protocol. The vectors of words are
+trained once for each seed, on WikiQA's own training text: nothing is pretrained elsewhere. A run
+that is there already is continued, and one that is measured is not measured again, so that the
+comparison may be interrupted, and spread over processes by `--only`.
 """
 
 import argparse
@@ -33,9 +34,14 @@ PUBLISHED = {
     "inner-gate": (0.7258, 0.7394),
 }
 
+SIZE = 100
 SETTINGS = {
     "data.dataset": "wikiqa",
-    "vectors.source": "train",  # on WikiQA's own training text: nothing pretrained
+    "vectors.source": "file",
+    "model.embedding_size": SIZE,
+    "model.units": 100,
+    "training.epochs": 12,
+    "training.patience": 4,
     "training.tensorboard": "false",
 }
 
@@ -119,8 +125,25 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     """Return the settings of one run, as the command takes them."""
     settings = {**SETTINGS, "data.folder": options.folder, "training.seed": seed}
+    settings["vectors.file"] = _vectors(seed, options)
     settings |= {f"model.{key}": value for key, value in MODELS[name].items()}
     return [f"--{key}={value}" for key, value in settings.items()]
+
+
+def _vectors(seed: int, options: argparse.Namespace) -> Path:
+    """Return the file of a seed's vectors, trained where that is not done."""
+    from keras_attention.applications.answer_selection import (
+        DataConfig,
+        load_questions,
+        train_vectors,
+        write_vectors,
+    )
+
+    path = options.output / f"vectors-{seed}.txt"
+    if not path.is_file():
+        data = DataConfig(dataset="wikiqa", folder=str(options.folder))
+        write_vectors(path, train_vectors(load_questions(data, "train").texts, SIZE, seed))
+    return path
 
 
 def table(results: dict[str, list[dict]]) -> str:

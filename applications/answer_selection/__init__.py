@@ -24,7 +24,11 @@ from keras_attention.applications.answer_selection.training import (
     resume_answer_selection,
     train_answer_selection,
 )
-from keras_attention.applications.answer_selection.vectors import read_vectors
+from keras_attention.applications.answer_selection.vectors import (
+    read_vectors,
+    train_vectors,
+    write_vectors,
+)
 
 __all__ = [
     "Answer",
@@ -48,4 +52,6 @@ __all__ = [
     "resume_answer_selection",
     "shade",
     "train_answer_selection",
+    "train_vectors",
+    "write_vectors",
 ]

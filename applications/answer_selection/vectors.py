@@ -3,12 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from keras_attention.applications.answer_selection.config import VectorsConfig
 from keras_attention.applications.answer_selection.text import WordIds
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import write_text
 from keras_attention.applications.common.text_files import read_lines
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 
@@ -120,7 +122,11 @@ def first_vectors(
     vectors[0] = 0.0
     if config.source == "random":
         return vectors, f"{words.size:,} random vectors"
-    known = file.vectors if file else _trained(config, words, size, seed, texts)
+    if file:
+        known = file.vectors
+    else:
+        lowercase = words.tokenizer.lowercase
+        known = train_vectors(texts, size, seed, config.epochs, config.window, lowercase)
     found = {
         index: known[word.strip(JOINER) if word not in known else word]
         for index, word in enumerate(words.tokenizer.vocabulary)
@@ -138,7 +144,27 @@ def first_vectors(
     )
 
 
-def _trained(config, words, size, seed, texts) -> dict[str, np.ndarray]:
+def train_vectors(
+    texts: Sequence[str],
+    size: int,
+    seed: int,
+    epochs: int = 10,
+    window: int = 5,
+    lowercase: bool = True,
+) -> dict[str, np.ndarray]:
+    """Return vectors that gensim's Word2Vec (skip-gram) trains on texts, by their words.
+
+    Args:
+        texts: sentences.
+        size: the size of a vector.
+        seed: the seed; the same one gives the same vectors.
+        epochs: how often to go over the texts.
+        window: how many words to each side are a word's context.
+        lowercase: make the texts lower case first.
+
+    Raises:
+        UserError: where gensim is not installed.
+    """
     try:
         from gensim.models import Word2Vec
     except ImportError:
@@ -146,15 +172,23 @@ def _trained(config, words, size, seed, texts) -> dict[str, np.ndarray]:
             "vectors.source train needs gensim: install it (pip install "
             "'keras-attention[vectors]'), or set vectors.source to random or file."
         ) from None
-    sentences = [words.tokenizer.tokens(text) for text in texts]
+    splitter = WordTokenizer([], lowercase=lowercase)
     model = Word2Vec(
-        sentences,
+        [splitter.tokens(text) for text in texts],
         vector_size=size,
-        window=config.window,
+        window=window,
         min_count=1,
         sg=1,
-        epochs=config.epochs,
+        epochs=epochs,
         seed=seed,
         workers=1,  # with more, the same seed gives other vectors
     )
     return {word: model.wv[word] for word in model.wv.index_to_key}
+
+
+def write_vectors(path: str | os.PathLike, vectors: dict[str, np.ndarray]) -> None:
+    """Write vectors in text form, which `read_vectors` and vectors.source file read."""
+    size = len(next(iter(vectors.values())))
+    lines = [f"{len(vectors)} {size}"]
+    lines += [" ".join([word, *map(str, vector.tolist())]) for word, vector in vectors.items()]
+    write_text(Path(path), "\n".join(lines) + "\n")

@@ -11,7 +11,9 @@ from keras_attention.applications.answer_selection.text import WordIds, padded
 from keras_attention.applications.answer_selection.vectors import (
     first_vectors,
     read_vectors,
+    train_vectors,
     with_extra_words,
+    write_vectors,
 )
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import WordTokenizer
@@ -115,6 +117,17 @@ def test_vectors_are_trained_on_ones_own_text(words):
     np.testing.assert_array_equal(vectors, again)
     assert "5 of the vocabulary's 6 words have a vector from gensim, 1 a random one" in report
     assert np.isfinite(vectors).all()
+
+
+def test_trained_vectors_are_written_and_read_back(tmp_path):
+    pytest.importorskip("gensim")
+    vectors = train_vectors(["It was a test."] * 3, size=4, seed=2)
+    assert set(vectors) == {"it", "was", "a", "test", "￭."}
+    write_vectors(tmp_path / "vectors", vectors)
+    read = read_vectors(tmp_path / "vectors", 4)
+    assert read.broken == 0
+    for word, vector in vectors.items():
+        np.testing.assert_array_equal(read.vectors[word], vector)
 
 
 def test_without_gensim_the_way_out_is_said(monkeypatch, words):
