@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.ops.masks import attention_mask, check_mask
+from keras_attention.ops.masks import attention_mask, check_mask, combine_masks
 from keras_attention.ops.normalizers import masked_softmax
 
 
@@ -153,9 +153,11 @@ class AttentionMechanism(keras.layers.Layer):
         training=None,
         mask=None,
     ):
+        for name, given in (("query_mask", query_mask), ("mask", mask)):
+            check_mask(given, tuple(query.shape[:2]), name)
+        query_mask = combine_masks(query_mask, mask)
         if value is None:
             value = query
-            query_mask = mask if query_mask is None else query_mask
             value_mask = query_mask if value_mask is None else value_mask
         self._check_call(query, value, key, query_mask, value_mask)
         memory = self.prepare_memory(value, key, value_mask, training=training)
@@ -291,6 +293,7 @@ class AttentionMechanism(keras.layers.Layer):
         training=None,
         mask=None,
     ):
+        check_mask(mask, tuple(query.shape[:2]), "mask")
         if value is None:
             value, value_mask = query, query_mask if value_mask is None else value_mask
         self._check_call(query, value, key, query_mask, value_mask)

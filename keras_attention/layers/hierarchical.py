@@ -111,7 +111,9 @@ class HierarchicalAttention(AttentionMechanism):
         training=None,
         mask=None,
     ):
-        query_mask = mask if query_mask is None else query_mask
+        self._check_call(query, words, sentences, word_mask, sentence_mask)
+        self._check_query_masks(query, query_mask, mask)
+        query_mask = combine_masks(query_mask, mask)
         # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
         word_mask = _carried(words) if word_mask is None else word_mask
         sentence_mask = _carried(sentences) if sentence_mask is None else sentence_mask
@@ -119,7 +121,6 @@ class HierarchicalAttention(AttentionMechanism):
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
                 word_mask = ops.expand_dims(query_mask, 1)
-        self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask)
         memory = self.prepare_memory(words, sentences, word_mask, sentence_mask, training)
         context, scores, _ = self.attend(query, memory, self.initial_state(memory), query_mask)
         self.add_sequence_loss(scores, query_mask, training)
@@ -232,9 +233,8 @@ class HierarchicalAttention(AttentionMechanism):
         training=None,
         mask=None,
     ):
-        shape = (query.shape[0], 1, *query.shape[1:]) if words is None else words.shape
-        words = keras.KerasTensor(shape, self.compute_dtype)
-        self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask)
+        shape = self._check_call(query, words, sentences, word_mask, sentence_mask)
+        self._check_query_masks(query, query_mask, mask)
         steps = tuple(query.shape[:2])
         context = keras.KerasTensor((*steps, shape[3]), self.compute_dtype)
         if not return_attention_scores:
@@ -254,26 +254,26 @@ class HierarchicalAttention(AttentionMechanism):
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in names}
         return cls(**{**config, **parts})
 
-    def _check_call(self, query, words, sentences, word_mask, sentence_mask, query_mask):
-        shape = None if sentences is None else sentences.shape
-        _, expected = _shapes(query.shape, words.shape, shape)
+    def _check_call(self, query, words, sentences, word_mask, sentence_mask):
+        """Refuse what does not fit, and return the words' shape."""
+        given = [None if part is None else part.shape for part in (words, sentences)]
+        shape, of_sentences = _shapes(query.shape, *given)
         if self.built:
-            sizes = (query.shape[2], words.shape[3])
-            if sizes != (self.query_size, self.value_size):
+            expected = (self.query_size, self.value_size, self.sentence_attention.value_size)
+            if (query.shape[2], shape[3], of_sentences[2]) != expected:
                 raise ValueError(
-                    f"The layer was built for queries of {self.query_size} and words of "
-                    f"{self.value_size} features. Received: query {tuple(query.shape)}, "
-                    f"words {tuple(words.shape)}"
+                    "The layer was built for queries, words and sentences of {}, {} and {} "
+                    "features. ".format(*expected)
+                    + f"Received: query {tuple(query.shape)}, "
+                    f"words {shape}, sentences {of_sentences}"
                 )
-            size = self.sentence_attention.value_size
-            if expected[2] != size:
-                raise ValueError(
-                    f"The layer was built for sentences of {size} features. "
-                    f"Received: sentences {tuple(expected)}"
-                )
-        check_mask(word_mask, tuple(words.shape[:3]), "word_mask")
-        check_mask(sentence_mask, tuple(words.shape[:2]), "sentence_mask")
+        check_mask(word_mask, shape[:3], "word_mask")
+        check_mask(sentence_mask, shape[:2], "sentence_mask")
+        return shape
+
+    def _check_query_masks(self, query, query_mask, mask):
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+        check_mask(mask, tuple(query.shape[:2]), "mask")
 
 
 def _carried(tensor):

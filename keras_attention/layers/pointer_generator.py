@@ -104,11 +104,14 @@ class PointerGenerator(keras.layers.Layer):
                 f"Received: {self.sizes}"
             )
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
-            vector = self.add_weight(
-                (self.sizes[of],), initializer=fresh(self.kernel_initializer), name=f"{name}_vector"
-            )
+            initializer = fresh(self.kernel_initializer)
+            vector = self._add_float_weight((self.sizes[of],), initializer, f"{name}_vector")
             setattr(self, f"{name}_vector", vector)
-        self.bias = self.add_weight((), initializer=self.bias_initializer, name="bias")
+        self.bias = self._add_float_weight((), self.bias_initializer, "bias")
+
+    def _add_float_weight(self, shape, initializer, name):
+        # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
+        return self.add_weight(shape, initializer=initializer, autocast=False, name=name)
 
     def call(
         self,

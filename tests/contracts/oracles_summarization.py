@@ -57,7 +57,7 @@ def intra_decoder(weights, options, arrays):
     """Contexts and weights over the earlier states `j < t` of the sequence itself."""
     states = np.float64(arrays["query"])
     everywhere = np.ones(states.shape[:2], bool)
-    real = arrays.get("query_mask", arrays.get("mask", everywhere))
+    real = arrays.get("query_mask", everywhere) & arrays.get("mask", everywhere)
     allowed = arrays.get("value_mask", real)
     contexts, scores = np.zeros_like(states), np.zeros((*states.shape[:2], states.shape[1]))
     for b, t in np.argwhere(real):
@@ -76,7 +76,8 @@ def hierarchical(of_words, of_sentences, weights, arrays):
     sentences = np.float64(arrays["sentences"])
     word_mask = arrays.get("word_mask", np.ones(words.shape[:3], bool))
     sentence_mask = arrays.get("sentence_mask", np.ones(words.shape[:2], bool))
-    real = arrays.get("query_mask", arrays.get("mask", np.ones(query.shape[:2], bool)))
+    everywhere = np.ones(query.shape[:2], bool)
+    real = arrays.get("query_mask", everywhere) & arrays.get("mask", everywhere)
     parts = {
         part: {
             name.removeprefix(f"{part}."): array

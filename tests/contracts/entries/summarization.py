@@ -69,6 +69,9 @@ def document(seed, batch, steps, lengths):
     """Three sentences of unequal lengths in each example; some sentences are padding."""
     width, count = max(lengths), 3
     sentence_mask = np.arange(count) < np.array([3, 2, 1])[np.arange(batch) % 3, None]
+    query_mask = (
+        np.arange(steps) < np.array([steps, max(steps - 2, 1), 1])[np.arange(batch) % 3, None]
+    )
     word_mask = np.stack([value_mask(width, np.roll(lengths, n)) for n in range(count)], axis=1)
     return {
         "query": random(seed + 1, batch, steps, QUERY),
@@ -76,8 +79,8 @@ def document(seed, batch, steps, lengths):
         "sentences": random(seed + 3, batch, count, SENTENCE),
         "word_mask": word_mask & sentence_mask[:, :, None],
         "sentence_mask": sentence_mask,
-        "query_mask": np.ones((batch, steps), bool),
-        "mask": np.ones((batch, steps), bool),
+        "query_mask": query_mask,
+        "mask": query_mask,
     }
 
 
@@ -175,7 +178,7 @@ def hierarchical(name, of_words, of_sentences):
 
 # The pointer-generator: ids beside scores.
 
-VOCABULARY, EXTRA = 19, 3
+VOCABULARY = 19
 
 
 def mixture(seed, batch, steps, lengths):
@@ -183,7 +186,7 @@ def mixture(seed, batch, steps, lengths):
     length = max(lengths)
     scores = np.exp(random(seed + 2, batch, steps, length))
     scores = scores * value_mask(length, lengths)[:, None]
-    ids = np.random.default_rng(seed + 3).integers(0, VOCABULARY + EXTRA, (batch, length))
+    ids = np.random.default_rng(seed + 3).integers(0, VOCABULARY, (batch, length))
     return {
         "logits": random(seed + 1, batch, steps, VOCABULARY),
         "scores": (scores / scores.sum(axis=2, keepdims=True)).astype("float32"),
@@ -196,7 +199,7 @@ def mixture(seed, batch, steps, lengths):
 
 def call_pointer(layer, tensors, **options):
     """Log probabilities and the gate."""
-    log_p, p_gen = layer(**tensors, extra_size=EXTRA, return_p_gen=True, **options)
+    log_p, p_gen = layer(**tensors, return_p_gen=True, **options)
     return {"outputs": log_p, "p_gen": p_gen}
 
 
@@ -205,7 +208,7 @@ def pointer_steps(layer, tensors):
     found = []
     for t in range(tensors["logits"].shape[1]):
         at = {key: x if key == "source_ids" else x[:, t] for key, x in tensors.items()}
-        found.append(layer.step(**at, extra_size=EXTRA, return_p_gen=True))
+        found.append(layer.step(**at, return_p_gen=True))
     log_p, p_gen = (ops.stack(part, 1) for part in zip(*found, strict=True))
     return {"outputs": log_p, "p_gen": p_gen}, []
 
@@ -330,7 +333,7 @@ ENTRIES = {
                 },
                 mixture,
                 call_pointer,
-                lambda weights, options, arrays: oracles.pointer_generator(weights, EXTRA, arrays),
+                lambda weights, options, arrays: oracles.pointer_generator(weights, 0, arrays),
                 axes={
                     "logits": "BTV",
                     "scores": "BTS",

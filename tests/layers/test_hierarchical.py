@@ -1,0 +1,177 @@
+"""Hierarchical attention: products and not sums, empty sentences, disagreement, the decoder."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.layers import (
+    AttentionDecoder,
+    BahdanauAttention,
+    CoverageAttention,
+    HierarchicalAttention,
+    LocalAttention,
+    LuongAttention,
+    TemporalAttention,
+)
+from keras_attention.losses import coverage_loss
+from keras_attention.ops.hierarchical import reweight
+from tests.contracts.backend import input_gradients, random, to_numpy
+from tests.contracts.kinds import randomise
+
+B, T, N, W, D = 2, 3, 3, 5, 7
+WORDS = np.arange(W) < np.array([[5, 3, 0], [2, 5, 4]])[:, :, None]
+
+
+def softmax(x):
+    """Over the last axis."""
+    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+
+
+def test_weights_are_multiplied_and_normalised_again():
+    words, sentences = softmax(random(1, B, T, N * W)), softmax(random(2, B, T, N))
+    joined = words.reshape(B, T, N, W) * sentences[..., None]
+    expected = joined / joined.sum(axis=(2, 3), keepdims=True)
+    result = to_numpy(reweight(words.reshape(B, T, N, W), sentences))
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
+
+
+def test_small_factors_do_not_vanish():
+    """1e-25 times 1e-25 is nothing in float32; their share of the sum is not."""
+    words = np.array([[[[1e-25, 3e-25], [0.0, 0.0]]]], "float32")
+    sentences = np.array([[[1e-25, 1.0]]], "float32")
+    np.testing.assert_allclose(to_numpy(reweight(words, sentences))[0, 0, 0], [0.25, 0.75], 1e-3)
+
+
+def test_words_and_sentences_that_disagree_entirely_still_give_a_distribution():
+    words = np.array([[[[1.0, 0.0], [0.0, 0.0]]]], "float32")
+    sentences = np.array([[[0.0, 1.0]]], "float32")
+    result = to_numpy(reweight(words, sentences))
+    np.testing.assert_allclose(result.sum(), 1.0, rtol=1e-5)
+    gradients = input_gradients(lambda *x: ops.sum(reweight(*x) ** 2), words, sentences)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_what_reads_nothing_stays_empty():
+    """A window past the document's end has no weight: the joined weights have none either."""
+    layer = HierarchicalAttention(LocalAttention(half_width=1), LuongAttention("dot"))
+    scores = layer(
+        random(3, B, 12, D), random(4, B, 2, 3, D), random(5, B, 2, D), return_attention_scores=True
+    )[1]
+    assert np.all(to_numpy(scores)[:, 8:] == 0.0)
+    np.testing.assert_allclose(to_numpy(scores)[:, :7].sum(axis=(2, 3)), 1.0, atol=1e-5)
+
+
+def test_a_sentence_without_words_takes_no_weight_from_the_others():
+    layer = HierarchicalAttention(BahdanauAttention(5), TemporalAttention())
+    query, words, sentences = random(6, B, T, D), random(7, B, N, W, D), random(8, B, N, 4)
+    results = layer(query, words, sentences, word_mask=WORDS, return_attention_scores=True)
+    shorter = layer(
+        query[:1],
+        words[:1, :2],
+        sentences[:1, :2],
+        word_mask=WORDS[:1, :2],
+        return_attention_scores=True,
+    )
+    np.testing.assert_allclose(to_numpy(results[0])[:1], to_numpy(shorter[0]), atol=1e-5)
+    np.testing.assert_allclose(to_numpy(results[1])[:1, :, :2], to_numpy(shorter[1]), atol=1e-6)
+    assert np.all(to_numpy(results[1])[0, :, 2] == 0.0)
+
+
+def test_multiplying_energies_would_be_another_thing():
+    query, words, sentences = random(9, 1, T, D), random(10, 1, N, W, D), random(11, 1, N, D)
+    layer = HierarchicalAttention(LuongAttention("dot"), LuongAttention("dot"))
+    scores = to_numpy(layer(query, words, sentences, return_attention_scores=True)[1])
+    of_words = np.einsum("btd,bnwd->btnw", query, words)
+    of_sentences = np.einsum("btd,bnd->btn", query, sentences)[..., None]
+    summed = softmax((of_words + of_sentences).reshape(1, T, -1)).reshape(scores.shape)
+    np.testing.assert_allclose(scores, summed, rtol=1e-3)  # a product of softmaxes
+    multiplied = softmax((of_words * of_sentences).reshape(1, T, -1)).reshape(scores.shape)
+    assert np.abs(scores - multiplied).max() > 0.1
+
+
+@pytest.fixture(scope="module")
+def decoder_parts():
+    """A decoder over a document, its inputs, and a functional model of it."""
+    attention = HierarchicalAttention(CoverageAttention(5, loss_weight=1.0), BahdanauAttention(5))
+    decoder = AttentionDecoder(keras.layers.GRUCell(4), attention, query="current")
+    inputs = [keras.Input((None, 2)), keras.Input((None, None, D)), keras.Input((None, 4))]
+    masks = [keras.Input((None, None), dtype="bool"), keras.Input((None,), dtype="bool")]
+    results = decoder(
+        inputs[0],
+        {"words": inputs[1], "sentences": inputs[2]},
+        value_mask={"words": masks[0], "sentences": masks[1]},
+        return_attention_scores=True,
+        return_context=True,
+    )
+    model = keras.Model([*inputs, *masks], results)
+    randomise(decoder)
+    arrays = random(12, B, T, 2), random(13, B, N, W, D), random(14, B, N, 4)
+    return decoder, model, [*arrays, WORDS, WORDS.any(axis=2)]
+
+
+def test_a_decoder_reads_a_document(decoder_parts, tmp_path):
+    decoder, model, (inputs, words, sentences, word_mask, sentence_mask) = decoder_parts
+    value = {"words": words, "sentences": sentences}
+    mask = {"words": word_mask, "sentences": sentence_mask}
+    assert model.output_shape == [(None, None, 4), (None, None, D), (None, None, None, None)]
+    results = [to_numpy(x) for x in model([inputs, words, sentences, word_mask, sentence_mask])]
+    memory = decoder.prepare_memory(
+        keras.tree.map_structure(ops.convert_to_tensor, value),
+        keras.tree.map_structure(ops.convert_to_tensor, mask),
+    )
+    state = decoder.initial_state(memory)
+    for t in range(T):
+        output, scores, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state)
+        np.testing.assert_allclose(to_numpy(output), results[0][:, t], atol=1e-5)
+        np.testing.assert_allclose(to_numpy(state["context"]), results[1][:, t], atol=1e-5)
+        np.testing.assert_allclose(to_numpy(scores), results[2][:, t], atol=1e-5)
+    assert np.all(results[2][0, :, 2] == 0.0)
+    decoder(inputs, value, value_mask=mask)
+    (loss,) = decoder.losses  # of the joined weights
+    expected = coverage_loss(results[2].reshape(B, T, N * W))
+    np.testing.assert_allclose(to_numpy(loss), to_numpy(expected), rtol=1e-4)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for ours, theirs in zip(
+        again([inputs, words, sentences, *mask.values()]), results, strict=True
+    ):
+        np.testing.assert_allclose(to_numpy(ours), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mask": WORDS}, "`value_mask` must be a dictionary"),
+        ({"mask": {"letters": WORDS}}, "`value_mask` must be a dictionary"),
+        ({"mask": {"words": WORDS[:, 1:]}}, r"`value_mask\['words'\]`"),
+        ({"inputs": random(15, B + 1, T, 2)}, "same batch size"),
+    ],
+    ids=["no dictionary", "another part", "too short", "another batch"],
+)
+def test_a_decoder_refuses_what_does_not_fit(decoder_parts, change, message):
+    decoder, _, (inputs, words, sentences, *_) = decoder_parts
+    with pytest.raises(ValueError, match=f"{message}.*Received: "):
+        decoder(
+            change.get("inputs", inputs),
+            {"words": words, "sentences": sentences},
+            value_mask=change.get("mask"),
+        )
+
+
+def test_parts_must_be_two_mechanisms():
+    one = BahdanauAttention(3)
+    with pytest.raises(ValueError, match="Received: the same one"):
+        HierarchicalAttention(one, one)
+
+
+def test_dropout_drops_words_in_training_only():
+    layer = HierarchicalAttention(BahdanauAttention(3), BahdanauAttention(3), dropout=0.5, seed=3)
+    words = np.eye(N * W, dtype="float32").reshape(1, N, W, N * W)  # the context is the weights
+    query, sentences = random(16, 1, T, D), random(17, 1, N, D)
+    quiet, scores = layer(query, words, sentences, return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(quiet), to_numpy(scores).reshape(1, T, -1), atol=1e-6)
+    dropped = to_numpy(layer(query, words, sentences, training=True))
+    assert 0 < np.mean(dropped == 0.0) < 1
+    kept = dropped != 0.0
+    np.testing.assert_allclose(dropped[kept], 2 * to_numpy(quiet)[kept], rtol=1e-4)
