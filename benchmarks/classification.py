@@ -1,0 +1,174 @@
+"""`python -m benchmarks.classification`: text classification from random vectors, beside a CNN.
+
+Each row is trained by the real command: with several seeds where the set has a test set, else on
+the first of ten fixed folds; the figure is the mean of its runs. A run that is there already is
+continued or only evaluated, so that the measurement may be interrupted.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.children import BenchmarkError
+from benchmarks.commands import command
+
+COMMON = {
+    "model.embedding_size": 128,
+    "model.units": 64,
+    "training.batch_size": 50,
+    "training.learning_rate": 0.001,
+    "training.patience": 3,
+    "training.tensorboard": "false",
+}
+SENTENCES = {"model.architecture": "pooling", "model.max_pooling": "true"}
+REVIEWS = {
+    "training.batch_size": 25,
+    "training.epochs": 12,
+    "tokenizer.min_count": 2,
+    "model.embedding_dropout": 0.3,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Args:
+        dataset: the known data set.
+        subfolder: where its files lie under the data folder.
+        settings: of the configuration.
+        folds: whether runs are folds of the set, not seeds on its own test set.
+        goal: the accuracy in percent to reach.
+        published: that of the CNN from random vectors (Kim 2014), None where there is none.
+    """
+
+    dataset: str
+    subfolder: str
+    settings: dict = field(default_factory=dict)
+    folds: bool = False
+    goal: float | None = None
+    published: float | None = None
+
+
+ROWS = {
+    "trec": Row("trec", "trec", SENTENCES, goal=91.2, published=91.2),
+    "polarity": Row("sentence_polarity", "nltk", SENTENCES, True, 76.1, 76.1),
+    "subjectivity": Row("subjectivity", "nltk", SENTENCES, True, 89.6, 89.6),
+    "reviews-han": Row(
+        "movie_reviews", "nltk", {**REVIEWS, "model.architecture": "han"}, True, 84.0
+    ),
+    "reviews-mean": Row(
+        "movie_reviews",
+        "nltk",
+        {**REVIEWS, "model.architecture": "mean", "model.encoder": "none"},
+        True,
+    ),
+    "sick": Row("sick", "sick", {"model.architecture": "cross"}, goal=77.0),
+}
+
+
+def main(arguments=None) -> int:
+    """Train, evaluate and print the table; 0, or 2 after one line on what went wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.classification",
+        description="Train text classifiers from random vectors on public sets.",
+    )
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="folder with trec/, nltk/ and sick/"
+    )
+    parser.add_argument(
+        "--runs", type=int, help="seeds or folds of each row (default: 5 seeds, 3 folds)"
+    )
+    parser.add_argument("--output", type=Path, default=Path("runs/classification"))
+    parser.add_argument("--only", choices=ROWS, action="append")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=V",
+        help="another setting for all rows, into another --output",
+    )
+    options = parser.parse_args(arguments)
+    rows = []
+    try:
+        for name in options.only or ROWS:
+            rows.append(measure(name, options))
+            print(json.dumps(rows[-1]), file=sys.stderr)
+    except (BenchmarkError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
+    print(table(rows))
+    return 0
+
+
+def measure(name: str, options: argparse.Namespace) -> dict:
+    """Train the runs of one row and return their figures on the test set."""
+    row = ROWS[name]
+    results = [_one(name, number, options) for number in range(_count(row, options))]
+    accuracies = [100 * result["accuracy"] for result in results]
+    return {
+        "name": name,
+        "runs": len(results),
+        "of": "folds of 10" if row.folds else "seeds",
+        "accuracies": accuracies,
+        "accuracy": statistics.mean(accuracies),
+        "macro_f1": 100 * statistics.mean(result["macro_f1"] for result in results),
+        "calibration": 100 * statistics.mean(r["expected_calibration_error"] for r in results),
+        "minutes": sum(result["minutes"] for result in results),
+        "goal": row.goal,
+        "published": row.published,
+    }
+
+
+def overrides(name: str, number: int, options: argparse.Namespace) -> list[str]:
+    """Return the settings of one run, as the command takes them."""
+    row = ROWS[name]
+    settings = {
+        **COMMON,
+        **row.settings,
+        "data.dataset": row.dataset,
+        "data.folder": options.folder / row.subfolder,
+        "data.fold" if row.folds else "training.seed": number if row.folds else number + 1,
+    }
+    return [f"--{key}={value}" for key, value in settings.items()] + [
+        f"--{setting}" for setting in options.set
+    ]
+
+
+def table(rows: list[dict]) -> str:
+    """Write the figures as a Markdown table."""
+    head = ["", "runs", "accuracy", "lowest-highest", "macro F1", "ECE", "goal", "CNN", "minutes"]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        low, high = min(row["accuracies"]), max(row["accuracies"])
+        figures = [row["macro_f1"], row["calibration"], row["goal"], row["published"]]
+        lines.append(
+            [row["name"], f"{row['runs']} {row['of']}", f"{row['accuracy']:.1f}"]
+            + [f"{low:.1f}-{high:.1f}"]
+            + ["" if figure is None else f"{figure:.1f}" for figure in figures]
+            + [f"{row['minutes']:.1f}"]
+        )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _count(row: Row, options: argparse.Namespace) -> int:
+    return options.runs or (3 if row.folds else 5)
+
+
+def _one(name: str, number: int, options: argparse.Namespace) -> dict:
+    run = options.output / f"{name}-{number}"
+    arguments = ["--resume"] if run.exists() else overrides(name, number, options)
+    command("train", "classification", *arguments, "--output", str(run))
+    report = json.loads(command("evaluate", str(run), "--json"))
+    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {**report, "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Running the real command, as users do."""
+
+import subprocess
+import sys
+
+from benchmarks.children import BenchmarkError
+
+
+def command(*arguments: str) -> str:
+    """Run `keras-attention`, its messages on this terminal, and return what it printed.
+
+    Raises:
+        BenchmarkError: where it fails.
+    """
+    line = [sys.executable, "-m", "keras_attention.applications.cli", *arguments]
+    result = subprocess.run(line, stdout=subprocess.PIPE, text=True)
+    if result.returncode:
+        place = arguments[1] if arguments[0] != "train" else arguments[-1]
+        raise BenchmarkError(
+            f"`keras-attention {arguments[0]}` of {place} ended with status {result.returncode}"
+        )
+    return result.stdout
