@@ -82,6 +82,12 @@ class InnerLoop:
             The list of the outputs' sequences, in the order in which they were made, and the last
             state.
         """
+        if self.unroll:
+            results, state = [], first
+            for place in reversed(range(count)) if reverse else range(count):
+                outputs, state = step(place, state)
+                results.append(outputs)
+            return [ops.stack(column) for column in zip(*results, strict=True)], state
 
         def at_place(x, states):
             outputs, state = step(x[0, 0], states[0])
@@ -89,7 +95,7 @@ class InnerLoop:
 
         places = ops.arange(count, dtype="int32")
         places = ops.flip(places, axis=0) if reverse else places
-        loop = keras.layers.RNN(LoopCell(at_place), return_sequences=True, unroll=self.unroll)
+        loop = keras.layers.RNN(LoopCell(at_place), return_sequences=True)
         _, outputs, states = loop.inner_loop(places[None, :, None], [first], mask=None)
         # Keras' loop gives the batch first; when compiled, the two turns cancel out.
         return [ops.transpose(output, (1, 0, 2)) for output in outputs], states[0]
