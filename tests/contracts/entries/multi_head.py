@@ -112,7 +112,9 @@ def self_arrays(seed, batch, steps, lengths):
         "query_mask": mask,
         "value_mask": mask,
         "key_mask": mask,
-        "attention_mask": np.tril(pairs(seed + 4, batch, length, length)) | np.eye(length) > 0,
+        "attention_mask": np.tril(
+            pairs(seed + 4, batch, length, length) | np.eye(length, dtype=bool)
+        ),
     }
 
 
