@@ -1,0 +1,177 @@
+"""The Transformer's blocks, beyond what the contract registry checks of every layer."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.layers import MultiHeadAttention, TransformerDecoder, TransformerEncoder
+
+B, T, S, D, F, H = 2, 5, 7, 12, 17, 3
+OPTIONS = {
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative", "norm": "pre"},
+    "grouped": {"num_key_value_heads": 1},
+    "window": {"window": 2, "num_sinks": 1},
+    "entmax": {"normalizer": "entmax15", "query_key_norm": True},
+    "geglu": {"activation": "geglu", "use_bias": False, "norm": "pre"},
+}
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def randomise(layer, seed=1):
+    generator = np.random.default_rng(seed)
+    for weight in layer.trainable_variables:
+        weight.assign(generator.normal(0, 0.5, weight.shape))
+    return layer
+
+
+def decoder(memory=True, **options):
+    block = TransformerDecoder(F, H, **options)
+    block.build((None, None, D), *([(None, None, D)] if memory else []))
+    return randomise(block)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_steps_over_a_cache_give_what_the_call_gives(name):
+    block = decoder(**OPTIONS[name])
+    x, value = random(B, T, D), random(B, S, D, seed=2)
+    mask = np.arange(S) < np.array([S, 3])[:, None]
+    expected, scores = block(x, value, value_mask=mask, return_attention_scores=True)
+    memory, state = block.prepare_memory(value, mask), block.initial_state(B, T + 2)
+    for t in range(T):
+        output, weights, state = block.step(x[:, t], memory, state, t)
+        np.testing.assert_allclose(output, expected[:, t], atol=2e-5)
+        own = np.asarray(weights["self_attention"])
+        np.testing.assert_allclose(own[..., :T], scores["self_attention"][:, :, t], atol=1e-5)
+        assert not own[..., t + 1 :].any()
+        crossed = scores["cross_attention"][:, :, t]
+        np.testing.assert_allclose(weights["cross_attention"], crossed, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_reach_the_attention(name):
+    options = OPTIONS[name]
+    plain, block = decoder(False), decoder(False, **options)
+    for option, value in options.items():
+        if hasattr(block.self_attention, option):
+            assert getattr(block.self_attention, option) == value
+    x = random(B, T, D)
+    assert block(x).shape == (B, T, D)
+    if block.count_params() == plain.count_params():
+        block.set_weights(plain.get_weights())
+        assert not np.allclose(block(x), plain(x), atol=1e-3)
+
+
+def test_cross_attention_knows_no_positions_and_no_window():
+    block = decoder(positions="rotary", window=1, normalizer="sparsemax")
+    cross = block.cross_attention
+    assert (cross.positions, cross.window, cross.normalizer) == (None, None, "sparsemax")
+    x, value, order = random(B, T, D), random(B, S, D, seed=2), np.random.permutation(S)
+    np.testing.assert_allclose(block(x, value), block(x, value[:, order]), atol=1e-5)
+
+
+def test_nothing_of_the_future_is_seen():
+    block = decoder()
+    x, value = random(B, T, D), random(B, S, D, seed=2)
+    before = np.asarray(block(x, value))
+    later = x.copy()
+    later[:, 3] += 5.0
+    after = np.asarray(block(later, value))
+    np.testing.assert_allclose(after[:, :3], before[:, :3], atol=1e-6)
+    assert np.abs(after[:, 3:] - before[:, 3:]).min(axis=(0, 2)).max() > 1e-3
+
+
+def test_keys_of_the_memory_are_projected_once(monkeypatch):
+    block, calls = decoder(), []
+    project = MultiHeadAttention.project
+
+    def counted(layer, inputs, *names):
+        calls.append((layer.name, inputs.shape[1], names))
+        return project(layer, inputs, *names)
+
+    monkeypatch.setattr(MultiHeadAttention, "project", counted)
+    memory, state = block.prepare_memory(random(B, S, D)), block.initial_state(B, 4)
+    for t in range(4):
+        _, _, state = block.step(random(B, D, seed=t), memory, state, t)
+    read = [names for name, steps, names in calls if name == "cross_attention" and steps == S]
+    assert sorted(sum(read, ())) == ["key", "value"]
+
+
+def test_dropout_acts_in_training_only_and_attention_has_its_own_rate():
+    x = random(B, T, D)
+    block = randomise_built(TransformerEncoder(F, H, dropout=0.5, attention_dropout=0.0, seed=1))
+    assert block.self_attention.dropout == 0.0
+    np.testing.assert_array_equal(block(x), block(x, training=False))
+    assert not np.allclose(block(x, training=True), block(x), atol=1e-2)
+    assert TransformerEncoder(F, H, dropout=0.5).dropout == 0.5
+    same = randomise_built(TransformerEncoder(F, H, dropout=0.5, seed=1))
+    assert same.self_attention.dropout == 0.5
+
+
+def randomise_built(block):
+    block.build((None, None, D))
+    return randomise(block)
+
+
+def test_masks_come_with_the_inputs_or_by_name():
+    ids = np.array([[4, 5, 6, 0, 0], [7, 8, 9, 3, 2]])
+    embedding = keras.layers.Embedding(11, D, mask_zero=True)
+    encoder, block = randomise_built(TransformerEncoder(F, H)), decoder()
+    words = embedding(ids)
+    memory = encoder(words)
+    implicit = block(embedding(ids), memory)
+    x = ops.convert_to_tensor(np.asarray(words))  # without the mask that it carries
+    explicit = block(x, encoder(x, inputs_mask=ids > 0), inputs_mask=ids > 0, value_mask=ids > 0)
+    np.testing.assert_allclose(implicit, explicit, atol=1e-6)
+    other = block(x, encoder(x), inputs_mask=ids > 0, value_mask=np.ones_like(ids, bool))
+    assert not np.allclose(implicit, other, atol=1e-3)
+
+
+def test_a_stack_trains_by_model_add_and_reloads(tmp_path):
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(13, D, mask_zero=True),
+            TransformerDecoder(F, H, positions="rotary"),
+            TransformerDecoder(F, H, positions="rotary", norm="pre"),
+            keras.layers.Dense(13),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss)
+    ids = np.random.default_rng(2).integers(1, 13, (16, 6))
+    # To repeat the word before, a block must look one place back.
+    history = model.fit(ids, np.roll(ids, 1, axis=1), epochs=30, batch_size=16, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(ids), model(ids), atol=1e-6)
+
+
+def test_wrong_calls_are_refused():
+    x, value = random(B, T, D), random(B, S, D)
+    with pytest.raises(ValueError, match="`num_heads` must divide the width.*num_heads=5"):
+        TransformerEncoder(F, 5)(x)
+    with pytest.raises(ValueError, match="built without a memory.*value="):
+        decoder(memory=False)(x, value)
+    with pytest.raises(ValueError, match="built with a memory.*value=None"):
+        decoder()(x)
+    with pytest.raises(ValueError, match="memory of 12 features. Received: value of shape"):
+        decoder()(x, random(B, S, D + 1))
+    with pytest.raises(ValueError, match="same batch size"):
+        decoder()(x, value[:1])
+    with pytest.raises(ValueError, match="shape .batch, steps, features.*Received"):
+        TransformerEncoder(F, H)(x[:, 0])
+    with pytest.raises(ValueError, match="`inputs_mask` must be boolean.*Received"):
+        randomise_built(TransformerEncoder(F, H))(x, inputs_mask=np.ones((B, T + 1), bool))
+    with pytest.raises(ValueError, match="has no weights yet"):
+        TransformerDecoder(F, H).initial_state(B, 3)
+    with pytest.raises(ValueError, match="`norm` must be 'post'.*Received: norm='after'"):
+        TransformerDecoder(F, H, norm="after")
+    with pytest.raises(ValueError, match="activation"):
+        TransformerDecoder(F, H, activation="no such")
