@@ -8,7 +8,8 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from keras_attention.applications import translation
+from keras_attention.applications import answer_selection, translation
+from keras_attention.applications.answer_selection import AnswerSelectionConfig
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import documented, fences, pages, run_fences, run_prompts
@@ -57,16 +58,39 @@ def small_run(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.fixture(scope="module")
+def small_answers(tmp_path_factory):
+    """The same of answer selection."""
+    from keras_attention.applications.answer_selection.training import train_answer_selection
+
+    folder = tmp_path_factory.mktemp("documentation")
+    (folder / "lines.tsv").write_text("when ?\tin 1931\t1\nwhen ?\tin Oslo\t0\n")
+    data = {split: str(folder / "lines.tsv") for split in ("train", "dev")}
+    config = AnswerSelectionConfig(
+        data=answer_selection.DataConfig(**data),
+        vocabulary=answer_selection.VocabularyConfig(min_count=1),
+        model=answer_selection.ModelConfig(embedding_size=4, units=4),
+        training=answer_selection.TrainingConfig(epochs=1, tensorboard=False),
+    )
+    train_answer_selection(config, folder / "run")
+    return folder / "run"
+
+
+# What loads a run folder on the pages, and the fixture that makes one.
+RUNS = {"Translator": "small_run", "Ranker": "small_answers"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request, monkeypatch):
     text = page.read_text(encoding="utf-8")
     # A page's training would take an hour: its configuration is made and its call checked.
     train = create_autospec(translation.train_translation)
     monkeypatch.setattr(translation, "train_translation", train)
-    for run in re.findall(r'Translator\.load\("([^"]+)"\)', text):
-        place = own_folder / run
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(request.getfixturevalue("small_run"))
+    for user, run in re.findall(r'(\w+)\.load\("([^"]+)"\)', text):
+        if user in RUNS:
+            place = own_folder / run
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(request.getfixturevalue(RUNS[user]))
     assert run_fences(text, str(page)) > 0
     assert train.called == ("\ntrain_translation(" in text)
 
