@@ -3,23 +3,119 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.multi_head_checks import (
-    check_arguments,
-    check_features,
-    check_masks,
-    check_shapes,
-    check_step_mask,
-)
-from keras_attention.layers.multi_head_projections import HeadProjections
+from keras_attention.layers.multi_head_checks import check_arguments, check_masks, check_shapes
+from keras_attention.layers.multi_head_projections import rank_4, without_padding
+from keras_attention.layers.multi_head_steps import HeadSteps
 from keras_attention.ops.dot_product import attention, attention_with_scores
-from keras_attention.ops.masks import check_mask, combine_masks
-from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
-from keras_attention.ops.reach import Reach, Span
+from keras_attention.ops.masks import combine_masks
+from keras_attention.ops.reach import Reach
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class MultiHeadAttention(HeadProjections):
-    """Multi-head attention."""
+class MultiHeadAttention(HeadSteps):
+    """Multi-head attention: `H` scaled dot products, each in a projection of its own.
+
+    $$
+    \\mathrm{head}_h = A\\left(\\frac{(x W^Q_h)(y W^K_h)^\\top}{\\sqrt{d}} + b_h\\right) (y W^V_h),
+    \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
+    $$
+
+    `A` is the normaliser, `b` the bias by distance, where there is one. One input alone is
+    self-attention. The weights have the order and the shapes of
+    `keras.layers.MultiHeadAttention`, and the same weights give the same output; a query that sees
+    nothing has zero weights here, and the output is the output's bias.
+
+    One query at a time, with keys and values projected once:
+
+    ```
+    memory = layer.prepare_memory(value, key, mask)                  # cross-attention
+    output, scores, _ = layer.step(query, memory, {}, index)         # query (B, D)
+
+    state = layer.initial_state(batch_size, max_length)              # causal self-attention
+    output, scores, state = layer.step(query, None, state, index)
+    ```
+
+    Unless the weights are asked for, no tensor of `H T S` numbers is kept where the sequences are
+    long (on TensorFlow: from `T S` above 512 x 512). Queries and heads are then worked on in parts,
+    the weights are computed again in the backward pass, and what a causal mask or a window hides
+    from a whole part is not computed. On PyTorch, and on JAX with a GPU and half precision, the
+    backend's fused kernel runs where it can do what is asked for.
+
+    Args:
+        num_heads: Number of query heads `H`.
+        key_dim: Size `d` of each head of queries and keys.
+        value_dim: Size of each head of values. Default: `key_dim`.
+        dropout: Rate at which weights are dropped in training. Scores returned are those before.
+        use_bias: Whether the projections have biases.
+        output_shape: Size of the output, or a tuple of sizes. Default: the queries' size.
+        num_key_value_heads: Number of heads of keys and values, each read by as many query heads;
+            1 is multi-query attention. Default: `num_heads`.
+        positions: `None`, or how places enter the scores: `"rotary"` turns queries and keys,
+            `"alibi"` takes a slope times the distance off, `"relative"` adds a learned number for
+            each bucket of distances. Places count from 0 in queries and in memory.
+        max_wavelength: Of `"rotary"`.
+        num_buckets: Of `"relative"`.
+        max_distance: Of `"relative"`: the distance from which on all share a bucket.
+        window: A query at place `t` sees the places within `window - 1` of `t`. Default: all.
+        num_sinks: The first places, which are seen past the window too.
+        normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
+        query_key_norm: Whether each head's queries and keys are divided by their root mean square
+            and multiplied by a learned gain, before they are turned.
+        kernel_initializer: Initializer of the kernels, as the matrices that they are.
+        bias_initializer: Initializer of the biases.
+        kernel_regularizer: Regularizer of the kernels.
+        bias_regularizer: Regularizer of the biases.
+        kernel_constraint: Constraint of the kernels.
+        bias_constraint: Constraint of the biases.
+        seed: Seed of the dropout.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        query: `(B, T, Dq)`.
+        value: `(B, S, Dv)`. Default: the queries.
+        key: `(B, S, Dk)`. Default: the values.
+        query_mask: Boolean `(B, T)`, True = attend.
+        value_mask: Boolean `(B, S)`. Default in self-attention: `query_mask`.
+        key_mask: Boolean `(B, S)`; a place must pass it and `value_mask`.
+        attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: which pairs may attend.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout applies.
+        use_causal_mask: Whether a query sees no place after its own.
+        mask: The mask of the only input in self-attention, where Keras passes it by itself;
+            `query_mask` says the same, and goes before it.
+
+    Returns:
+        The output `(B, T, O)`; with `return_attention_scores`, a tuple of it and the weights
+        `(B, H, T, S)`.
+
+    Raises:
+        ValueError: Where an argument is out of range or would be ignored, or where shapes or masks
+            do not fit.
+
+    Reference:
+        Vaswani et al. 2017, "Attention is all you need", section 3.2. Shared keys: Ainslie et al.
+        2023, section 2. Rotary positions: Su et al. 2021; ALiBi: Press et al. 2022; relative
+        biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3. Sparsemax:
+        Martins and Astudillo 2016; entmax: Peters et al. 2019. Normalised queries and keys:
+        Dehghani et al. 2023, section 2.1, here by the root mean square.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import MultiHeadAttention
+
+    words = np.random.normal(size=(2, 5, 16)).astype("float32")
+    layer = MultiHeadAttention(num_heads=4, key_dim=4, positions="rotary")
+    output, scores = layer(words, use_causal_mask=True, return_attention_scores=True)
+    assert tuple(output.shape) == (2, 5, 16) and tuple(scores.shape) == (2, 4, 5, 5)
+
+    state = layer.initial_state(batch_size=2, max_length=5)
+    for index in range(5):
+        step, weights, state = layer.step(words[:, index], None, state, index)
+        assert np.allclose(step, output[:, index], atol=1e-5)
+    ```
+    """
 
     def __init__(
         self,
@@ -123,10 +219,10 @@ class MultiHeadAttention(HeadProjections):
             self.num_sinks,
             query_mask,
             value_mask,
-            _rank_4(attention_mask),
+            rank_4(attention_mask),
         )
         query, key, value = self._project_inputs(
-            *_without_padding(query, value, key, query_mask, value_mask)
+            *without_padding(query, value, key, query_mask, value_mask)
         )
         steps, length = ops.shape(query)[2], ops.shape(key)[2]
         given = {
@@ -141,145 +237,6 @@ class MultiHeadAttention(HeadProjections):
         context, scores = attention_with_scores(query, key, value, **given)
         return self._output(context), scores
 
-    def prepare_memory(self, value, key=None, mask=None) -> dict:
-        """Project once the keys and values that every query step reads.
-
-        Args:
-            value: `(B, S, Dv)`.
-            key: `(B, S, Dk)`. Default: `value`.
-            mask: Boolean `(B, S)`, True = attend, or `None`.
-
-        Returns:
-            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)`, `value`
-            `(B, G, S, value_dim)` for `G` key heads, and `mask` where there is one.
-        """
-        self._check_built()
-        value = self.cast(value)
-        key = value if key is None else self.cast(key)
-        check_features(self, "value", value.shape)
-        check_features(self, "key", key.shape)
-        check_mask(mask, tuple(value.shape[:2]), "value_mask")
-        _, value, key = _without_padding(value, value, key, None, mask)
-        key, value = self._project_memory(value, key)
-        memory = {"key": key, "value": value}
-        return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
-
-    def initial_state(self, batch_size, max_length: int) -> dict:
-        """Return the empty cache of self-attention, for sequences of `max_length` at most.
-
-        Returns:
-            `key` `(B, G, max_length, key_dim)` and `value` `(B, G, max_length, value_dim)`, zeros.
-        """
-        shape = (batch_size, self.num_key_value_heads, max_length)
-        return {
-            "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
-            "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
-        }
-
-    def step(self, query, memory, state, index, attention_mask=None, return_attention_scores=True):
-        """Attend with one query a row.
-
-        With a memory, that is cross-attention, and the state is handed through as it is: `{}`
-        will do. Without one (`None`), it is causal self-attention: the query's own key and value
-        are written to the cache at `index`, and it reads the places up to there.
-
-        Args:
-            query: `(B, D)`.
-            memory: What `prepare_memory` gave, or `None`.
-            state: What `initial_state` or the step before gave.
-            index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
-            attention_mask: Boolean `(B, S)` or `(B, H, S)`, the places that the query may see,
-                beside what else decides it; `None` for all.
-            return_attention_scores: Whether the weights are wanted; else they are `None`.
-
-        Returns:
-            The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
-            and the state after the step.
-        """
-        self._check_built()
-        query = ops.expand_dims(self.cast(query), 1)
-        check_features(self, "query", query.shape)
-        if memory is None:
-            check_features(self, "value", query.shape)
-            query, key, value = self._project_inputs(query, query, None, index)
-            _check_place(index, state)
-            state = {
-                name: ops.slice_update(state[name], (0, 0, index, 0), part)
-                for name, part in (("key", key), ("value", value))
-            }
-            memory = state
-        else:
-            query = self._project_query(query, index)
-        context, scores = self._read(query, memory, index, memory is state, attention_mask)
-        output = ops.squeeze(self._output(context), 1)
-        return output, ops.squeeze(scores, 2) if return_attention_scores else None, state
-
-    def _read(self, query, memory, index, causal, attention_mask):
-        length = ops.shape(memory["key"])[2]
-        if attention_mask is not None:
-            check_step_mask(attention_mask, tuple(memory["key"].shape), self.num_heads)
-            attention_mask = _rank_4(ops.expand_dims(attention_mask, -2))
-        masks = (None, memory.get("mask"), attention_mask)
-        reach = Reach(causal, self.window, self.num_sinks, *masks)
-        return attention_with_scores(
-            query,
-            memory["key"],
-            memory["value"],
-            reach,
-            self._bias_table(-index, length - index, causal),
-            self.normalizer,
-            rows=Span(index, 1),
-        )
-
-    def _output(self, context):
-        return self.project_output(ops.transpose(context, (0, 2, 1, 3)))
-
-    def _project_inputs(self, query, value, key, first=0):
-        """Return queries `(B, H, T, d)`, and keys and values `(B, G, S, d)`, ready to multiply."""
-        if value is query and key is None:
-            query, key, value = self.project(query, "query", "key", "value")
-            return self._queries(query, first), self._keys(key, first), _heads_first(value)
-        query = self._project_query(query, first)
-        return query, *self._project_memory(value, value if key is None else key)
-
-    def _project_query(self, query, first=0):
-        return self._queries(self.project(query, "query")[0], first)
-
-    def _project_memory(self, value, key):
-        if key is value:
-            key, value = self.project(value, "key", "value")
-        else:
-            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
-        return self._keys(key, 0), _heads_first(value)
-
-    def _queries(self, query, first):
-        query = self._place(query, first, "query_gain")
-        return _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
-
-    def _keys(self, key, first):
-        return _heads_first(self._place(key, first, "key_gain"))
-
-    def _place(self, heads, first, gain):
-        """Normalise and turn `(B, T, H, d)`, whose first place is `first`."""
-        if self.query_key_norm:
-            heads = _root_mean_square_norm(heads, self.cast(getattr(self, gain)))
-        if self.positions == "rotary":
-            places = Span(first, ops.shape(heads)[1]).places()
-            heads = rotate(heads, ops.expand_dims(places, 1), self.max_wavelength)
-        return heads
-
-    def _bias_table(self, first, stop, causal):
-        """Return what distances add to the scores, `(H, stop - first)`, or `None`."""
-        if self.positions not in ("alibi", "relative"):
-            return None
-        distances = Span(first, stop - first).places()
-        if self.positions == "alibi":
-            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
-            return -slopes * ops.cast(ops.abs(distances), "float32")
-        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
-        table = ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0)
-        return ops.transpose(table)
-
     @staticmethod
     def _value(query, value, key):
         if value is None and key is not None:
@@ -289,13 +246,6 @@ class MultiHeadAttention(HeadProjections):
     def _check_call(self, query, value, key, query_mask, value_mask, key_mask, attention_mask):
         check_shapes(self, query.shape, value.shape, (value if key is None else key).shape)
         check_masks(self, query, value, query_mask, value_mask, key_mask, attention_mask)
-
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(
-                "MultiHeadAttention has no weights yet. Call it once, or "
-                "`build(query_shape, value_shape)`, before its memory is prepared or a step taken."
-            )
 
     def compute_mask(self, inputs, previous_mask):
         return previous_mask
@@ -354,41 +304,3 @@ def _as_shape(output_shape):
             f"Received: output_shape={output_shape}"
         )
     return shape
-
-
-def _without_padding(query, value, key, query_mask, value_mask):
-    """Put zeros where a mask hides an input: whatever stands there, no product overflows."""
-
-    def clear(tensor, mask):
-        if tensor is None or mask is None:
-            return tensor
-        return ops.where(ops.expand_dims(mask, -1), tensor, ops.zeros_like(tensor))
-
-    cleared = clear(value, value_mask)
-    is_same = value is query and value_mask is query_mask
-    key = cleared if key is value else clear(key, value_mask)
-    return cleared if is_same else clear(query, query_mask), cleared, key
-
-
-def _rank_4(mask):
-    """Give an attention mask `(T, S)`, `(B, T, S)` or `(B, H, T, S)` four axes."""
-    if mask is None or len(mask.shape) == 4:
-        return mask
-    return ops.expand_dims(mask, (0, 1) if len(mask.shape) == 2 else 1)
-
-
-def _heads_first(heads):
-    return ops.transpose(heads, (0, 2, 1, 3))
-
-
-def _root_mean_square_norm(heads, gain):
-    squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
-    return heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype) * gain
-
-
-def _check_place(index, state):
-    length = state["key"].shape[2]
-    if isinstance(index, int) and isinstance(length, int) and not 0 <= index < length:
-        raise ValueError(
-            f"`index` must lie in the {length} places of the state. Received: index={index}"
-        )

@@ -6,6 +6,8 @@ import keras
 from keras import ops
 
 from keras_attention.layers.attention_mechanism import fresh
+from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
+from keras_attention.ops.reach import Span
 
 REGULARIZERS = ("kernel_regularizer", "bias_regularizer")
 CONSTRAINTS = ("kernel_constraint", "bias_constraint")
@@ -89,6 +91,55 @@ class HeadProjections(keras.layers.Layer):
         output = _dense(context, self._matrix("output_kernel", heads * size), bias)
         return ops.reshape(output, (batch_size, steps, *self.output_kernel.shape[2:]))
 
+    def _output(self, context):
+        return self.project_output(ops.transpose(context, (0, 2, 1, 3)))
+
+    def _project_inputs(self, query, value, key, first=0):
+        """Return queries `(B, H, T, d)`, and keys and values `(B, G, S, d)`, ready to multiply."""
+        if value is query and key is None:
+            query, key, value = self.project(query, "query", "key", "value")
+            return self._queries(query, first), self._keys(key, first), _heads_first(value)
+        query = self._project_query(query, first)
+        return query, *self._project_memory(value, value if key is None else key)
+
+    def _project_query(self, query, first=0):
+        return self._queries(self.project(query, "query")[0], first)
+
+    def _project_memory(self, value, key):
+        if key is value:
+            key, value = self.project(value, "key", "value")
+        else:
+            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
+        return self._keys(key, 0), _heads_first(value)
+
+    def _queries(self, query, first):
+        query = self._place(query, first, "query_gain")
+        return _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+
+    def _keys(self, key, first):
+        return _heads_first(self._place(key, first, "key_gain"))
+
+    def _place(self, heads, first, gain):
+        """Normalise and turn `(B, T, H, d)`, whose first place is `first`."""
+        if self.query_key_norm:
+            heads = _root_mean_square_norm(heads, self.cast(getattr(self, gain)))
+        if self.positions == "rotary":
+            places = Span(first, ops.shape(heads)[1]).places()
+            heads = rotate(heads, ops.expand_dims(places, 1), self.max_wavelength)
+        return heads
+
+    def _bias_table(self, first, stop, causal):
+        """Return what distances add to the scores, `(H, stop - first)`, or `None`."""
+        if self.positions not in ("alibi", "relative"):
+            return None
+        distances = Span(first, stop - first).places()
+        if self.positions == "alibi":
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
+            return -slopes * ops.cast(ops.abs(distances), "float32")
+        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
+        table = ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0)
+        return ops.transpose(table)
+
     def cast(self, tensor):
         """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""
         return ops.cast(tensor, self.compute_dtype)
@@ -113,3 +164,33 @@ def _dense(inputs, kernel, bias):
     rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
     rows = rows if bias is None else rows + bias
     return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
+
+
+def without_padding(query, value, key, query_mask, value_mask):
+    """Put zeros where a mask hides an input: whatever stands there, no product overflows."""
+
+    def clear(tensor, mask):
+        if tensor is None or mask is None:
+            return tensor
+        return ops.where(ops.expand_dims(mask, -1), tensor, ops.zeros_like(tensor))
+
+    cleared = clear(value, value_mask)
+    is_same = value is query and value_mask is query_mask
+    key = cleared if key is value else clear(key, value_mask)
+    return cleared if is_same else clear(query, query_mask), cleared, key
+
+
+def rank_4(mask):
+    """Give an attention mask `(T, S)`, `(B, T, S)` or `(B, H, T, S)` four axes."""
+    if mask is None or len(mask.shape) == 4:
+        return mask
+    return ops.expand_dims(mask, (0, 1) if len(mask.shape) == 2 else 1)
+
+
+def _heads_first(heads):
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def _root_mean_square_norm(heads, gain):
+    squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
+    return heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype) * gain
