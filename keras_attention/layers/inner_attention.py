@@ -72,7 +72,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         unroll: Whether the loop is written out, which needs inputs of known length.
         zero_output_for_mask: Whether outputs of masked steps are zeros, not the state they keep.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
-            where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
+            on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -240,8 +240,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         """Whether Keras' GRU runs the loop: where cuDNN can serve it."""
         if self.cell.attention != "word" or self.use_cudnn is False:
             return False
+        if self.use_cudnn is True:
+            return True
         able = self.cell.reset_after and self.cell.use_bias and not self.unroll
-        return self.use_cudnn is True or (able and bool(keras.distribution.list_devices("gpu")))
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        return able and on_tensorflow and bool(keras.distribution.list_devices("gpu"))
 
     def _first_state(self, inputs, initial_state):
         if initial_state is None and self.stateful:
