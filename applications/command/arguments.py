@@ -38,6 +38,13 @@ class TaskCommand:
         return f"keras_attention.applications.{self.name.replace('-', '_')}.task"
 
 
+def natural(text: str) -> int:
+    """Return a whole number from 0, as an option's `type`."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0. Received: {text}")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """Return a whole number from 1, as an option's `type`."""
     try:

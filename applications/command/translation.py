@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from .arguments import TaskCommand, Verb, positive
+from .arguments import TaskCommand, Verb, natural, positive
 
 EXAMPLES = """\
   keras-attention train translation --data.dataset dates --output runs/dates
@@ -10,6 +10,23 @@ EXAMPLES = """\
   keras-attention train translation --data.train_source train.en --data.train_target train.de \\
       --data.dev_source dev.en --data.dev_target dev.de --output runs/en-de
 """
+
+
+def _attention(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("with architecture transformer")
+    group.add_argument(
+        "--attention-layer",
+        type=natural,
+        metavar="N",
+        help="the decoder layer, from 0, whose attention to show (default: the configuration's)",
+    )
+    group.add_argument(
+        "--attention-head",
+        type=natural,
+        metavar="N",
+        help="its head, from 0 (default: with --attention-layer the mean of all, else the "
+        "configuration's)",
+    )
 
 
 def _evaluate(parser: ArgumentParser) -> None:
@@ -36,6 +53,7 @@ def _evaluate(parser: ArgumentParser) -> None:
         help="the number of the first word in --gold (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="write JSON in place of a table")
+    _attention(parser)
 
 
 def _predict(parser: ArgumentParser) -> None:
@@ -63,6 +81,7 @@ def _predict(parser: ArgumentParser) -> None:
         "--top-p", type=float, metavar="P", help="draw from the likeliest that make up P"
     )
     sampling.add_argument("--seed", type=int, metavar="N", help="default: 0")
+    _attention(parser)
 
 
 def _visualize(parser: ArgumentParser) -> None:
@@ -71,6 +90,7 @@ def _visualize(parser: ArgumentParser) -> None:
         "--target", metavar="TEXT", help="align this translation instead of the model's own"
     )
     parser.add_argument("--output", metavar="F.png", required=True, help="new .png, .svg or .pdf")
+    _attention(parser)
 
 
 def _export(parser: ArgumentParser) -> None:

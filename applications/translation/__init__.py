@@ -15,6 +15,7 @@ from keras_attention.applications.translation.model import (
     Luong,
     RNNEncDec,
     RNNSearch,
+    Transformer,
     TranslationModel,
     build_model,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "RNNSearch",
     "TokenizerConfig",
     "TrainingConfig",
+    "Transformer",
     "Translation",
     "TranslationConfig",
     "TranslationModel",

@@ -225,7 +225,7 @@ class TranslationConfig:
             if asked:
                 raise UserError(
                     f"{name} needs attention, which model.architecture rnnencdec has not: train "
-                    f"rnnsearch or luong. Received: {asked}."
+                    f"another. Received: {asked}."
                 )
 
     def _check_transformer(self):

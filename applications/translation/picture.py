@@ -40,7 +40,7 @@ def draw(
     if not run.model.has_attention:
         raise UserError(
             f"architecture {run.config.model.architecture} has no attention to draw: train "
-            "rnnsearch or luong."
+            "rnnsearch, luong or transformer."
         )
     if not sentence.strip() or (target is not None and not target.strip()):
         raise UserError("there is nothing to draw: the text is empty.")

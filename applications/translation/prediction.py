@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import check_new_file
 from keras_attention.applications.common.text_files import decode_line, output_file, read_lines
-from keras_attention.applications.translation.run import load_run
+from keras_attention.applications.translation.run import choose_attention, load_run
 from keras_attention.applications.translation.translation import Translation
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.applications.translation.words import pharaoh
@@ -26,6 +26,7 @@ def predict(options: Namespace) -> None:
         check_new_file(options.output)
     lines = read_lines(options.input) if options.input else None
     run = load_run(options.run)
+    choose_attention(run, options.attention_layer, options.attention_head)
     if options.alignments and not run.model.has_attention:
         raise UserError(f"{options.run} has a model without attention: it gives no --alignments.")
     size = BATCHES_IN_A_CHUNK * run.config.decoding.batch_size

@@ -79,22 +79,31 @@ def new_model(
         dtype=precision,
     )
     if config.model.architecture == "transformer":
-        choose_attention(model, config.decoding.attention_layer, config.decoding.attention_head)
+        model.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
     return model
 
 
-def choose_attention(model: TranslationModel, layer: int | None, head: int | None) -> None:
-    """Choose the decoder layer and head whose attention is given; None for the last, and the mean.
+def choose_attention(run: TranslationRun, layer: int | None, head: int | None) -> None:
+    """Show the attention of another decoder layer and head than the run's configuration says.
+
+    Args:
+        run: a run, of which no call has been made yet.
+        layer: the layer; None for the configuration's.
+        head: the head; None for the mean of all of the layer given.
 
     Raises:
         UserError: where the model has no such layer or head, or no choice.
     """
-    if not hasattr(model, "check_attention"):
-        if layer is None and head is None:
-            return
-        raise UserError("this model has one attention: there is no layer or head to choose.")
+    if layer is None and head is None:
+        return
+    own = run.config.decoding
+    if run.config.model.architecture != "transformer":
+        raise UserError(
+            f"architecture {run.config.model.architecture} has no attention layers and heads to "
+            "choose from: leave --attention-layer and --attention-head out."
+        )
+    layer = own.attention_layer if layer is None else layer
     try:
-        model.check_attention(-1 if layer is None else layer, head)
+        run.model.show_attention(layer, head)
     except ValueError as error:
         raise UserError(str(error)) from None
-    model.attention_layer, model.attention_head = -1 if layer is None else layer, head

@@ -32,9 +32,10 @@ class TranslationTask(Task):
 
     def evaluate(self, options: Namespace) -> None:
         from keras_attention.applications.translation import evaluation
-        from keras_attention.applications.translation.run import load_run
+        from keras_attention.applications.translation.run import choose_attention, load_run
 
         run = load_run(options.run)
+        choose_attention(run, options.attention_layer, options.attention_head)
         corpus = evaluation.evaluation_corpus(
             run, options.split, options.source, options.target, options.tsv
         )
@@ -53,11 +54,13 @@ class TranslationTask(Task):
 
     def visualize(self, options: Namespace) -> None:
         from keras_attention.applications.translation.picture import check_picture, draw
+        from keras_attention.applications.translation.run import choose_attention, load_run
         from keras_attention.applications.translation.translator import Translator
 
         check_picture(options.output)
-        translator = Translator.load(options.run)
-        result = draw(translator, options.input, options.output, target=options.target)
+        run = load_run(options.run)
+        choose_attention(run, options.attention_layer, options.attention_head)
+        result = draw(Translator(run), options.input, options.output, target=options.target)
         print(result.text)
         say(f"wrote {options.output}")
 

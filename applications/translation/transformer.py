@@ -24,9 +24,8 @@ class Transformer(TranslationModel):
     paper's sinusoids, added to the embeddings, or enter the scores of the self-attentions.
 
     Attention scores, for alignments and heat maps, are those of one decoder layer to the source:
-    of one head, or the mean of all. They are chosen by the attributes `attention_layer` and
-    `attention_head`, which may be set at any time before a call is traced, and change no result
-    but the scores.
+    of one head, or the mean of all. `show_attention(layer, head)` chooses others, before a call is
+    traced; no result but the scores changes.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -117,8 +116,6 @@ class Transformer(TranslationModel):
         self.norm = norm
         self.positions = positions
         self.attention_dropout = attention_dropout
-        self.attention_layer = attention_layer
-        self.attention_head = attention_head
         self.max_steps = max_steps
         policy = {"dtype": self.dtype_policy}
         options = {
@@ -146,7 +143,7 @@ class Transformer(TranslationModel):
                 keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
                 for side in ("encoder", "decoder")
             )
-        self.check_attention(attention_layer, attention_head)
+        self.show_attention(attention_layer, attention_head)
         self.build()
 
     def build(self, input_shape=None):
@@ -160,8 +157,17 @@ class Transformer(TranslationModel):
             if norm is not None:
                 norm.build(words)
 
-    def check_attention(self, layer: int, head: int | None) -> None:
-        """Raise a ValueError where there is no such layer or head to take scores from."""
+    def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
+        """Choose the attention whose scores are given, before the first call that is traced.
+
+        Args:
+            layer: The decoder layer; `None` for the last.
+            head: Its head; `None` for the mean of all.
+
+        Raises:
+            ValueError: Where there is no such layer or head.
+        """
+        layer = -1 if layer is None else layer
         if not -self.depth <= layer < self.depth:
             raise ValueError(
                 f"`attention_layer` must be one of the {self.depth} decoder layers, 0 to "
@@ -172,6 +178,7 @@ class Transformer(TranslationModel):
                 f"`attention_head` must be one of the {self.heads} heads, 0 to {self.heads - 1}, "
                 f"or None for their mean. Received: {head}"
             )
+        self.attention_layer, self.attention_head = layer, head
 
     def call(self, inputs, training=None):
         features, _ = self.decode(inputs["source"], inputs["target"], training=training)

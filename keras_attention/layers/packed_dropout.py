@@ -11,8 +11,10 @@ class PackedDropout(keras.layers.Dropout):
     """Dropout whose random numbers decide over three elements each.
 
     On a CPU the counter-based generators that make dropout reproducible cost more than all else in
-    it: a quarter of the time of a small Transformer's training step. Ten bits decide over an
-    element, so the rate is rounded to a 1024th; what is kept is scaled by the rounded rate, exactly.
+    it: forward and backward over `(170, 24, 128)` took 2.2 ms of one core against 3.6 ms of
+    `keras.layers.Dropout` in float32, and 2.1 ms against 4.1 ms in bfloat16. Ten bits decide over
+    an element, so the rate is rounded to a 1024th, in half precision too, and what is kept is
+    scaled by the rounded rate.
 
     Its arguments are those of `keras.layers.Dropout`, without `noise_shape`.
     """

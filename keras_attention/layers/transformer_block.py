@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.layers.attention_mechanism import fresh
 from keras_attention.layers.feed_forward import GATED, FeedForward
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
+from keras_attention.layers.packed_dropout import PackedDropout
 
 NORMS = ("post", "pre")
 
@@ -73,7 +74,7 @@ class TransformerBlock(keras.layers.Layer):
         self.query_key_norm = query_key_norm
         self.seed = seed
         self.supports_masking = True
-        self._residual_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._residual_dropout = PackedDropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _add_attention(self, name, inputs_shape, value_shape, **options):
         """Make the attention `name` and its norm, for a stream of `inputs_shape`."""

@@ -24,7 +24,8 @@ def smoothed_crossentropy(index, logits, smoothing=0.0):
         # Against the largest logit, so that differences of large logits keep their digits.
         largest = ops.max(logits, axis=-1, keepdims=True)
         shifted = logits - largest
-        total = ops.sum(ops.exp(shifted), axis=-1, keepdims=True)
+        exponentials = ops.exp(shifted)  # kept for the gradient, in the place of the logits
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
         at_target = ops.take_along_axis(shifted, index, axis=-1)
         values = ops.log(total) - (1.0 - smoothing) * at_target
         if smoothing:
@@ -32,7 +33,7 @@ def smoothed_crossentropy(index, logits, smoothing=0.0):
 
         def gradient(*args, upstream=None):
             upstream = ops.expand_dims(args[0] if upstream is None else upstream, axis=-1)
-            slope = ops.exp(logits - largest) * (upstream / total)
+            slope = exponentials * (upstream / total)
             if smoothing:
                 slope = slope - upstream * (smoothing / vocabulary)
             label = 1.0 - smoothing + smoothing / vocabulary

@@ -14,6 +14,7 @@ from keras_attention.applications.translation.model import (
     Luong,
     RNNEncDec,
     RNNSearch,
+    Transformer,
     build_model,
 )
 from keras_attention.applications.translation.readout import WordLogits
@@ -22,6 +23,7 @@ from tests.docs_examples import run_fences
 
 B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
 SIZES = {"embedding_size": E, "units": U}
+BLOCKS = {"embedding_size": 8, "layers": 2, "feed_forward_size": U, "heads": 2}
 MODELS = {
     "rnnsearch": lambda: RNNSearch(SOURCE, TARGET, attention_units=A, readout_size=R, **SIZES),
     "rnnsearch-tied": lambda: RNNSearch(SOURCE, TARGET, tie_embeddings=True, **SIZES),
@@ -39,6 +41,10 @@ MODELS = {
     ),
     "luong-local-p": lambda: Luong(
         SOURCE, TARGET, layers=1, attention="local-p", half_width=2, attention_units=A, **SIZES
+    ),
+    "transformer": lambda: Transformer(SOURCE, TARGET, **BLOCKS),
+    "transformer-pre-rotary": lambda: Transformer(
+        SOURCE, TARGET, norm="pre", positions="rotary", activation="swiglu", **BLOCKS
     ),
 }
 
@@ -276,10 +282,11 @@ def test_reloads_without_custom_objects(model, ids, tmp_path):
     np.testing.assert_array_equal(run(loaded, *ids), run(model, *ids))
 
 
-@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong])
+@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong, Transformer])
 def test_config_covers_every_argument(kind):
     names = set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
-    assert names <= set(kind(SOURCE, TARGET, embedding_size=E, units=U).get_config())
+    sizes = BLOCKS if kind is Transformer else SIZES
+    assert names <= set(kind(SOURCE, TARGET, **sizes).get_config())
 
 
 def test_one_trace_serves_all_shapes(model):
@@ -298,10 +305,10 @@ def test_one_trace_serves_all_shapes(model):
     assert len(traces) == 1
 
 
-@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong])
+@pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong, Transformer])
 def test_dropout_acts_in_training_only(kind, ids):
     extra = {"layers": 2} if kind is Luong else {}
-    model = kind(SOURCE, TARGET, dropout=0.4, **SIZES, **extra)
+    model = kind(SOURCE, TARGET, dropout=0.4, **(BLOCKS if kind is Transformer else SIZES), **extra)
     randomize(model)
     inputs = dict(zip(("source", "target"), ids, strict=True))
     first, second = (np.asarray(model(inputs, training=True)) for _ in range(2))
@@ -379,5 +386,6 @@ def test_refusals_say_what_was_expected():
         WordLogits(TARGET, tied=True)(np.zeros((2, E), "float32"))
 
 
-def test_the_example_of_the_docstring_runs():
-    assert run_fences(inspect.getdoc(RNNSearch), "RNNSearch") == 1
+@pytest.mark.parametrize("kind", [RNNSearch, Transformer])
+def test_the_example_of_the_docstring_runs(kind):
+    assert run_fences(inspect.getdoc(kind), kind.__name__) == 1

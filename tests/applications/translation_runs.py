@@ -47,6 +47,8 @@ def randomize(model, seed: int = 3, scale: float = 2.0) -> None:
 def make_run(folder: Path, kind: str = "sentencepiece", **model) -> Path:
     """Write a run folder of a model with random weights; `model` goes into its configuration."""
     sizes = {"embedding_size": 7, "units": 11, "layers": 1, "attention_units": None}
+    if model.get("architecture") == "transformer":
+        sizes = {"embedding_size": 8, "feed_forward_size": 11, "layers": 2, "heads": 2}
     config = TranslationConfig(
         tokenizer=TokenizerConfig(
             kind=kind, vocabulary_size=61, replace_unknown=kind == "words", lowercase=True
