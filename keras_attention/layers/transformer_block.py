@@ -7,6 +7,7 @@ from keras_attention.layers.attention_mechanism import fresh
 from keras_attention.layers.feed_forward import GATED, FeedForward
 from keras_attention.layers.multi_head_attention import MultiHeadAttention
 from keras_attention.layers.packed_dropout import PackedDropout
+from keras_attention.ops.masks import check_mask
 
 NORMS = ("post", "pre")
 
@@ -134,6 +135,7 @@ class TransformerBlock(keras.layers.Layer):
                 "The inputs must have the shape (batch, steps, features), the features known. "
                 f"Received: inputs of shape {shape}"
             )
+        self.input_size = shape[-1]
         options = {name: getattr(self, name) for name in ("positions", "window", "num_sinks")}
         self._add_attention("self_attention", shape, shape, **options)
 
@@ -155,6 +157,14 @@ class TransformerBlock(keras.layers.Layer):
         return self._residual(
             x, self.feed_forward_norm, lambda y: (self.feed_forward(y),), training
         )[0]
+
+    def _check_inputs(self, inputs, mask):
+        check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
+        if self.built and inputs.shape[-1] != self.input_size:
+            raise ValueError(
+                f"The block was built for inputs of {self.input_size} features. "
+                f"Received: inputs of shape {tuple(inputs.shape)}"
+            )
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)

@@ -232,7 +232,7 @@ class TransformerDecoder(TransformerBlock):
         return outputs, scores
 
     def _check_call(self, inputs, value, inputs_mask, value_mask):
-        check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
+        self._check_inputs(inputs, inputs_mask)
         if value is not None:
             _check_value(inputs.shape, value.shape)
             check_mask(value_mask, tuple(value.shape[:2]), "value_mask")

@@ -3,7 +3,6 @@
 import keras
 
 from keras_attention.layers.transformer_block import TransformerBlock
-from keras_attention.ops.masks import check_mask
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -93,7 +92,7 @@ class TransformerEncoder(TransformerBlock):
         mask=None,
     ):
         mask = mask if inputs_mask is None else inputs_mask
-        check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
+        self._check_inputs(inputs, mask)
 
         def attend(x):
             result = self.self_attention(
@@ -120,7 +119,7 @@ class TransformerEncoder(TransformerBlock):
         training=None,
         mask=None,
     ):
-        check_mask(mask if inputs_mask is None else inputs_mask, inputs.shape[:2], "inputs_mask")
+        self._check_inputs(inputs, mask if inputs_mask is None else inputs_mask)
         outputs = keras.KerasTensor(inputs.shape, self.compute_dtype)
         if not return_attention_scores:
             return outputs

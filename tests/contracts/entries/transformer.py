@@ -204,8 +204,17 @@ def without_pairs(make):
 
 
 ENCODER_AXES = {"inputs": "BTD", "inputs_mask": "BT", "attention_mask": "BTT", "outputs": "BTD"}
-DECODER_AXES = {**ENCODER_AXES, "value": "BSM", "value_mask": "BS", "scores_self": "BHTT"}
+DECODER_AXES = {**ENCODER_AXES, "scores_self": "BHTT"}
+MEMORY_AXES = {"value": "BSM", "value_mask": "BS", "scores_memory": "BHTS"}
 OPTIONS = {"intermediate_dim": INNER, "num_heads": HEADS, "key_dim": SIZE}
+
+
+class WithMemory(Plain):
+    """A decoder's case that has a memory, which `model.add` gives it none of."""
+
+    def self_attention(self):
+        """A block without cross-attention, and the case of such a block."""
+        return self.layer(**self.options), decoder(self.name, memory=False, **self.options)
 
 
 def encoder(name, **options):
@@ -228,9 +237,9 @@ def decoder(name, memory=True, **options):
     """A case of the decoder, with a memory or without."""
     weights = projections("self_attention")
     weights |= projections("cross_attention", MEMORY) if memory else {}
-    axes = DECODER_AXES | ({"scores_memory": "BHTS"} if memory else {})
+    axes = DECODER_AXES | (MEMORY_AXES if memory else {})
     masks = {"inputs_mask": "inputs"} | ({"value_mask": "value"} if memory else {})
-    return Plain(
+    return (WithMemory if memory else Plain)(
         f"transformer-decoder-{name}",
         TransformerDecoder,
         OPTIONS | options,
