@@ -13,12 +13,15 @@ from benchmarks.problems import (
     ATTENTIONS,
     DECODER_SIZES,
     DECODERS,
+    INNER,
+    INNER_SIZES,
     Problem,
     Size,
 )
 
 QUICK_SIZE = Size(3, 5, 7, 16)
-CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, **{kind: (kind,) for kind in DECODERS}}
+CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, "inner": INNER}
+CHOICES |= {kind: (kind,) for kind in (*DECODERS, *INNER)}
 DEFAULT_FOLDER = Path(__file__).parent / "results"
 
 
@@ -29,7 +32,9 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
         description="Measure this package's layers against PyTorch and plain Keras layers.",
     )
     add = parser.add_argument
-    add("--only", choices=CHOICES, help="default: decoder (bahdanau and luong) and attention")
+    add(
+        "--only", choices=CHOICES, help="default: decoder (bahdanau and luong), attention and inner"
+    )
     add(
         "--size",
         type=_size,
@@ -48,7 +53,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     add("--output", type=Path, help="JSON file; default: one in benchmarks/results")
     options = parser.parse_args(arguments)
     if options.torch_compile and options.only == "attention":
-        parser.error("--torch-compile is of the decoder only. Received: --only attention")
+        parser.error("--torch-compile is of what has a loop. Received: --only attention")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)
     options.seconds = options.seconds or (0.2 if options.quick else 1.0)
@@ -77,10 +82,11 @@ def _positive(number):
 
 def chosen_problems(options: argparse.Namespace) -> list[Problem]:
     """The problems that the options ask for, each kind at its own sizes if none is given."""
-    kinds = CHOICES[options.only] if options.only else (*DECODERS, *ATTENTIONS)
+    kinds = CHOICES[options.only] if options.only else (*DECODERS, *ATTENTIONS, *INNER)
     problems = []
     for kind in kinds:
         sizes = ATTENTION_SIZES if kind in ATTENTIONS else DECODER_SIZES
+        sizes = INNER_SIZES if kind in INNER else sizes
         problems += [Problem(kind, size) for size in options.size or sizes]
     return problems
 
@@ -88,7 +94,9 @@ def chosen_problems(options: argparse.Namespace) -> list[Problem]:
 def run(options: argparse.Namespace, output: Path) -> None:
     """Measures; prints each table and keeps the figures as soon as a problem is done."""
     problems = chosen_problems(options)
-    if any(problem.kind in DECODERS for problem in problems) and not machine.installed("torch"):
+    if any(problem.kind not in ATTENTIONS for problem in problems) and not machine.installed(
+        "torch"
+    ):
         raise BenchmarkError(
             "PyTorch is missing. `make bench` installs it; `--only attention` needs none"
         )

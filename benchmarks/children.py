@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contenders import Contender, contenders_for
+from benchmarks.contenders import GRU, Contender, contenders_for
 from benchmarks.problems import Problem
 from benchmarks.worker import PASSES
 
@@ -121,10 +121,13 @@ def deviation(results, reference) -> tuple[float, str]:
 
 
 def check_agreement(children: list[Child]) -> None:
-    """Raises where a contender's outputs or gradients are not the first one's."""
+    """Raises where a contender's outputs or gradients are not the first one's.
+
+    The yardstick computes something else, and is asked nothing.
+    """
     with np.load(children[0].check_file) as reference:
         expected = dict(reference)
-    for child in children[1:]:
+    for child in (child for child in children[1:] if child.contender.side != GRU):
         with np.load(child.check_file) as results:
             gap, name = deviation(dict(results), expected)
         child.measurement.deviation = gap

@@ -41,7 +41,9 @@ class Problem:
     """One comparison: what is computed, and at which size.
 
     `kind` is `"bahdanau"` (decoder: GRU, query is the state before the step), `"luong"` (decoder:
-    LSTM, general score, input feeding) or `"additive"` (additive attention over a whole sequence).
+    LSTM, general score, input feeding), `"additive"` (additive attention over a whole sequence), or
+    `"inner-gate"`, `"inner-word"`, `"inner-context"` (a GRU with attention before its state; the
+    memory is the one vector that asks).
     """
 
     kind: str
@@ -55,9 +57,13 @@ DECODER_SIZES = (Size(64, 25, 25, 256), Size(64, 25, 25, 512), Size(16, 60, 400,
 ATTENTION_SIZES = (*DECODER_SIZES, Size(16, 64, 400, 256))
 DECODERS = ("bahdanau", "luong")
 ATTENTIONS = ("additive",)
+INNER_SIZES = (Size(64, 50, 1, 256), Size(64, 50, 1, 512), Size(32, 200, 1, 256))
+INNER = ("inner-gate", "inner-word", "inner-context")
 
 
 def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
+    if kind in INNER:
+        return _inner_shapes(kind, units)
     additive = {
         "query_kernel": (units, units),
         "key_kernel": (units, units),
@@ -78,6 +84,16 @@ def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
         "bias": (4 * units,),
         "attentional_kernel": (2 * units, units),  # rows: context, then cell output
     }
+
+
+def _inner_shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
+    shapes = {"kernel": (units, 3 * units), "recurrent_kernel": (units, 3 * units)}
+    if kind == "inner-gate":
+        return shapes | {"bias": (3 * units,), "query_kernel": (units, 2 * units)}
+    shapes |= {"bias": (2, 3 * units), "attention_kernel": (units, units)}
+    if kind == "inner-context":
+        shapes["recurrent_attention_kernel"] = (units, units)
+    return shapes
 
 
 def make_weights(problem: Problem) -> dict[str, np.ndarray]:

@@ -3,17 +3,20 @@
 import numpy as np
 
 from benchmarks.children import Measurement
-from benchmarks.contenders import KERAS, OURS, TORCH
-from benchmarks.problems import Problem
+from benchmarks.contenders import GRU, KERAS, OURS, TORCH
+from benchmarks.problems import INNER, Problem
 from benchmarks.worker import PASSES
 
 TITLES = {
     "bahdanau": "Decoder, Bahdanau: additive attention by the state before the step, GRU",
     "luong": "Decoder, Luong: general attention by the state after the step, input feeding, LSTM",
     "additive": "Additive attention over a whole sequence",
+    "inner-gate": "InnerAttentionGRU, gate",
+    "inner-word": "InnerAttentionGRU, word",
+    "inner-context": "InnerAttentionGRU, context",
 }
 NAMES = {"forward": "forward pass", "train": "training step"}
-PEERS = {TORCH: "PyTorch", KERAS: "plain Keras"}
+PEERS = {TORCH: "PyTorch", KERAS: "plain Keras", GRU: "keras.layers.GRU, which attends to nothing"}
 
 
 def _fastest(measurements: list[Measurement], side: str, name: str) -> Measurement | None:
@@ -77,11 +80,13 @@ def to_json(problem: Problem, measurements: list[Measurement]) -> dict:
 def table(problem: Problem, measurements: list[Measurement]) -> str:
     """One problem's figures for people, in Markdown."""
     size = problem.size
+    steps = f"{size.steps} queries by {size.memory} memory steps"
+    if problem.kind in INNER:
+        steps = f"{size.steps} steps"
     lines = [
         f"### {TITLES[problem.kind]}",
         "",
-        f"Batch {size.batch}, {size.steps} queries by {size.memory} memory steps, "
-        f"{size.units} units.",
+        f"Batch {size.batch}, {steps}, {size.units} units.",
         "",
         "| program | forward ms | training step ms | forward peak MB | training peak MB "
         "| first steps s |",

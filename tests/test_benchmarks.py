@@ -11,12 +11,12 @@ from benchmarks import __main__ as command
 from benchmarks import architectures, children, report
 from benchmarks.children import BenchmarkError, Measurement, deviation
 from benchmarks.contenders import contenders_for, find
-from benchmarks.problems import ATTENTIONS, DECODERS, Problem, Size, make_inputs
+from benchmarks.problems import ATTENTIONS, DECODERS, INNER, Problem, Size, make_inputs
 from benchmarks.worker import prepare
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
-KINDS = (*DECODERS, *ATTENTIONS)
+KINDS = (*DECODERS, *ATTENTIONS, *INNER)
 TINY = Size(3, 5, 7, 11)
 
 
@@ -24,7 +24,7 @@ PEERS = [
     (kind, contender.name)
     for kind in KINDS
     for contender in contenders_for(kind)
-    if contender.side != "ours" and not contender.compiled
+    if contender.side not in ("ours", "gru") and not contender.compiled
 ]
 
 
@@ -42,6 +42,13 @@ def test_peers_give_our_outputs_and_gradients(kind, name):
     worst, array = deviation(results, results_of(kind, "ours"))
     assert worst < 1e-5, array
     assert all(np.any(value != 0) for value in results.values())
+
+
+def test_the_yardstick_reads_the_inputs_and_not_the_query():
+    results = results_of("inner-word", "gru")
+    assert not np.any(results["gradient value"])
+    assert all(np.any(value != 0) for key, value in results.items() if key != "gradient value")
+    assert set(results) - {"gradient value"} < set(results_of("inner-word", "ours"))
 
 
 def test_some_memory_is_masked_and_none_wholly():
@@ -118,7 +125,7 @@ def test_a_contender_that_fails_ends_the_command_with_one_line(tmp_path, monkeyp
         (["--rounds", "0"], "expected a positive number. Received: '0'"),
         (["--seconds", "soon"], "expected a positive number. Received: 'soon'"),
         (["--only", "pooling"], "invalid choice: 'pooling'"),
-        (["--only", "attention", "--torch-compile"], "is of the decoder only"),
+        (["--only", "attention", "--torch-compile"], "is of what has a loop"),
     ],
 )
 def test_wrong_options_are_refused(options, message, capsys):

@@ -11,7 +11,9 @@ A program is built by `program(problem, compiled)` and has
 import importlib
 from dataclasses import dataclass
 
-OURS, KERAS, TORCH = "ours", "keras", "pytorch"
+from benchmarks.problems import INNER
+
+OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Contender:
     """A program, as a side of the comparison runs it.
 
     `compiled` is XLA (`jit_compile=True`) for TensorFlow programs and `torch.compile` for PyTorch.
+    The side `GRU` is a yardstick: it computes something else, of the same size.
     """
 
     name: str
@@ -51,8 +54,17 @@ _ATTENTIONS = [
     *_tensorflow("ours", OURS, "our_layers", "OurAttention", "BahdanauAttention"),
     *_tensorflow("keras", KERAS, "keras_layers", "KerasAttention", "Dense, AdditiveAttention"),
 ]
+_INNER = [
+    *_tensorflow("ours", OURS, "our_layers", "OurInnerAttention", "InnerAttentionGRU"),
+    *_tensorflow("keras-rnn", KERAS, "keras_layers", "InnerRNN", "Keras RNN over a cell"),
+    Contender("torch", TORCH, "torch_inner", "TorchInner", False, "PyTorch loop"),
+    *_tensorflow("gru", GRU, "keras_layers", "PlainGRU", "keras.layers.GRU"),
+]
 _EXTRA = [
     Contender("torch-compiled", TORCH, "torch_decoder", "TorchDecoder", True, "torch.compile loop"),
+]
+_INNER_EXTRA = [
+    Contender("torch-compiled", TORCH, "torch_inner", "TorchInner", True, "torch.compile loop"),
 ]
 
 
@@ -60,6 +72,8 @@ def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
     """The programs that solve a kind of problem, ours first."""
     if kind == "additive":
         return list(_ATTENTIONS)
+    if kind in INNER:
+        return _INNER + (_INNER_EXTRA if extra else [])
     return _DECODERS + (_EXTRA if extra else [])
 
 

@@ -1,9 +1,11 @@
 """The same computations from plain Keras layers, in the two forms that Keras users write."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+from benchmarks.problems import make_weights
 
 
 def _dense(units: int, rows: int, **arguments) -> keras.layers.Dense:
@@ -146,3 +148,73 @@ class LoopDecoder(_KerasDecoder):
             output, states = step(inputs[:, index], states, value, keys, mask)
             outputs.append(output)
         return ops.stack(outputs, axis=1)
+
+
+class InnerCell(keras.layers.Layer):
+    """A GRU cell with attention before its state, as it is written down; the query in its state."""
+
+    def __init__(self, problem):
+        super().__init__()
+        self.kind, units = problem.kind, problem.size.units
+        self.state_size = [units, units]
+        self.output_size = self.units = units
+        for name, array in make_weights(problem).items():
+            setattr(self, name, self.add_weight(array.shape, name=name))
+        self.built = True
+
+    def call(self, inputs, states):
+        hidden, query = states
+        if self.kind == "inner-gate":
+            return self._gate(inputs, hidden, query)
+        asking = ops.matmul(query, self.attention_kernel)
+        if self.kind == "inner-context":
+            asking = asking + ops.matmul(hidden, self.recurrent_attention_kernel)
+        inputs = inputs * ops.sigmoid(ops.sum(asking * inputs, axis=1, keepdims=True))
+        products = ops.matmul(inputs, self.kernel) + self.bias[0]
+        z, f, candidate = ops.split(products, 3, axis=1)
+        recurrent = ops.matmul(hidden, self.recurrent_kernel) + self.bias[1]
+        again_z, again_f, again = ops.split(recurrent, 3, axis=1)
+        z, f = ops.sigmoid(z + again_z), ops.sigmoid(f + again_f)
+        after = z * hidden + (1 - z) * ops.tanh(candidate + f * again)
+        return after, [after, query]
+
+    def _gate(self, inputs, hidden, query):
+        gates, units = 2 * self.units, self.units
+        products = ops.matmul(inputs, self.kernel) + self.bias
+        both = products[:, :gates] + ops.matmul(query, self.query_kernel)
+        both = ops.sigmoid(both + ops.matmul(hidden, self.recurrent_kernel[:, :gates]))
+        z, f = both[:, :units], both[:, units:]
+        candidate = ops.matmul(f * hidden, self.recurrent_kernel[:, gates:])
+        candidate = ops.tanh(products[:, gates:] + candidate)
+        after = (1 - z) * hidden + z * candidate
+        return after, [after, query]
+
+
+class InnerRNN(TensorFlowProgram):
+    """`keras.layers.RNN` over a cell that carries the query in its state."""
+
+    def build(self, problem):
+        cell = InnerCell(problem)
+        self._rnn = keras.layers.RNN(cell, return_sequences=True)
+        return {name: getattr(cell, name) for name in make_weights(problem)}
+
+    def call(self, inputs, value, mask, states):
+        return self._rnn(inputs, initial_state=[states[0], value[:, 0]])
+
+
+class PlainGRU(TensorFlowProgram):
+    """`keras.layers.GRU` of the same size, which attends to nothing."""
+
+    def build(self, problem):
+        size = problem.size
+        self._layer = keras.layers.GRU(size.units, return_sequences=True)
+        self._layer.build((size.batch, size.steps, size.units))
+        names = ("kernel", "recurrent_kernel", "bias")
+        return {name: getattr(self._layer.cell, name) for name in names}
+
+    def _turn(self, name, array):
+        # Keras' GRU has two biases, where one kind of ours has one.
+        return np.stack([array, array]) if name == "bias" and array.ndim == 1 else array
+
+    def call(self, inputs, value, mask, states):
+        return self._layer(inputs, initial_state=states[0])

@@ -3,7 +3,13 @@
 import keras
 
 from benchmarks.contenders.tensorflow_program import TensorFlowProgram
-from keras_attention import AttentionDecoder, BahdanauAttention, LuongAttention
+from benchmarks.problems import make_weights
+from keras_attention import (
+    AttentionDecoder,
+    BahdanauAttention,
+    InnerAttentionGRU,
+    LuongAttention,
+)
 
 
 class OurDecoder(TensorFlowProgram):
@@ -45,3 +51,16 @@ class OurAttention(TensorFlowProgram):
 
     def call(self, inputs, value, mask, states):
         return self._layer(inputs, value, value_mask=mask)
+
+
+class OurInnerAttention(TensorFlowProgram):
+    """`InnerAttentionGRU`; the memory's one vector asks."""
+
+    def build(self, problem):
+        size, attention = problem.size, problem.kind.removeprefix("inner-")
+        self._layer = InnerAttentionGRU(size.units, attention, return_sequences=True)
+        self._layer.build((size.batch, size.steps, size.units), (size.batch, size.units))
+        return {name: getattr(self._layer.cell, name) for name in make_weights(problem)}
+
+    def call(self, inputs, value, mask, states):
+        return self._layer(inputs, value[:, 0], initial_state=states[0])
