@@ -1,0 +1,82 @@
+"""Which options a verb takes: those of the run's task."""
+
+import json
+
+import pytest
+
+from keras_attention.applications.cli import load_task
+from keras_attention.applications.command import TASKS, parse
+from keras_attention.applications.common.task import Task
+
+VERBS = ("evaluate", "predict", "visualize", "export")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A folder for each task that looks like its run, as far as the parser looks."""
+    for task in TASKS:
+        (tmp_path / task).mkdir()
+        (tmp_path / task / "FORMAT").write_text(json.dumps({"format": 1, "task": task}))
+    return tmp_path
+
+
+def refusal(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        parse([str(argument) for argument in arguments])
+    written = capsys.readouterr()
+    assert ended.value.code == 2 and written.out == ""
+    (line,) = written.err.strip().split("\n")
+    return line
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_its_verbs_and_its_module(name):
+    assert isinstance(load_task(name), Task)
+    assert tuple(TASKS[name].verbs) == VERBS
+    assert f"keras-attention train {name} " in TASKS[name].examples
+
+
+def test_a_run_takes_the_options_of_its_task(runs, capsys):
+    answers, lines = runs / "answer-selection", runs / "translation"
+    options = parse(["predict", str(answers), "--question", "who ?", "--top", "3"])
+    assert (options.question, options.top, options.run) == ("who ?", 3, str(answers))
+    assert parse(["predict", "--beam", "3", str(lines)]).beam == 3  # the run may come last
+    assert "unknown argument --beam" in refusal(
+        capsys, "predict", answers, "--question", "a", "--beam", 3
+    )
+    assert "unknown argument --top" in refusal(capsys, "predict", lines, "--top", 3)
+    assert "required: --question" in refusal(capsys, "predict", answers)
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"task": "chess"}', "[]"])
+def test_without_a_known_run_the_options_of_any_task_are_taken(tmp_path, capsys, content):
+    run = tmp_path / "run"
+    if content is not None:
+        run.mkdir()
+        (run / "FORMAT").write_text(content)
+    assert parse(["predict", str(run), "--beam", "3"]).beam == 3
+    assert parse(["predict", str(run), "--question", "who ?"]).question == "who ?"
+    assert "unknown argument --chess" in refusal(capsys, "predict", run, "--chess", "3")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_of_the_runs_task_or_of_all(runs, capsys, verb):
+    def shown(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            parse([verb, *arguments, "--help"])
+        written = capsys.readouterr()
+        assert ended.value.code == 0 and written.err == ""
+        return written.out
+
+    everything = shown()
+    assert everything.startswith(f"usage: keras-attention {verb}")
+    for name in TASKS:
+        assert f"(a run of {name})." in everything
+        own = shown(str(runs / name))
+        assert f"(a run of {name})." in own and own.count("(a run of") == 1
+
+
+def test_help_of_train_has_an_example_of_each_task(capsys):
+    options = parse(["train", "--help"])
+    text = options.show_train_help()
+    assert all(f"keras-attention train {name} " in text for name in TASKS)
