@@ -4,7 +4,12 @@ import keras
 from keras import ops
 
 from keras_attention.applications.classification.pools import Pool
-from keras_attention.applications.classification.words import PACKAGE, Contextual, WordVectors
+from keras_attention.applications.classification.words import (
+    PACKAGE,
+    Contextual,
+    WordVectors,
+    build_once,
+)
 
 
 class TextEncoder(keras.layers.Layer):
@@ -87,8 +92,8 @@ class HierarchicalEncoder(TextEncoder):
         batch_size, sentences, words = inputs_shape["text"]
         width = _build_chain((None, words), self.vectors, self.context, self.pool)
         shape = (batch_size, sentences, width)
-        self.sentence_context.build(shape)
-        self.sentence_pool.build(self.sentence_context.compute_output_shape(shape))
+        build_once(self.sentence_context, shape)
+        build_once(self.sentence_pool, self.sentence_context.compute_output_shape(shape))
 
     def call(self, inputs, training=False):
         ids = inputs["text"]
@@ -110,9 +115,9 @@ class HierarchicalEncoder(TextEncoder):
 
 def _build_chain(ids_shape, vectors, context, pool):
     """Build the layers from ids to a pooled vector; return its width."""
-    vectors.build(ids_shape)
+    build_once(vectors, ids_shape)
     shape = (*ids_shape, vectors.size)
-    context.build(shape)
+    build_once(context, shape)
     shape = context.compute_output_shape(shape)
-    pool.build(shape)
+    build_once(pool, shape)
     return shape[-1] * (2 if pool.with_maximum else 1)

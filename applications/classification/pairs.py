@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention.applications.classification.encoders import TextEncoder
 from keras_attention.applications.classification.model_config import ModelConfig
 from keras_attention.applications.classification.pools import Pool
-from keras_attention.applications.classification.words import PACKAGE
+from keras_attention.applications.classification.words import PACKAGE, build_once
 from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
 SIDES = ("text", "second")
@@ -38,8 +38,8 @@ class PairEncoder(TextEncoder):
     def _build_reading(self, inputs_shape):
         """Build the layers of both texts; return the shape of the states."""
         shape = (*inputs_shape["text"], self.vectors.size)
-        self.vectors.build(inputs_shape["text"])
-        self.context.build(shape)
+        build_once(self.vectors, inputs_shape["text"])
+        build_once(self.context, shape)
         return self.context.compute_output_shape(shape)
 
 
@@ -68,14 +68,14 @@ class CrossEncoder(PairEncoder):
 
     def build(self, inputs_shape):
         shape = self._build_reading(inputs_shape)
-        self.cross.build(shape, shape)
-        self.match.build((*shape[:-1], 4 * shape[-1]))
+        build_once(self.cross, shape, shape)
+        build_once(self.match, (*shape[:-1], 4 * shape[-1]))
         shape = (*shape[:-1], self.match.units)
-        self.composition.build(shape)
+        build_once(self.composition, shape)
         shape = self.composition.compute_output_shape(shape)
-        self.pool.build(shape)
+        build_once(self.pool, shape)
         width = shape[-1] * (2 if self.pool.with_maximum else 1)
-        self.compare.build((shape[0], 4 * width))
+        build_once(self.compare, (shape[0], 4 * width))
 
     def read(self, states, mask, other, other_mask, training):
         found = self.cross(states, other, value_mask=other_mask, training=training)
@@ -109,11 +109,11 @@ class InnerEncoder(PairEncoder):
     def build(self, inputs_shape):
         shape = self._build_reading(inputs_shape)
         for layer in (self.forward, self.backward):
-            layer.build(shape, (shape[0], shape[-1]))
+            build_once(layer, shape, (shape[0], shape[-1]))
         shape = (*shape[:-1], 2 * self.forward.cell.units)
-        self.pool.build(shape)
+        build_once(self.pool, shape)
         width = shape[-1] * (2 if self.pool.with_maximum else 1)
-        self.compare.build((shape[0], 4 * width))
+        build_once(self.compare, (shape[0], 4 * width))
         self.question = Pool("mean", name="question", dtype=self.dtype_policy)
 
     def read(self, states, mask, other, other_mask, training):

@@ -9,6 +9,12 @@ from keras_attention.text import PAD_ID, UNK_ID
 PACKAGE = "keras_attention.classification"
 
 
+def build_once(layer: keras.layers.Layer, *shapes) -> None:
+    """Build a layer, unless a file that it was read from has built it already."""
+    if not layer.built:
+        layer.build(*shapes)
+
+
 @keras.saving.register_keras_serializable(PACKAGE)
 class WordVectors(keras.layers.Layer):
     """Embeds words; in training some are made unknown, and features are dropped.

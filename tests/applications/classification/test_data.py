@@ -1,0 +1,327 @@
+"""Tables, labels, splits and what is refused or skipped."""
+
+import collections
+import gzip
+
+import numpy as np
+import pytest
+
+from data_folder import data_folder
+from keras_attention.applications.classification.config import (
+    ClassificationConfig,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainingConfig,
+)
+from keras_attention.applications.classification.data import load_examples, read_examples
+from keras_attention.applications.classification.encoding import (
+    balanced_weights,
+    encode_examples,
+    make_batches,
+)
+from keras_attention.applications.classification.examples import Example
+from keras_attention.applications.classification.labels import Labels
+from keras_attention.applications.classification.opinions import STARS, generate
+from keras_attention.applications.classification.reading import Reader, in_sentences
+from keras_attention.applications.classification.task import TASK
+from keras_attention.applications.common.errors import UserError
+from keras_attention.text import END_ID, WordTokenizer
+
+ROWS = [("It was good .", "yes"), ("bad, bad", "no"), ('so "quoted"', "yes"), ("no way", "no")]
+
+
+def write(folder, name, text, encoding="utf-8"):
+    path = folder / name
+    path.write_bytes(text.encode(encoding))
+    return str(path)
+
+
+def pairs(examples):
+    return [(item.texts[0], item.label) for item in examples.items]
+
+
+def test_csv_tsv_and_json_lines_give_the_same(tmp_path):
+    csv = 'label,text\nyes,It was good .\nno,"bad, bad"\nyes,"so ""quoted"""\nno,no way\n'
+    tsv = 'text\tlabel\nIt was good .\tyes\nbad, bad\tno\nso "quoted"\tyes\nno way\tno\n'
+    lines = "".join(
+        f'{{"text": {text}, "label": "{label}"}}\n'
+        for text, label in [
+            ('"It was good ."', "yes"),
+            ('"bad, bad"', "no"),
+            ('"so \\"quoted\\""', "yes"),
+            ('"no way"', "no"),
+        ]
+    )
+    for name, content in (("a.csv", csv), ("a.tsv", tsv), ("a.jsonl", lines)):
+        assert pairs(read_examples(DataConfig(), write(tmp_path, name, content))) == ROWS
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(csv.encode()))
+    assert pairs(read_examples(DataConfig(), str(tmp_path / "a.csv.gz"))) == ROWS
+
+
+def test_a_quoted_record_counts_its_lines(tmp_path):
+    path = write(tmp_path, "a.csv", 'text,label\n"two\nlines",yes\n"",no\n')
+    with pytest.raises(UserError, match=r"a\.csv, line 4: column 'text' is empty"):
+        read_examples(DataConfig(), path)
+
+
+def test_named_columns_and_labels_of_every_kind(tmp_path):
+    text = "first\tother\ttopics\tgrade\na b\tc\tx; y;x\t1.5\nd\te\t\t-2\n"
+    path = write(tmp_path, "a.tsv", text)
+    common = {"text_column": "first", "second_column": "other"}
+    many = DataConfig(**common, label_column="topics", labels="many")
+    items = read_examples(many, path).items
+    assert [item.texts for item in items] == [("a b", "c"), ("d", "e")]
+    assert [item.label for item in items] == [("x", "y"), ()]
+    number = DataConfig(**common, label_column="grade", labels="number")
+    assert [item.label for item in read_examples(number, path).items] == [1.5, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.csv",
+            "text,labels\nx,y\n",
+            r"a\.csv, line 1: there is no column 'label'. Did you mean",
+        ),
+        ("a.csv", "text,label\nx,y,z\n", r"a\.csv, line 2: expected 2 columns"),
+        ("a.csv", 'text,label\n"x,y\n', r"a\.csv, line 2: no CSV record begins here"),
+        ("a.csv", "text,text,label\nx,y,z\n", r"line 1: two columns have one name"),
+        ("a.tsv", "text\tlabel\nx\ty\n \ty\n", r"a\.tsv, line 3: column 'text' is empty"),
+        ("a.tsv", "text\tlabel\nx\t\n", r"a\.tsv, line 2: column 'label' must hold one label"),
+        ("a.tsv", "text\tlabel\n", r"there is no text in it"),
+        (
+            "a.jsonl",
+            '{"text": "x", "label": "y"}\nnot json\n',
+            r"a\.jsonl, line 2: expected a JSON",
+        ),
+        ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: expected a JSON object"),
+        ("a.jsonl", '{"text": 3, "label": "y"}\n', r"line 1: column 'text' must hold text"),
+        ("a.txt", "x\n", r"expected a file named \.csv, \.tsv, \.jsonl"),
+    ],
+)
+def test_bad_tables_are_named_by_file_and_line(tmp_path, name, content, message):
+    with pytest.raises(UserError, match=message):
+        read_examples(DataConfig(), write(tmp_path, name, content))
+
+
+def test_mixed_encodings(tmp_path):
+    path = write(tmp_path, "a.tsv", "text\tlabel\nold\ty\ncafé\ty\n", "latin-1")
+    with pytest.raises(
+        UserError, match=r"a\.tsv, line 3: expected UTF-8 text. Received: the byte 0xe9"
+    ):
+        read_examples(DataConfig(), path)
+    items = read_examples(DataConfig(encoding="latin-1"), path).items
+    assert items[1].texts == ("café",)
+
+
+def test_numbers_must_be_numbers(tmp_path):
+    for value in ("many", "nan", "inf", ""):
+        path = write(tmp_path, "a.tsv", f"text\tlabel\nx\t{value}\n")
+        with pytest.raises(UserError, match=r"line 2: column 'label' must hold a number"):
+            read_examples(DataConfig(labels="number"), path)
+
+
+def table_of(counts, folder):
+    rows = [f"text {label} {i}\t{label}" for label, count in counts.items() for i in range(count)]
+    return write(folder, "train.tsv", "\n".join(["text\tlabel", *rows, ""]))
+
+
+def test_a_class_with_one_example(tmp_path):
+    path = table_of({"a": 9, "b": 9, "rare": 1}, tmp_path)
+    with pytest.raises(UserError, match=r"train\.tsv, line 20: label 'rare' has 1 example"):
+        load_examples(DataConfig(train_file=path), "train")
+    skipping = DataConfig(train_file=path, on_rare_label="skip")
+    train = load_examples(skipping, "train")
+    assert "1 left out (rare label)" in str(train.report)
+    assert {item.label for item in train.items} == {"a", "b"}
+    keeping = load_examples(DataConfig(train_file=path, min_examples=1), "train")
+    assert "rare" in {item.label for item in keeping.items}
+
+
+def test_folds_cover_the_set_once_and_hold_each_label_alike(tmp_path):
+    path = table_of({"a": 31, "b": 17, "c": 7}, tmp_path)
+    seen = collections.Counter()
+    for fold in range(5):
+        data = DataConfig(train_file=path, folds=5, fold=fold)
+        parts = {split: load_examples(data, split).items for split in ("train", "dev", "test")}
+        places = {split: {item.place for item in items} for split, items in parts.items()}
+        assert len(set.union(*places.values())) == sum(map(len, places.values())) == 55
+        seen.update(places["test"])
+        for label, count in (("a", 31), ("b", 17), ("c", 7)):
+            found = sum(item.label == label for item in parts["test"])
+            assert abs(found - count / 5) < 1
+        assert parts == {split: load_examples(data, split).items for split in parts}
+    assert set(seen.values()) == {1} and len(seen) == 55
+    other = DataConfig(train_file=path, folds=5, fold=4, split_seed=2)
+    assert {item.place for item in load_examples(other, "test").items} != places["test"]
+
+
+def test_a_development_set_of_its_own_is_not_drawn(tmp_path):
+    path = table_of({"a": 10, "b": 10}, tmp_path)
+    dev = write(tmp_path, "dev.tsv", "text\tlabel\nz\ta\n")
+    data = DataConfig(train_file=path, dev_file=dev)
+    assert len(load_examples(data, "train")) == 20 and len(load_examples(data, "dev")) == 1
+    with pytest.raises(UserError, match="There is no test data: give data.test_file or data.folds"):
+        load_examples(data, "test")
+
+
+def reader_of(texts, **options):
+    tokenizer = WordTokenizer.train(texts, vocabulary_size=100, lowercase=True)
+    in_sentences_ = options.pop("in_sentences", False)
+    return Reader(tokenizer, TokenizerConfig(**options), in_sentences_)
+
+
+def test_sentences_are_cut_at_stops_lines_and_their_longest_length():
+    text = 'One two. "Three four!" five\nsix, seven eight nine ten'
+    reader = reader_of([text], in_sentences=True, max_sentence_length=4)
+    tokens = reader.tokens(text)
+    assert [len(row) for row in tokens] == [3, 4, 1, 1, 4, 2] or max(map(len, tokens)) <= 4
+    assert [t for row in tokens for t in row] == [
+        t for part in reader._sentences(text) for t in reader.tokenizer.tokens(part)
+    ]
+    ids = reader.ids(text)
+    assert ids.count(END_ID) == len(tokens) - 1
+    lines = reader_of([text], in_sentences=True, sentences="lines")
+    assert len(lines.tokens(text)) == 2
+    # cut to a longest length: the first tokens, whatever the sentences
+    flat = [i for i in ids if i != END_ID]
+    assert [i for i in reader.ids(text, 5) if i != END_ID] == flat[:5]
+    assert reader.ids(" \n ") == []
+
+
+def test_ids_in_sentences():
+    ids = np.array([[5, 6, END_ID, 7, 0, 0], [8, END_ID, 9, 5, 6, END_ID], [0] * 6], "int32")
+    expected = [[[5, 6, 0], [7, 0, 0]], [[8, 0, 0], [9, 5, 6]], [[0, 0, 0], [0, 0, 0]]]
+    np.testing.assert_array_equal(in_sentences(ids), expected)
+
+
+def examples_of(data, texts, tmp_path):
+    rows = "".join(f"{text}\t{label}\n" for text, label in texts)
+    return read_examples(data, write(tmp_path, "b.tsv", f"text\tlabel\n{rows}"))
+
+
+def test_unknown_labels_and_long_texts_are_refused_or_counted(tmp_path):
+    labels = Labels("one", ("a", "b"))
+    reader = reader_of(["x y z"])
+    texts = [("x", "a"), ("y", "new"), ("z " * 100_000, "b"), ("x y z", "b")]
+    strict = DataConfig(max_length=3)
+    examples = examples_of(strict, texts, tmp_path)
+    with pytest.raises(UserError, match=r"b\.tsv, line 3: the training data have no label 'new'"):
+        encode_examples(examples, reader, labels, strict)
+    skipping = DataConfig(max_length=3, on_unknown_label="skip")
+    with pytest.raises(UserError, match=r"b\.tsv, line 4: 100,000 tokens, more than data.max_len"):
+        encode_examples(examples, reader, labels, skipping)
+    skipping = DataConfig(max_length=3, on_unknown_label="skip", on_too_long="skip")
+    encoded = encode_examples(examples, reader, labels, skipping)
+    assert encoded.report.left_out == {"empty": 0, "unknown label": 1, "too long": 1}
+    np.testing.assert_array_equal(encoded.targets, [[1, 0], [0, 1]])
+    cutting = DataConfig(max_length=3, on_unknown_label="skip", on_too_long="truncate")
+    encoded = encode_examples(examples, reader, labels, cutting)
+    assert encoded.report.truncated == 1
+    assert [len(ids) for ids in encoded.columns[0]] == [1, 3, 3]
+
+
+def test_labels_become_targets_and_are_kept(tmp_path):
+    items = [Example(("x",), label, "") for label in (("b", "a"), (), ("c",))]
+    many = Labels.of("many", items)
+    np.testing.assert_array_equal(many.targets(items), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    numbers = [Example(("x",), value, "") for value in (1.0, 2.0, 6.0)]
+    number = Labels.of("number", numbers)
+    np.testing.assert_allclose(number.targets(numbers).std(), 1, rtol=1e-6)
+    for labels in (many, number):
+        labels.save(tmp_path)
+        assert Labels.load(tmp_path) == labels
+    with pytest.raises(UserError, match="at least two labels"):
+        Labels.of("one", [Example(("x",), "a", "")])
+
+
+def test_batches_keep_texts_labels_and_weights_together():
+    columns = ([[5] * n for n in (1, 2, 3, 4, 5)], [[6] * n for n in (5, 4, 3, 2, 1)])
+    targets = np.eye(5, dtype="float32")
+    batches = make_batches(columns, 2, targets, np.arange(1, 6), number_of_buckets=2, seed=3)
+    seen = {}
+    for inputs, wanted, weights in batches.epoch(0):
+        for text, second, row, weight in zip(
+            inputs["text"], inputs["second"], wanted, weights, strict=True
+        ):
+            if weight:
+                seen[(text > 0).sum()] = ((second > 0).sum(), row.argmax() + 1, weight)
+            else:
+                assert not text.any() and not second.any() and not row.any()
+    assert seen == {n: (6 - n, n, n) for n in range(1, 6)}
+
+
+def test_balanced_weights():
+    targets = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0]], "float32")
+    weights = balanced_weights(targets)
+    np.testing.assert_allclose(weights @ targets, [2, 2, 0])  # both labels count alike
+
+
+def test_the_generator_is_fixed_and_says_what_its_labels_say():
+    rows = generate("train")
+    assert rows == generate("train") and rows[:5] != generate("test")[:5]
+    assert {row["verdict"] for row in rows} == {"yes", "no", "open"}
+    for row in rows:
+        (sentence,) = [
+            s for s in row["text"].split(" . ") if "all in all" in s or "end" in s or "overall" in s
+        ]
+        word = next(word for word in STARS if word in sentence)
+        stars = 6 - STARS[word] if " not " in sentence else STARS[word]
+        assert int(row["stars"]) == stars
+        assert row["sentiment"] == ("good" if stars > 3 else "bad")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"data": DataConfig(second_column="b")}, "second_column makes pairs"),
+        ({"model": ModelConfig(architecture="cross")}, "name the column of the second"),
+        (
+            {
+                "data": DataConfig(labels="many"),
+                "training": TrainingConfig(class_weights="balanced"),
+            },
+            "class_weights balanced goes with data.labels one only",
+        ),
+    ],
+)
+def test_sections_that_do_not_go_together(arguments, message):
+    with pytest.raises(UserError, match=message):
+        ClassificationConfig(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DataConfig(dataset="trec"), "needs data.folder"),
+        (lambda: DataConfig(dataset="opinions", folder="x"), "does not go with data.dataset opi"),
+        (lambda: DataConfig(encoding="utf-9"), "an encoding that Python knows"),
+        (lambda: DataConfig(encoding="utf-16"), "write a line feed as one byte"),
+        (lambda: DataConfig(folds=3, fold=3), "data.fold must be at least 0 and below 3"),
+        (lambda: ModelConfig(heads=2), "model.heads does not apply to model.architecture pooling"),
+        (lambda: ModelConfig(architecture="transformer", heads=3), "must divide"),
+    ],
+)
+def test_values_that_do_not_fit(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "folder", "sizes", "labels"),
+    [
+        ("trec", "trec", (4906, 546, 500), 6),
+        ("sentence_polarity", "nltk", (8635, 960, 1067), 2),
+        ("subjectivity", "nltk", (8100, 900, 1000), 2),
+        ("movie_reviews", "nltk", (1620, 180, 200), 2),
+        ("sick", "sick", (4500, 500, 4927), 3),
+    ],
+)
+def test_known_sets(dataset, folder, sizes, labels):
+    overrides = [f"--data.dataset={dataset}", f"--data.folder={data_folder(folder)}"]
+    data = TASK.read_config(None, overrides).data
+    parts = [load_examples(data, split) for split in ("train", "dev", "test")]
+    assert tuple(map(len, parts)) == sizes
+    assert len({item.label for part in parts for item in part.items}) == labels

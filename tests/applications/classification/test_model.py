@@ -1,0 +1,188 @@
+"""Every architecture: padding has no say, and one that ignored the mask would be found out."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.applications.classification.model import build_model
+from keras_attention.applications.classification.model_config import ModelConfig
+from tests.applications.translation_runs import randomize
+
+ARCHITECTURES = {
+    "pooling": {"max_pooling": True},
+    "pooling, no gru": {"architecture": "pooling", "encoder": "none"},
+    "mean": {},
+    "han": {},
+    "self-attention": {"layers": 1, "heads": 2},
+    "transformer": {"layers": 1, "heads": 2},
+    "cross": {"encoder": "none"},
+    "inner": {"encoder": "none"},
+    "inner, context": {"architecture": "inner", "encoder": "none", "inner_attention": "context"},
+}
+VOCABULARY, OUTPUTS = 31, 3
+
+
+@pytest.fixture(scope="module")
+def models():
+    """Every architecture with uneven random weights, made when it is asked for."""
+    made = {}
+
+    def make(name):
+        if name not in made:
+            options = {"architecture": name, **ARCHITECTURES[name]}
+            config = ModelConfig(embedding_size=6, units=5, dropout=0.0, **options)
+            made[name] = build_model(config, VOCABULARY, OUTPUTS)
+            randomize(made[name], scale=1.5)
+        return made[name]
+
+    return make
+
+
+def inputs_of(name, padding=0, seed=1):
+    """Ids of two texts (pairs, sentences) of unequal length, with more padding behind."""
+    draw = np.random.default_rng(seed)
+    shape = (2, 3, 5) if name == "han" else (2, 7)
+    ids = draw.integers(4, VOCABULARY, shape).astype("int32")
+    ids[1, ..., 3:] = 0
+    if name == "han":
+        ids[1, 2] = 0
+    second = draw.integers(4, VOCABULARY, (2, 5)).astype("int32")
+    second[0, 2:] = 0
+    inputs = {"text": ids}
+    if name.startswith(("cross", "inner")):
+        inputs["second"] = second
+    return {key: pad(value, padding) for key, value in inputs.items()}
+
+
+def pad(ids, padding):
+    return np.pad(ids, [(0, 0)] + [(0, padding)] * (ids.ndim - 1))
+
+
+def difference(model, name):
+    """Return how far the scores move when padding is added."""
+    plain = ops.convert_to_numpy(model(inputs_of(name)))
+    padded = ops.convert_to_numpy(model(inputs_of(name, padding=4)))
+    return np.abs(plain - padded).max()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_padding_has_no_say(models, name):
+    assert difference(models(name), name) < 1e-5
+
+
+class Unmasked:
+    """A stand-in for a layer that is not handed its mask."""
+
+    def __init__(self, layer, names):
+        self.layer, self.names = layer, names
+
+    def __getattr__(self, name):
+        return getattr(self.layer, name)
+
+    def __call__(self, *arguments, **options):
+        given = {k: ops.ones_like(v) if k in self.names else v for k, v in options.items()}
+        return self.layer(*arguments, **given)
+
+
+def attention_of(model, name):
+    """Return where the attention of an architecture is: its owner and the attribute."""
+    encoder = model.encoder
+    if name in ("self-attention", "transformer"):
+        attribute = "attention" if name == "self-attention" else "self_attention"
+        return encoder.context.blocks[0], attribute
+    if name.startswith("cross"):
+        return encoder, "cross"
+    if name.startswith("inner"):
+        return encoder, "backward"  # which comes to the padding first
+    return encoder.pool, "attention"
+
+
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mean"])
+def test_attention_without_its_mask_is_found_out(models, name, monkeypatch):
+    model = models(name)
+    owner, attribute = attention_of(model, name)
+    layer = getattr(owner, attribute)
+    without = Unmasked(layer, ("mask", "value_mask"))
+    monkeypatch.setitem(owner.__dict__, attribute, without)
+    assert difference(model, name) > 1e-3
+
+
+def test_a_mean_that_counts_padding_is_found_out(models, monkeypatch):
+    model = models("mean")
+    call = type(model.encoder.pool).call
+    monkeypatch.setattr(
+        type(model.encoder.pool), "call", lambda self, x, mask: call(self, x, ops.ones_like(mask))
+    )
+    assert difference(model, "mean") > 1e-3
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_weights_are_of_words_alone(models, name):
+    inputs = inputs_of(name, padding=2)
+    scores, weights = models(name).attend(inputs)
+    assert tuple(scores.shape) == (2, OUTPUTS)
+    for key, of in (("words", "text"), ("second", "second")):
+        if of not in inputs:
+            continue
+        found = ops.convert_to_numpy(weights[key])
+        assert found.shape == inputs[of].shape
+        assert (found[inputs[of] == 0] == 0).all() and (found[inputs[of] > 0] > 0).all()
+        if not name.startswith("inner"):  # whose weights are gates
+            sums = found.sum(axis=-1)
+            np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-5)
+    if name == "han":
+        sentences = ops.convert_to_numpy(weights["sentences"])
+        np.testing.assert_allclose(sentences.sum(axis=1), 1, rtol=1e-5)
+        assert (sentences[1, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_text_without_words_gives_finite_scores(models, name):
+    inputs = {key: np.zeros_like(value) for key, value in inputs_of(name).items()}
+    scores = ops.convert_to_numpy(models(name)(inputs))
+    assert np.isfinite(scores).all()
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["han", "self-attention", "cross", "inner"])
+def test_saved_and_read_again(models, name, tmp_path):
+    model, inputs = models(name), inputs_of(name)
+    before = ops.convert_to_numpy(model(inputs))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(ops.convert_to_numpy(again(inputs)), before, rtol=1e-6)
+
+
+def test_pooling_is_the_equation():
+    """The scores of a pooling model without recurrence, in NumPy, float64."""
+    config = ModelConfig(encoder="none", embedding_size=6, units=5, dropout=0.0)
+    model = build_model(config, VOCABULARY, OUTPUTS)
+    randomize(model)
+    ids = inputs_of("pooling")["text"]
+    encoder = model.encoder
+    layers = (encoder.vectors.embedding, encoder.pool.attention, model.answer)
+    weights = [np.asarray(w, "float64") for layer in layers for w in layer.get_weights()]
+    embeddings, kernel, bias, context, answer, answer_bias = weights
+    for row, text in enumerate(ids):
+        x = embeddings[text[text > 0]]
+        e = np.tanh(x @ kernel + bias) @ context
+        a = np.exp(e - e.max())
+        expected = (a / a.sum()) @ x @ answer + answer_bias
+        np.testing.assert_allclose(model({"text": ids})[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_word_dropout_makes_words_unknown_in_training_only():
+    config = ModelConfig(encoder="none", embedding_size=3, dropout=0.0, word_dropout=0.6)
+    model = build_model(config, VOCABULARY, OUTPUTS)
+    ids = np.full((1, 2000), 9, "int32")
+    ids[0, 1500:] = 0
+    vectors, mask = model.encoder.vectors(ids, training=True)
+    vectors = ops.convert_to_numpy(vectors)[0, :1500]
+    table = np.asarray(model.encoder.vectors.embedding.embeddings)
+    unknown = (vectors == table[1]).all(axis=1)
+    assert ((vectors == table[9]).all(axis=1) | unknown).all()
+    assert 0.5 < unknown.mean() < 0.7
+    still, _ = model.encoder.vectors(ids, training=False)
+    assert (ops.convert_to_numpy(still)[0, :1500] == table[9]).all()
+    assert ops.convert_to_numpy(mask).sum() == 1500

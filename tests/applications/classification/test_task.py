@@ -1,0 +1,229 @@
+"""The verbs on a run that the real command trained, and what they refuse."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_attention.applications.classification import (
+    TextClassifier,
+    draw,
+    evaluate,
+    export_saved_model,
+)
+from keras_attention.applications.classification.config import (
+    ClassificationConfig,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+)
+from keras_attention.applications.classification.labels import Labels
+from keras_attention.applications.classification.opinions import generate
+from keras_attention.applications.classification.reading import train_tokenizer
+from keras_attention.applications.classification.run import TASK, new_model
+from keras_attention.applications.common.config import save_config
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.run_folder import RunFolder
+from tests.applications.classification.conftest import train_arguments
+from tests.applications.commands import assert_same_training, call_command
+from tests.applications.translation_runs import randomize
+
+REVIEWS = [
+    "the food was bad . overall , it was good .",
+    "",
+    "we came by train .\nall in all , the stay was not excellent . the bed was good .",
+    "in the end , it was terrible .",
+]
+
+
+def make_run(folder, labels=None, texts=None, sizes=None, data=None):
+    """Write a run folder of a model with random weights."""
+    labels = labels or Labels("one", ("good", "bad", "so-so"))
+    config = ClassificationConfig(
+        data=data or DataConfig(max_length=12),
+        tokenizer=TokenizerConfig(max_sentence_length=4),
+        model=ModelConfig(**{"embedding_size": 6, "units": 5, **(sizes or {})}),
+    )
+    tokenizer = train_tokenizer(config.tokenizer, texts or REVIEWS)
+    with RunFolder.prepare(folder, TASK) as prepared:
+        save_config(config, prepared / "config.yaml")
+        tokenizer.save(prepared / "tokenizers", "tokenizer")
+        labels.save(prepared / "tokenizers")
+        model = new_model(config, tokenizer, labels)
+        randomize(model)
+        model.save_weights(prepared / "best.weights.h5")
+    return folder
+
+
+def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier):
+    report = evaluate(opinions_classifier.run)
+    assert report["examples"] == 200 and report["accuracy"] > 0.9
+    assert report["micro_f1"] == pytest.approx(report["accuracy"])
+    assert np.sum(report["confusion"]) == 200
+    assert "800 examples" in (opinions_run.parent / "stderr").read_text()
+
+
+def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
+    rows = generate("test")[:40]
+    hits = 0
+    for row in rows:
+        weights = opinions_classifier.attend(row["text"])[0]
+        best = " ".join(weights.tokens[int(weights.sentences.argmax())])
+        hits += any(word in best for word in ("overall", "all in all", "in the end"))
+        for tokens, words in zip(weights.tokens, weights.words, strict=True):
+            assert len(tokens) == len(words)
+            assert words.sum() == pytest.approx(1, rel=1e-4)
+    assert hits >= 30
+
+
+def test_evaluate_writes_a_table_json_and_a_picture(opinions_run, tmp_path, capsys):
+    picture = tmp_path / "confusion.png"
+    done = call_command(capsys, "evaluate", opinions_run, "--picture", picture)
+    assert done.status == 0 and "accuracy" in done.out and "calibration error" in done.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    done = call_command(capsys, "evaluate", opinions_run, "--json", "--split", "dev")
+    report = json.loads(done.out)
+    assert report["examples"] == 120 and report["label_names"] == ["bad", "good"]
+    done = call_command(capsys, "evaluate", opinions_run, "--picture", picture)
+    assert done.status == 2 and "already exists" in done.err
+
+
+def test_evaluate_a_file_with_an_unseen_label(opinions_run, tmp_path, capsys):
+    table = tmp_path / "more.tsv"
+    table.write_text("text\tsentiment\nit was good .\tgood\nit was so .\tmiddling\n")
+    done = call_command(capsys, "evaluate", opinions_run, "--input", table)
+    assert done.status == 2 and "more.tsv, line 3: the training data have no label" in done.err
+    table.write_text("text\tmood\nit was good .\tgood\n")
+    done = call_command(capsys, "evaluate", opinions_run, "--input", table)
+    assert done.status == 2 and "there is no column 'sentiment'" in done.err
+
+
+def test_predict_lines_and_tables(opinions_run, opinions_classifier, tmp_path, capsys):
+    expected = opinions_classifier.predict(REVIEWS)
+    lines = tmp_path / "reviews.jsonl"
+    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in REVIEWS))
+    done = call_command(capsys, "predict", opinions_run, "--input", lines)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["labels"] for each in found] == [list(each.labels) for each in expected]
+    for each, wanted in zip(found, expected, strict=True):
+        assert each["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-6)
+        assert sum(each["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    plain = tmp_path / "reviews.txt"
+    plain.write_text(REVIEWS[0] + "\n" + REVIEWS[3] + "\n")
+    output = tmp_path / "out.jsonl"
+    done = call_command(capsys, "predict", opinions_run, "--input", plain, "--output", output)
+    assert done.status == 0 and len(output.read_text().splitlines()) == 2
+
+
+def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
+    for name, start in (("a.png", b"\x89PNG"), ("a.html", b"<!DOCTYPE html>")):
+        path = tmp_path / name
+        done = call_command(
+            capsys, "visualize", opinions_run, "--input", REVIEWS[0], "--output", path
+        )
+        assert done.status == 0 and "overall[" in done.out
+        assert path.read_bytes().startswith(start)
+    done = call_command(capsys, "visualize", opinions_run, "--input", " ")
+    assert done.status == 2 and "the text is empty" in done.err
+    done = call_command(
+        capsys, "visualize", opinions_run, "--input", "a", "--output", tmp_path / "a.doc"
+    )
+    assert done.status == 2 and "the suffix of" in done.err and ".html" in done.err
+    done = call_command(capsys, "visualize", opinions_run, "--input", "a", "--second", "b")
+    assert done.status == 2 and "reads single texts. Received: 2 texts" in done.err
+
+
+SERVE = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+given = {name: tf.constant(texts) for name, texts in json.loads(sys.argv[2]).items()}
+found = {name: value.numpy() for name, value in serve(**given).items()}
+assert "keras" not in sys.modules
+found["labels"] = [[name.decode() for name in row] for row in found["labels"]]
+print(json.dumps({k: v if k == "labels" else v.tolist() for k, v in found.items()}))
+"""
+
+
+def test_an_exported_run_serves_strings_without_keras(opinions_run, opinions_classifier, tmp_path):
+    export_saved_model(opinions_run, tmp_path / "saved")
+    command = [sys.executable, "-c", SERVE, tmp_path / "saved", json.dumps({"text": REVIEWS})]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    for text, labels, likely in zip(REVIEWS, found["labels"], found["probabilities"], strict=True):
+        expected = opinions_classifier.predict([text])[0].probabilities
+        assert dict(zip(labels, likely, strict=True)) == pytest.approx(expected, abs=1e-5)
+        assert likely == sorted(likely, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "labels"),
+    [
+        ({"architecture": "han"}, Labels("many", ("x", "y", "z"))),
+        ({"architecture": "cross", "encoder": "none"}, Labels("number", mean=3.0, scale=2.0)),
+    ],
+)
+def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
+    """Texts that are cut, empty or of many sentences, alone and in a batch."""
+    pairs = sizes["architecture"] == "cross"
+    data = DataConfig(max_length=12, labels=labels.kind, second_column="second" if pairs else None)
+    run = make_run(tmp_path / "run", labels, sizes=sizes, data=data)
+    classifier = TextClassifier.load(run)
+    texts = [*REVIEWS, " \n ", "a.b c! d " * 9, "one.\n\n two three four five six. seven"]
+    given = [(text, other) for text, other in zip(texts, texts[::-1], strict=True)]
+    expected = classifier.predict(given if pairs else texts)
+    assert any(each.truncated for each in expected)
+
+    import tensorflow as tf
+
+    export_saved_model(classifier.run, tmp_path / "saved")
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    named = {"text": tf.constant(texts)}
+    if pairs:
+        named["second"] = tf.constant(texts[::-1])
+    found = {name: value.numpy() for name, value in serve(**named).items()}
+    assert found["truncated"].tolist() == [each.truncated for each in expected]
+    if pairs:
+        numbers = [each.number for each in expected]
+        np.testing.assert_allclose(found["numbers"], numbers, rtol=1e-4)
+        return
+    for row, each in enumerate(expected):
+        names = [name.decode() for name in found["labels"][row]]
+        likely = dict(zip(names, found["probabilities"][row], strict=True))
+        assert likely == pytest.approx(each.probabilities, abs=1e-5)
+        chosen = {name for name, p in likely.items() if p >= 0.5}
+        assert chosen == set(each.labels)
+
+
+def test_a_model_without_attention_has_nothing_to_draw(tmp_path):
+    run = make_run(tmp_path / "run", sizes={"architecture": "mean", "encoder": "none"})
+    with pytest.raises(UserError, match="architecture mean has no attention to draw"):
+        draw(TextClassifier.load(run), "it was good .")
+
+
+def test_a_text_cut_at_prediction_says_so(tmp_path):
+    classifier = TextClassifier.load(make_run(tmp_path / "run", sizes={"encoder": "none"}))
+    words = "it was good . " * 25_000
+    cut, whole = classifier.predict([words, "it was good . " * 3])
+    assert cut.truncated and not whole.truncated
+    assert cut.probabilities == pytest.approx(whole.probabilities)
+
+
+def test_resume_is_exact_and_a_bad_set_leaves_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
+    small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
+    for name, more in (("whole", []), ("parts", ["--training.epochs=1"])):
+        assert call_command(capsys, *train_arguments(name, *small, *more)).status == 0
+    again = ["train", "classification", "--output", "parts", "--resume"]
+    assert call_command(capsys, *again, "--training.epochs=2").status == 0
+    assert_same_training(tmp_path / "whole", tmp_path / "parts")
+    (tmp_path / "bad.csv").write_text("text,label\na,x\nb,x\nc,y\n")
+    bad = ["train", "classification", "--data.train_file", "bad.csv", "--output", "no"]
+    done = call_command(capsys, *bad)
+    assert done.status == 2 and "bad.csv, line 4: label 'y' has 1 example" in done.err
+    assert len(done.err.strip().splitlines()) == 1 and not (tmp_path / "no").exists()
