@@ -153,6 +153,8 @@ def test_the_layer_keeps_nothing_between_calls(name):
     if name in STEPPED:
         case.run_steps(layer, tensors_of(case.inputs(8, 2, 3, (11, 2))))
     assert set(vars(layer)) == attributes
+    kept = {k: v for k, v in vars(layer).items() if not isinstance(v, keras.Variable)}
+    assert not [key for key, value in kept.items() if ops.is_tensor(value)]
     assert_close(results_of(lambda x: case.call(layer, x), inputs), first, atol=0)
 
 
