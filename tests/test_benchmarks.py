@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import architectures, children, report
+from benchmarks import answer_selection, architectures, children, report
 from benchmarks.children import BenchmarkError, Measurement, deviation
 from benchmarks.contenders import contenders_for, find
 from benchmarks.problems import ATTENTIONS, DECODERS, INNER, Problem, Size, make_inputs
 from benchmarks.worker import prepare
+from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
@@ -184,3 +185,50 @@ def test_an_architecture_that_fails_ends_the_comparison_with_one_line(tmp_path, 
     last = f"error: `keras-attention train` of {place} ended with status 2"
     assert error.splitlines()[-1] == last
     assert "Traceback" not in error
+
+
+def answers(name, seed, **figures):
+    """A measured run of answer selection."""
+    return {
+        **{"name": name, "seed": seed, "seconds": 61.4, "dev_map": 0.6, "map": 0.5, "mrr": 0.5},
+        **{"attention_by_position": None, **figures},
+    }
+
+
+def test_the_answer_selection_tables_are_of_means_and_deviations():
+    rows = {
+        "gru": [answers("gru", 1, map=0.61), answers("gru", 2, map=0.63)],
+        "outer": [answers("outer", 1, attention_by_position=[0.05] * 9 + [0.55])],
+    }
+    lines = answer_selection.table(rows).splitlines()
+    assert lines[2] == (
+        "| gru | 2 | 61 | 0.6000 ± 0.0000 | 0.6200 ± 0.0141 | 0.5000 ± 0.0000 | 0.6581 / 0.6691 |"
+    )
+    assert lines[3].startswith("| outer | 1 | 61 | 0.6000 | 0.5000 |")
+    bias = answer_selection.positions(rows).splitlines()
+    assert len(bias) == 3 and bias[2] == "| outer " + "| 5.0 % " * 9 + "| 55.0 % |"
+
+
+@pytest.mark.parametrize("name", answer_selection.MODELS)
+def test_measured_answer_selection_runs_are_not_repeated(name, tmp_path, capsys):
+    row = answers(name, 1)
+    (tmp_path / f"{name.replace(' ', '-')}-1.json").write_text(json.dumps(row))
+    options = ["--folder", "absent", "--output", str(tmp_path), "--seeds", "1", "--only", name]
+    assert answer_selection.main(options) == 0
+    assert f"| {name} | 1 | 61 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", answer_selection.MODELS)
+def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
+    (tmp_path / "vectors-3.txt").touch()  # trained before
+    options = argparse.Namespace(folder="wikiqa", output=tmp_path)
+    config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
+    assert config.model.encoder == name.removesuffix(" occam")
+    assert config.model.occam == name.endswith("occam")
+    assert config.training.seed == 3 and config.data.folder == "wikiqa"
+
+
+def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):
+    options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
+    assert answer_selection.main(options) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
