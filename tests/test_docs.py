@@ -8,7 +8,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from keras_attention.applications import answer_selection, translation
+from keras_attention.applications import answer_selection, classification, translation
 from keras_attention.applications.answer_selection import AnswerSelectionConfig
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
@@ -76,8 +76,30 @@ def small_answers(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.fixture(scope="module")
+def small_classifier(tmp_path_factory):
+    """The same of classification."""
+    from keras_attention.applications.classification.training import train_classification
+
+    folder = tmp_path_factory.mktemp("documentation")
+    rows = [f"it was {word} .\t{word}" for word in ("good", "bad") * 3]
+    (folder / "table.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    table = str(folder / "table.tsv")
+    config = classification.ClassificationConfig(
+        data=classification.DataConfig(train_file=table, dev_file=table),
+        model=classification.ModelConfig(encoder="none", embedding_size=4, units=4),
+        training=classification.TrainingConfig(epochs=1, tensorboard=False),
+    )
+    train_classification(config, folder / "run")
+    return folder / "run"
+
+
 # What loads a run folder on the pages, and the fixture that makes one.
-RUNS = {"Translator": "small_run", "Ranker": "small_answers"}
+RUNS = {
+    "Translator": "small_run",
+    "Ranker": "small_answers",
+    "TextClassifier": "small_classifier",
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -139,10 +139,12 @@ SERVE = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
+before = set(sys.modules)
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 given = {name: tf.constant(texts) for name, texts in json.loads(sys.argv[2]).items()}
 found = {name: value.numpy() for name, value in serve(**given).items()}
-assert "keras" not in sys.modules
+assert not {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_nlp"}
+assert not {name.split(".")[0] for name in set(sys.modules) - before} & {"keras"}
 found["labels"] = [[name.decode() for name in row] for row in found["labels"]]
 print(json.dumps({k: v if k == "labels" else v.tolist() for k, v in found.items()}))
 """
