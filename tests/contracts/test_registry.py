@@ -41,6 +41,25 @@ def test_every_public_layer_has_an_entry():
     assert len(CASES) == sum(len(entry.cases) for entry in ENTRIES.values()), "names repeat"
 
 
+def masks_that_apply(case):
+    """The masks that a case's call takes, but those of inputs that the case does without."""
+    accepted = inspect.signature(case.layer.call).parameters
+    masks = {m for m in accepted if m.endswith("mask") and not m.startswith("use_")}
+    absent = set(accepted) - set(case.inputs())
+    masks -= {f"{name}_mask" for name in absent}
+    # Keras hands the mask of an only input over as `mask`: another name of the first one's.
+    return masks - {"mask"} if f"{case.first}_mask" in masks else masks
+
+
+def test_every_mask_applies_in_some_case():
+    for cls, entry in ENTRIES.items():
+        plain = [case for case in entry.cases if case.name in PLAIN]
+        accepted = {m for case in plain for m in inspect.signature(case.layer.call).parameters}
+        wanted = {m for m in accepted if m.endswith("mask") and not m.startswith("use_")}
+        tried = {name for case in plain for name in case.inputs()}
+        assert wanted - tried <= {"mask"}, cls.__name__
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_case_describes_what_its_layer_has(name):
     """So that no check falls away by what a case leaves out."""
@@ -48,15 +67,8 @@ def test_a_plain_case_describes_what_its_layer_has(name):
     inputs = case.inputs()
     assert hasattr(case.layer, "step") == (case.steps is not None), "a step needs `steps`"
     assert case.output in case.axes and set(inputs) <= set(case.axes)
-    masks = [
-        name
-        for name in inspect.signature(case.layer.call).parameters
-        if name.endswith("mask") and not name.startswith("use_")
-    ]
-    # Keras hands the mask of an only input over as `mask`: another name of the first one's.
-    if f"{case.first}_mask" in masks and "mask" in masks:
-        masks.remove("mask")
-    assert set(masks) <= set(inputs), "every mask that the call takes is among the arrays"
+    masks = masks_that_apply(case)
+    assert masks <= set(inputs), "every mask that the call takes is among the arrays"
     # A mask of a sequence pads it; only a mask of pairs (B, T, S), which joins two, does not.
     pairs = [name for name in masks if name not in case.masks]
     assert all(len(case.axes[name]) > 2 for name in pairs), pairs
