@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from docs.pictures import mechanisms, positions, reversal, summarization
+from docs.pictures import inner_attention, mechanisms, positions, reversal, summarization
 
 
 def draw_all() -> dict[str, bytes]:
@@ -21,6 +21,7 @@ def draw_all() -> dict[str, bytes]:
         "intra_decoder": summarization.intra_decoder,
         "hierarchical": summarization.hierarchical,
         "pointer_generator": summarization.pointer_generator,
+        "inner_attention": inner_attention.inner_attention,
         "positions": positions.encoding,
         "learned_positions": positions.learned,
     }
