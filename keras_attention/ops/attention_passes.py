@@ -35,49 +35,74 @@ class Rule:
 
 def forward(tensors, rule: Rule, count: int, kept: list | None = None):
     """Return the context, from `count` parts; put what the backward pass needs to `kept`."""
-    query, key, value, *table = tensors
     contexts = []
     for index, part in enumerate(_parts(tensors, rule, count)):
         if contexts and kept is None:
             part = part.once_there(contexts[-1])
-        weights, seen, factor = _weights(part, query, key, rule, table, index)
+        context, weights = attend_part(part, tensors, rule, index)
         if kept is not None:
-            kept.append((weights, seen, factor))
-        context = weighted_sum(_times(weights, factor, value.dtype), part.memory(value))
-        contexts.append(context if seen is None else context * ops.cast(seen, context.dtype))
+            kept.append(weights)
+        contexts.append(context)
     return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
+
+
+def attend_part(part, tensors, rule: Rule, index):
+    """Return the context of a part's queries, and their weights with what made them."""
+    value = tensors[2]
+    weights, seen, factor = weights_of(part, tensors, rule, index)
+    context = weighted_sum(_times(weights, factor, value.dtype), part.memory(value))
+    context = context if seen is None else context * ops.cast(seen, context.dtype)
+    return context, (weights, seen, factor)
 
 
 def backward(tensors, context, upstream, rule: Rule, count: int, kept: list | None = None):
     """Return the gradients of queries, keys, values and, where there is one, of the table."""
-    query, key, value, *table = tensors
-    slope = ops.sum(_float32(upstream) * _float32(context), axis=-1, keepdims=True)
-    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in (key, value, *table)]
+    slope = slope_of(context, upstream)
+    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
     queries = []
     for index, part in enumerate(_parts(tensors, rule, count)):
         now = part.once_there(queries[-1]) if queries and kept is None else part
-        weights, seen, factor = (
-            kept[index] if kept else _weights(now, query, key, rule, table, index)
-        )
-        given = now.queries(upstream)
-        given = given if seen is None else given * ops.cast(seen, given.dtype)
-        of_weights = _float32(dot_products(given, now.memory(value)))
-        of_weights = _times(of_weights, factor)
-        of_scores = _of_scores(weights, of_weights, now.queries(slope), rule.normalizer)
-        of_products = ops.cast(of_scores, query.dtype)
-        queries.append(weighted_sum(of_products, now.memory(key)))
-        groups = key.shape[1]
-        of_memory = (
-            sum_over_queries(of_products, now.queries(query), groups),
-            sum_over_queries(_times(weights, factor, value.dtype), given, groups),
-        )
-        for place, gradient in enumerate(of_memory):
-            totals[place] = part.add_to_memory(totals[place], _float32(gradient))
-        if table:
-            totals[2] = part.add_to_table(totals[2], ops.sum(of_scores, axis=0))
+        weights = kept[index] if kept else weights_of(now, tensors, rule, index)
+        of_query, totals = add_part(part, now, weights, tensors, slope, upstream, totals, rule)
+        queries.append(of_query)
     of_query = queries[0] if len(queries) == 1 else ops.concatenate(queries, axis=2)
-    memory = (key, value, *table)
-    return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, memory, strict=True))
+    return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, tensors[1:], strict=True))
+
+
+def slope_of(context, upstream):
+    """Return the sum over the places of the weights times their gradients, `(B, H, T, 1)`."""
+    return ops.sum(_float32(upstream) * _float32(context), axis=-1, keepdims=True)
+
+
+def add_part(part, now, weights, tensors, slope, upstream, totals, rule: Rule):
+    """Return the gradient of a part's queries, and those of all else with the part's share.
+
+    Args:
+        part: The part.
+        now: The part, to be read when the one before is done.
+        weights: What `attend_part` gave beside the context.
+        tensors: Queries, keys, values and, where there is one, the table.
+        slope: What `slope_of` gave.
+        upstream: The gradient of the context.
+        totals: The gradients so far of keys, values and the table, in float32.
+        rule: How scores become weights.
+    """
+    query, key, value, *table = tensors
+    weights, seen, factor = weights
+    given = now.queries(upstream)
+    given = given if seen is None else given * ops.cast(seen, given.dtype)
+    of_weights = _times(_float32(dot_products(given, now.memory(value))), factor)
+    of_scores = _of_scores(weights, of_weights, now.queries(slope), rule.normalizer)
+    of_products, groups = ops.cast(of_scores, query.dtype), key.shape[1]
+    of_memory = (
+        sum_over_queries(of_products, now.queries(query), groups),
+        sum_over_queries(_times(weights, factor, value.dtype), given, groups),
+    )
+    totals = [
+        *(part.add_to_memory(t, _float32(g)) for t, g in zip(totals, of_memory, strict=False)),
+        *(part.add_to_table(total, ops.sum(of_scores, axis=0)) for total in totals[2:]),
+    ]
+    return weighted_sum(of_products, now.memory(key)), totals
 
 
 def _parts(tensors, rule, count):
@@ -85,8 +110,9 @@ def _parts(tensors, rule, count):
     return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], count, rule.reach)
 
 
-def _weights(part, query, key, rule, table, index):
+def weights_of(part, tensors, rule: Rule, index):
     """Return the weights of a part's queries, which of them see anything, and the dropout."""
+    query, key, _, *table = tensors
     query, keys, masks = part.queries(query), part.pieces_of(key), part.masks()
     biases = part.biases(_float32(table[0])) if table else [None] * len(keys)
     scores = [

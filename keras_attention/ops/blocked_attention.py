@@ -15,16 +15,15 @@ from typing import Any
 
 from keras import ops
 
+from keras_attention.ops.attention_open import attend_in_turns
 from keras_attention.ops.attention_parts import nothing_after
 from keras_attention.ops.attention_passes import Rule, backward, forward, seed_of
 from keras_attention.ops.reach import Reach, Span
 
 # Pairs of places above which weights are computed again in the backward pass, and not kept.
 KEPT_PAIRS = 512 * 512
-# Queries in a part: a causal mask saves more the smaller they are, each costs its operations.
-PART_QUERIES, MOST_PART_QUERIES = 256, 1024
-# Parts of a sequence whose length is known only when the graph runs.
-OPEN_PARTS = 8
+# Queries in a part: a causal mask saves more the smaller parts are, each costs its operations.
+KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
 # Numbers in one block of scores, where they are not kept: 8 MB in float32.
 BLOCK_NUMBERS = 2_000_000
 
@@ -54,11 +53,8 @@ def blocked_attention(query, key, value, rule: Rule, table=None):
     plan = plan_for(query.shape, key.shape, rule.reach)
     if plan is not None:
         return attend_by_plan(query, key, value, rule, table, plan)
-    whole, parts = Plan(1, 1, False), Plan(OPEN_PARTS, key.shape[1], False)
-    return ops.cond(
-        ops.shape(query)[2] * ops.shape(key)[2] > KEPT_PAIRS,
-        lambda: attend_by_plan(query, key, value, rule, table, parts),
-        lambda: attend_by_plan(query, key, value, rule, table, whole),
+    return attend_in_turns(
+        (query, key, value) if table is None else (query, key, value, table), rule
     )
 
 
@@ -69,7 +65,7 @@ def plan_for(query_shape, key_shape, reach: Reach) -> Plan | None:
     if steps is None or length is None:
         return None
     keep = steps * length <= KEPT_PAIRS
-    size = min(max(PART_QUERIES, steps // 8), MOST_PART_QUERIES)
+    size = KEPT_QUERIES if keep else min(max(PART_QUERIES, steps // 8), MOST_PART_QUERIES)
     if keep and not reach.causal and reach.window is None:
         size = steps
     parts = max(math.ceil(steps / max(size, 1)), 1)

@@ -42,9 +42,13 @@ class Span(NamedTuple):
     def add(self, total, part, axis: int):
         """Return a tensor with `part` added to this span of an axis."""
         length = ops.shape(total)[axis]
-        before, after = Span(0, self.start), Span(self.stop, length - self.stop)
         if self._is_all_of(length):
             return total + part
+        if not isinstance(self.start, int):
+            starts = [0] * len(total.shape)
+            starts[axis] = self.start
+            return ops.slice_update(total, starts, self.cut(total, axis) + part)
+        before, after = Span(0, self.start), Span(self.stop, length - self.stop)
         pieces = [before.cut(total, axis), self.cut(total, axis) + part, after.cut(total, axis)]
         return ops.concatenate(pieces, axis=axis)
 

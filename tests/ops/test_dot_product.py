@@ -245,7 +245,7 @@ def test_the_plan_goes_by_the_lengths():
 
     assert plan(32, 32) == plan(32, 32, causal=True) == Plan(1, 1, True)
     assert plan(512, 512) == Plan(1, 1, True)
-    assert plan(512, 512, causal=True) == Plan(2, 1, True)
+    assert plan(512, 512, causal=True) == Plan(4, 1, True)
     assert plan(513, 512) == Plan(3, 2, False)
     assert plan(4096, 4096, 1, causal=True) == Plan(8, 8, False)
     assert plan(16384, 16384, 1, causal=True).parts == 16
