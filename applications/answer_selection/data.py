@@ -1,6 +1,5 @@
 """From the `data` section of a configuration to questions with their candidates."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attention.applications.answer_selection import facts
@@ -103,8 +102,3 @@ def _known_file(data: DataConfig, split: str) -> Path:
     plain = Path(data.folder) / FILES[data.dataset].format(split=split)
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() else plain
-
-
-def texts_of(sets: Iterable[QuestionSet]) -> list[str]:
-    """Return all texts of several sets."""
-    return [text for each in sets for text in each.texts]

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_attention.applications.answer_selection.batches import encode
 from keras_attention.applications.answer_selection.data import (
     has_split,
     load_questions,
     read_questions,
 )
 from keras_attention.applications.answer_selection.questions import QuestionSet
-from keras_attention.applications.answer_selection.ranker import Ranker
 from keras_attention.applications.answer_selection.run import AnswerSelectionRun, load_run
+from keras_attention.applications.answer_selection.scoring import score_questions, scorer
+from keras_attention.applications.answer_selection.text import Coverage
 from keras_attention.applications.answer_selection.training import run_of
 from keras_attention.applications.common.errors import UserError
 from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
@@ -57,13 +59,15 @@ def evaluate(
     run = run if isinstance(run, AnswerSelectionRun) else load_run(run)
     questions = evaluation_questions(run) if questions is None else questions
     judgements = questions.judgements
-    scores, weights = Ranker(run).score(questions)
+    encoded = encode(questions, run.words)
+    scores, weights = score_questions(scorer(run.model), encoded)
     ranked = run_of(questions, scores)
     report: dict = {
         "data": questions.name,
         "questions": len(questions),
         "candidates": sum(map(len, scores)),
         "empty_left_out": questions.empty,
+        **dataclasses.asdict(encoded.coverage),
     }
     for protocol in PROTOCOLS:
         report[protocol] = dataclasses.asdict(ranking_score(ranked, judgements, protocol))
@@ -103,6 +107,7 @@ def table(report: dict) -> str:
     ]
     if report["empty_left_out"]:
         lines.append(f"{report['empty_left_out']:,} empty texts left out")
+    lines.append(str(Coverage(report["words"], report["unknown"], report["cut"])))
     lines += ["", f"{'protocol':<12} {'questions':>9} {'MAP':>8} {'MRR':>8} {'P@1':>8}"]
     for protocol in PROTOCOLS:
         row = report[protocol]

@@ -1,5 +1,7 @@
 """The model: a question and its candidates to a score for each candidate."""
 
+import dataclasses
+
 import keras
 import numpy as np
 from keras import ops
@@ -58,9 +60,10 @@ class AnswerSelector(keras.Model):
         for reader in {id(r): r for r in (self.reader, self.question_reader)}.values():
             reader.build((None, None, size), reader.size)
         if self.log_odds:
-            self.scale = self.add_weight((), initializer="ones", name="scale")
+            # A cosine of 1 alone would be no more than e to 1.
+            steep = keras.initializers.Constant(5.0)
+            self.scale = self.add_weight((), initializer=steep, name="scale")
             self.offset = self.add_weight((), initializer="zeros", name="offset")
-            self.scale.assign(5.0)
         self.built = True
 
     def call(self, inputs, training=False):
@@ -106,8 +109,6 @@ class AnswerSelector(keras.Model):
         )
 
     def get_config(self):
-        import dataclasses
-
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

@@ -6,25 +6,23 @@ from pathlib import Path
 from keras_attention.applications.answer_selection.ranker import Answer, Ranker
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import check_new_file, write_text
+from keras_attention.applications.common.pictures import check_picture
 from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html
 
 HTML = (".html", ".htm")
 
 
-def check_picture(output: Path | str) -> None:
-    """Refuse a file that no picture can be written to.
+def check_shaded(output: Path | str) -> None:
+    """Refuse a file that shaded words cannot be written to.
 
     Raises:
         UserError: if it exists, has no folder, or a suffix that is neither HTML's nor a format of
             pictures.
     """
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    check_new_file(output)
-    formats = [f".{name}" for name in FigureCanvasBase.get_supported_filetypes()]
-    suffixes = sorted([*formats, *HTML])
-    if Path(output).suffix.lower() not in suffixes:
-        raise UserError(f"the suffix of {output} must be one of {', '.join(suffixes)}.")
+    if Path(output).suffix.lower() in HTML:
+        check_new_file(output)
+    else:
+        check_picture(output, more=HTML)
 
 
 def shade(
@@ -41,11 +39,11 @@ def shade(
         output: a new file, a page of HTML or a picture; None draws nothing.
 
     Raises:
-        UserError: if `check_picture` refuses the file, a text has no words, or the model's
+        UserError: if `check_shaded` refuses the file, a text has no words, or the model's
             attention gives no weights of words.
     """
     if output is not None:
-        check_picture(output)
+        check_shaded(output)
     if not ranker.run.model.has_weights:
         raise UserError(
             f"encoder {ranker.run.config.model.encoder} gives no weights of words to draw: train "

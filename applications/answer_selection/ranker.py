@@ -65,10 +65,6 @@ class Ranker:
         """
         return cls(load_run(path))
 
-    def score(self, questions: QuestionSet) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-        """Return for each question the scores of its candidates, and the weights of their words."""
-        return score_questions(self._score, encode(questions, self.run.words))
-
     def rank(self, question: str, candidates: Sequence[str]) -> list[Answer]:
         """Return the candidates, best first; equal ones in the order given.
 
@@ -88,7 +84,8 @@ class Ranker:
         asked = Question(
             "1", question, [Candidate(str(i), text, 0) for i, text in enumerate(candidates)]
         )
-        scores, weights = self.score(QuestionSet("the question", [asked]))
+        encoded = encode(QuestionSet("the question", [asked]), self.run.words)
+        scores, weights = score_questions(self._score, encoded)
         has_weights = self.run.model.has_weights
         answers = [
             Answer(

@@ -48,12 +48,12 @@ class AnswerSelectionTask(Task):
         predict(options)
 
     def visualize(self, options: Namespace) -> None:
-        from keras_attention.applications.answer_selection.picture import check_picture, shade
+        from keras_attention.applications.answer_selection.picture import check_shaded, shade
         from keras_attention.applications.answer_selection.ranker import Ranker
         from keras_attention.visualization import shaded_text
 
         if options.output:
-            check_picture(options.output)
+            check_shaded(options.output)
         rows = shade(Ranker.load(options.run), options.question, options.answer, options.output)
         color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(shaded_text(rows, color=color))

@@ -70,6 +70,8 @@ def test_evaluate_names_both_protocols(answers_run, capsys, tmp_path):
     for protocol in ("filtered", "unfiltered"):
         line = next(line for line in table.splitlines() if line.startswith(f"{protocol} "))
         assert line.split()[2] == f"{report[protocol]['map']:.4f}"
+    assert report["words"] > 2500 and 0 < report["unknown"] < 100 and report["cut"] == 0
+    assert "words are unknown and share vectors" in table
     scores = read_trec_run(ranking)
     assert len(scores) == 60 and all(len(of_question) == 5 for of_question in scores.values())
     again = call_command(capsys, "evaluate", answers_run, "--trec-run", ranking)
