@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from docs.pictures import inner_attention, mechanisms, positions, reversal, summarization
+from docs.pictures import (
+    inner_attention,
+    mechanisms,
+    multi_head,
+    positions,
+    reversal,
+    summarization,
+)
 
 
 def draw_all() -> dict[str, bytes]:
@@ -22,6 +29,7 @@ def draw_all() -> dict[str, bytes]:
         "hierarchical": summarization.hierarchical,
         "pointer_generator": summarization.pointer_generator,
         "inner_attention": inner_attention.inner_attention,
+        "multi_head": multi_head.options,
         "positions": positions.encoding,
         "learned_positions": positions.learned,
     }
