@@ -1,5 +1,7 @@
 """What every translation model offers, whatever its architecture."""
 
+from typing import ClassVar
+
 import keras
 from keras import ops
 
@@ -38,6 +40,8 @@ class TranslationModel(keras.Model):
     """
 
     has_attention = True
+    growing_axes: ClassVar[dict[str, int]] = {}
+    """For entries of the state with a place for each step, the axis of the places."""
 
     def __init__(
         self,

@@ -13,6 +13,8 @@ from keras_attention.text import END_ID, PAD_ID, START_ID
 
 # Tokens that a translation may have beyond its multiple of the source's tokens.
 SPARE_TOKENS = 10
+# Tokens that a state which grows has room for at first; the search makes more.
+FIRST_ROOM = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +114,9 @@ def search(
         "no_repeat_ngram": options.no_repeat_ngram,
         "attention_key": "attention_scores" if keeps_attention else None,
         "constant_keys": ("memory",),
+        "growing_axes": model.growing_axes,
     }
-    step, state = _writable_only(model), model.start(source, max_length=ops.max(limits))
+    step, state = _writable_only(model), model.start(source, max_length=FIRST_ROOM)
     if options.sampling:
         drawing = dataclasses.asdict(options.sampling)
         return sample(step, state, n_best=options.n_best, seed=seed, **drawing, **common)

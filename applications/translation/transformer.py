@@ -1,5 +1,7 @@
 """The translation model of Vaswani et al. (2017)."""
 
+from typing import ClassVar
+
 import keras
 from keras import ops
 
@@ -73,6 +75,8 @@ class Transformer(TranslationModel):
     assert tuple(state["attention_scores"].shape) == (1, 3)
     ```
     """
+
+    growing_axes: ClassVar[dict[str, int]] = {"decoder": 2}
 
     def __init__(
         self,

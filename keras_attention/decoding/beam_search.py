@@ -1,6 +1,6 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from keras import ops
 
@@ -29,6 +29,7 @@ def beam_search(
     attention_key: str | None = None,
     attention_mask=None,
     constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -75,6 +76,10 @@ def beam_search(
             penalty. Give it with padded memories: padding would count as not covered.
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they are repeated for the beams once and never reordered.
+        growing_axes: For names of entries of `state` that have a place for each step (a cache), the
+            axis of the places, which their tensors share. They may come with places for some steps
+            only: more are made as they fill, so that early steps are not slowed by the room of late
+            ones. Not with XLA, where sizes cannot change: give all places there, and leave this out.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
@@ -118,6 +123,7 @@ def beam_search(
         end_id=end_id,
         attention_key=attention_key,
         constant_keys=constant_keys,
+        growing_axes=growing_axes,
         copies=beam_size,
     )
     return BeamLoop(

@@ -7,6 +7,7 @@ from keras import ops, tree
 from keras_attention.decoding.arguments import LengthLimits
 from keras_attention.decoding.constraints import Constraints
 from keras_attention.decoding.loop import (
+    Rooms,
     history_buffer,
     normalize,
     run_loop,
@@ -84,7 +85,8 @@ class BeamLoop:
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
-        loop = run_loop(self._unfinished, self._advance, self._first())
+        rooms = Rooms(self.stepper.growing_axes, self.limits.longest)
+        loop = run_loop(self._unfinished, self._advance, self._first(), rooms)
         done = loop["done"]
         return DecodingResult(
             tokens=done["history"]["tokens"],

@@ -1,6 +1,6 @@
 """Greedy search: the most probable token at each step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from keras import ops
 
@@ -24,6 +24,7 @@ def greedy_search(
     no_repeat_ngram: int = 0,
     attention_key: str | None = None,
     constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -48,6 +49,10 @@ def greedy_search(
             `(B, S)`; zeros before the first step. `None`: no attention is kept.
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they stay outside the loop's variables.
+        growing_axes: For names of entries of `state` that have a place for each step (a cache), the
+            axis of the places, which their tensors share. They may come with places for some steps
+            only: more are made as they fill, so that early steps are not slowed by the room of late
+            ones. Not with XLA, where sizes cannot change: give all places there, and leave this out.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -73,7 +78,12 @@ def greedy_search(
     check_integer("end_id", end_id, 0)
     check_integer("no_repeat_ngram", no_repeat_ngram, 0)
     stepper = Stepper(
-        step, state, end_id=end_id, attention_key=attention_key, constant_keys=constant_keys
+        step,
+        state,
+        end_id=end_id,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
     )
     return SingleHypothesisLoop(
         stepper,

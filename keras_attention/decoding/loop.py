@@ -1,26 +1,114 @@
 """The compiled loop of every search, and what its body needs on each backend."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import keras
 from keras import ops, tree
 
 
-def run_loop(unfinished: Callable, advance: Callable, loop: dict) -> dict:
+def run_loop(unfinished: Callable, advance: Callable, loop: dict, rooms=None) -> dict:
     """Run `advance` while `unfinished`: compiled on TensorFlow and JAX, in Python on PyTorch.
 
     Args:
         unfinished: Callable from the loop's variables to a boolean scalar.
         advance: Callable from the loop's variables to the next: same names, shapes and dtypes.
         loop: Nested dictionary of tensors.
+        rooms: The `Rooms` of `loop["state"]`, or None where nothing in it grows.
     """
 
     def body(variables):
+        if rooms:
+            state = rooms.grown(variables["state"], variables["index"])
+            variables = {**variables, "state": state}
         # TensorFlow holds a loop to the static sizes it began with, which a gather at indices of
         # unknown size loses. Reshaping states them again, and costs nothing.
         return (tree.map_structure(_with_shape_of, advance(variables), variables),)
 
+    if rooms and keras.backend.backend() == "jax":
+        loop = {**loop, "state": rooms.whole(loop["state"])}
+        rooms = None
+    if rooms and keras.backend.backend() == "tensorflow":
+        return _growing_loop(unfinished, body, loop, rooms)
     (loop,) = ops.while_loop(unfinished, body, (loop,))
     return loop
+
+
+class Rooms:
+    """The places for steps in a search's state, of which there are few at first.
+
+    A cache with a place for every step that there may be is mostly empty, and yet read, and moved
+    with the beams, at each step. Here it begins with the places that the caller gave it, and twice
+    as many are made whenever they are full; all at once on JAX, whose loops have fixed sizes.
+
+    Args:
+        axes: For names of entries of the state, the axis of their tensors that steps write to.
+        longest: Most steps.
+    """
+
+    def __init__(self, axes: Mapping[str, int], longest):
+        self.axes = dict(axes)
+        self.longest = longest
+
+    def __bool__(self):
+        return bool(self.axes)
+
+    def grown(self, state: dict, index) -> dict:
+        """Return the state with a place for step `index`."""
+        return {
+            key: self._grown(key, part, index) if key in self.axes else part
+            for key, part in state.items()
+        }
+
+    def _grown(self, key, part, index):
+        axis = self.axes[key]
+        room = ops.shape(tree.flatten(part)[0])[axis]
+
+        def double():
+            return self._widened(part, axis, room)
+
+        return ops.cond(index >= room, double, lambda: part)
+
+    def whole(self, state: dict) -> dict:
+        """Return the state with a place for every step."""
+        state = dict(state)
+        for key, axis in self.axes.items():
+            room = tree.flatten(state[key])[0].shape[axis]
+            state[key] = self._widened(state[key], axis, max(0, self.longest - room))
+        return state
+
+    def _widened(self, part, axis, places):
+        def widened(x):
+            return ops.pad(x, [[0, places if i == axis else 0] for i in range(len(x.shape))])
+
+        return tree.map_structure(widened, part)
+
+    def is_growing(self, path, axis: int) -> bool:
+        """Return whether an axis of the loop's variable at `path` is one that grows."""
+        return path[0] == "state" and self.axes.get(path[1]) == axis
+
+
+def _growing_loop(unfinished, body, loop, rooms):
+    """Run TensorFlow's loop with the axes that grow left open, which Keras' loop cannot say."""
+    import tensorflow as tf
+
+    leaves = tree.flatten_with_path(loop)
+    shapes = [
+        tf.TensorShape(
+            [None if rooms.is_growing(path, i) else size for i, size in enumerate(leaf.shape)]
+        )
+        for path, leaf in leaves
+    ]
+
+    def flat(function):
+        return lambda *variables: function(tree.pack_sequence_as(loop, list(variables)))
+
+    def flat_body(*variables):
+        (after,) = body(tree.pack_sequence_as(loop, list(variables)))
+        return tree.flatten(after)
+
+    values = [leaf for _, leaf in leaves]
+    values = tf.while_loop(flat(unfinished), flat_body, values, shape_invariants=shapes)
+    return tree.pack_sequence_as(loop, list(values))
 
 
 def _with_shape_of(x, like):

@@ -42,6 +42,7 @@ class Stepper:
         end_id: Integer, checked against the vocabulary.
         attention_key: Name of the entry in which the step leaves its attention weights `(R, S)`.
         constant_keys: Names of the entries that no step changes.
+        growing_axes: For names of entries that have a place for each step, the axis of the places.
         copies: Integer, hypotheses of each sentence; `R = B * copies`.
 
     Call arguments:
@@ -53,13 +54,25 @@ class Stepper:
         `(logits, state)`, the logits `(R, V)` in float32, at the least.
     """
 
-    def __init__(self, step, state, *, end_id, attention_key=None, constant_keys=(), copies=1):
+    def __init__(
+        self,
+        step,
+        state,
+        *,
+        end_id,
+        attention_key=None,
+        constant_keys=(),
+        growing_axes=None,
+        copies=1,
+    ):
         self._step = step
         self._end_id = end_id
         self._attention_key = attention_key
         state = tree.map_structure(_as_tensor, state)
         self.batch_size = _count_rows(state)
+        self.growing_axes = dict(growing_axes or {})
         _check_keys(state, attention_key, constant_keys)
+        _check_growing(state, self.growing_axes, constant_keys)
         state = tree.map_structure(
             lambda x: None if x is None else broadcast_rows(x, copies), state
         )
@@ -142,6 +155,19 @@ def _check_keys(state, attention_key, constant_keys) -> None:
             "The attention weights change with each step. "
             f"Received: {attention_key!r} as `attention_key` and in `constant_keys`"
         )
+
+
+def _check_growing(state, growing_axes, constant_keys) -> None:
+    for key, axis in growing_axes.items():
+        leaves = tree.flatten(state[key]) if isinstance(state, dict) and key in state else []
+        fits = [len(x.shape) > axis >= 1 and x.shape[axis] != 0 for x in leaves]
+        if not fits or not all(fits) or key in constant_keys:
+            shapes = [tuple(x.shape) for x in leaves]
+            raise ValueError(
+                "`growing_axes` should name entries of `state` that steps change, and an axis from "
+                "1 that all their tensors have, with a place at least. "
+                f"Received: {key!r}: {axis}, with tensors of shapes {shapes}"
+            )
 
 
 def _check_no_nones(state) -> None:

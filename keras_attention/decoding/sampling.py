@@ -1,7 +1,7 @@
 """Sampling: tokens drawn from the model's distribution, whole or truncated."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 from keras import ops
@@ -36,6 +36,7 @@ def sample(
     no_repeat_ngram: int = 0,
     attention_key: str | None = None,
     constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -70,6 +71,10 @@ def sample(
             `(R, S)`; zeros before the first step. `None`: no attention is kept.
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they are repeated for the samples once, and stay outside the loop's variables.
+        growing_axes: For names of entries of `state` that have a place for each step (a cache), the
+            axis of the places, which their tensors share. They may come with places for some steps
+            only: more are made as they fill, so that early steps are not slowed by the room of late
+            ones. Not with XLA, where sizes cannot change: give all places there, and leave this out.
 
     Returns:
         A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
@@ -108,6 +113,7 @@ def sample(
         end_id=end_id,
         attention_key=attention_key,
         constant_keys=constant_keys,
+        growing_axes=growing_axes,
         copies=n_best,
     )
     limits = length_limits(max_length, min_length, stepper.batch_size)

@@ -7,6 +7,7 @@ from keras import ops
 from keras_attention.decoding.arguments import LengthLimits
 from keras_attention.decoding.constraints import Constraints
 from keras_attention.decoding.loop import (
+    Rooms,
     history_buffer,
     normalize,
     pick,
@@ -69,6 +70,7 @@ class SingleHypothesisLoop:
             lambda loop: ops.any(loop["open"]) & (loop["index"] < self.longest),
             self._advance,
             self._first(),
+            Rooms(self.stepper.growing_axes, self.longest),
         )
         attention = ops.swapaxes(loop["attention"], 0, 1) if self.keeps_attention else None
         is_token = ops.arange(self.longest, dtype="int32") < loop["lengths"][:, None]
