@@ -233,6 +233,11 @@ class TransformerDecoder(TransformerBlock):
 
     def _check_call(self, inputs, value, inputs_mask, value_mask):
         self._check_inputs(inputs, inputs_mask)
+        if value is None and value_mask is not None:
+            raise ValueError(
+                "`value_mask` belongs to a memory, `value`, and would be ignored without. "
+                f"Received: value=None, value_mask of shape {tuple(value_mask.shape)}"
+            )
         if value is not None:
             _check_value(inputs.shape, value.shape)
             check_mask(value_mask, tuple(value.shape[:2]), "value_mask")

@@ -75,6 +75,15 @@ def test_cross_attention_knows_no_positions_and_no_window():
     np.testing.assert_allclose(block(x, value), block(x, value[:, order]), atol=1e-5)
 
 
+def test_a_language_model_steps_without_a_memory():
+    block, x = decoder(memory=False, norm="pre"), random(B, T, D)
+    expected, state = np.asarray(block(x)), block.initial_state(B, T)
+    for t in range(T):
+        output, scores, state = block.step(x[:, t], block.prepare_memory(), state, t)
+        np.testing.assert_allclose(output, expected[:, t], atol=2e-5)
+        assert list(scores) == ["self_attention"]
+
+
 def test_nothing_of_the_future_is_seen():
     block = decoder()
     x, value = random(B, T, D), random(B, S, D, seed=2)
@@ -163,6 +172,8 @@ def test_wrong_calls_are_refused():
         decoder()(x)
     with pytest.raises(ValueError, match="memory of 12 features. Received: value of shape"):
         decoder()(x, random(B, S, D + 1))
+    with pytest.raises(ValueError, match="`value_mask` belongs to a memory.*value=None"):
+        decoder(memory=False)(x, value_mask=np.ones((B, S), bool))
     with pytest.raises(ValueError, match="same batch size"):
         decoder()(x, value[:1])
     with pytest.raises(ValueError, match="shape .batch, steps, features.*Received"):

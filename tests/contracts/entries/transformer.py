@@ -55,11 +55,6 @@ def encoder_arrays(seed, batch, steps, lengths):
     }
 
 
-def language_arrays(seed, batch, steps, lengths):
-    """The same, for a decoder without a memory."""
-    return encoder_arrays(seed, batch, steps, lengths)
-
-
 def decoder_arrays(seed, batch, steps, lengths):
     """A sequence of targets, some shorter, and a memory of unequal lengths."""
     length = max(lengths)
@@ -244,7 +239,7 @@ def decoder(name, memory=True, **options):
         TransformerDecoder,
         OPTIONS | options,
         weights | network(options.get("activation") == "swiglu"),
-        without_pairs(decoder_arrays if memory else language_arrays),
+        without_pairs(decoder_arrays if memory else encoder_arrays),
         call_decoder,
         block(causal=True),
         axes=axes,
@@ -290,11 +285,7 @@ ENTRIES = {
         refused=REFUSED,
     ),
     TransformerDecoder: Entry(
-        cases=[
-            decoder("post"),
-            decoder("pre-gated", norm="pre", activation="swiglu"),
-            decoder("alone", memory=False),
-        ],
+        cases=[decoder("post"), decoder("pre-gated", norm="pre", activation="swiglu")],
         configs=[lambda: CONFIG],
         refused=REFUSED,
     ),
