@@ -86,7 +86,7 @@ class DataConfig:
         check_range("data.min_examples", self.min_examples, at_least=1)
         check_range("data.dev_fraction", self.dev_fraction, above=0, below=1)
         check_range("data.folds", self.folds, at_least=2)
-        check_range("data.fold", self.fold, at_least=0, below=self.folds or 1)
+        check_range("data.fold", self.fold, at_least=0)
         check_range("data.split_seed", self.split_seed, at_least=0)
         if not self.label_separator:
             raise UserError("data.label_separator must not be empty.")
@@ -196,8 +196,16 @@ class ClassificationConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
-    def __post_init__(self):
+    def check(self) -> None:
+        """Refuse values that do not go together.
+
+        Not done on construction: what a known data set brings comes in after the first reading.
+
+        Raises:
+            UserError: naming the values.
+        """
         architecture = self.model.architecture
+        check_range("data.fold", self.data.fold, below=self.data.folds or 1)
         if self.training.class_weights != "none" and self.data.labels != "one":
             raise UserError(
                 "training.class_weights balanced goes with data.labels one only. "

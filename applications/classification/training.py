@@ -38,6 +38,7 @@ def train_classification(config: ClassificationConfig, output: Path | str) -> Ou
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
     refuse_existing(Path(output))
+    config.check()
     config = with_absolute_paths(config)
     if not has_split(config.data, "train"):
         raise UserError(

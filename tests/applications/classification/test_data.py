@@ -278,6 +278,8 @@ def test_the_generator_is_fixed_and_says_what_its_labels_say():
     [
         ({"data": DataConfig(second_column="b")}, "second_column makes pairs"),
         ({"model": ModelConfig(architecture="cross")}, "name the column of the second"),
+        ({"data": DataConfig(folds=3, fold=3)}, "data.fold must be below 3"),
+        ({"data": DataConfig(fold=1)}, "data.fold must be below 1"),
         (
             {
                 "data": DataConfig(labels="many"),
@@ -289,7 +291,7 @@ def test_the_generator_is_fixed_and_says_what_its_labels_say():
 )
 def test_sections_that_do_not_go_together(arguments, message):
     with pytest.raises(UserError, match=message):
-        ClassificationConfig(**arguments)
+        ClassificationConfig(**arguments).check()
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,6 @@ def test_sections_that_do_not_go_together(arguments, message):
         (lambda: DataConfig(dataset="opinions", folder="x"), "does not go with data.dataset opi"),
         (lambda: DataConfig(encoding="utf-9"), "an encoding that Python knows"),
         (lambda: DataConfig(encoding="utf-16"), "write a line feed as one byte"),
-        (lambda: DataConfig(folds=3, fold=3), "data.fold must be at least 0 and below 3"),
         (lambda: ModelConfig(heads=2), "model.heads does not apply to model.architecture pooling"),
         (lambda: ModelConfig(architecture="transformer", heads=3), "must divide"),
     ],

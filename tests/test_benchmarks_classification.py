@@ -1,0 +1,57 @@
+"""The table of classification is of what the real command measured."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import classification
+from benchmarks.children import BenchmarkError
+from keras_attention.applications.classification.task import TASK
+
+OPTIONS = argparse.Namespace(folder=Path("data"), output=Path("runs"), runs=2, set=[], only=None)
+
+
+@pytest.mark.parametrize("name", classification.ROWS)
+def test_the_command_accepts_the_settings_of_each_row(name):
+    row = classification.ROWS[name]
+    config = TASK.read_config(None, classification.overrides(name, 1, OPTIONS))
+    config.check()
+    assert config.data.dataset == row.dataset
+    assert config.model.architecture == row.settings["model.architecture"]
+    assert (config.data.fold if row.folds else config.training.seed - 1) == 1
+    assert (config.data.folds is not None) == row.folds
+
+
+def test_a_row_is_the_mean_of_its_runs_and_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    calls = []
+
+    def command(verb, *arguments):
+        calls.append((verb, *arguments))
+        run = Path(arguments[-1] if verb == "train" else arguments[0])
+        run.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"train_seconds": seconds}) for seconds in (60.0, 30.0)]
+        (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        accuracy = 0.9 if run.name.endswith("0") else 0.8
+        report = {"accuracy": accuracy, "macro_f1": 0.7, "expected_calibration_error": 0.05}
+        return json.dumps(report)
+
+    monkeypatch.setattr(classification, "command", command)
+    arguments = ["--folder", "data", "--output", str(tmp_path), "--runs", "2", "--only", "trec"]
+    assert classification.main(arguments) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "| trec | 2 seeds | 85.0 | 80.0-90.0 | 70.0 | 5.0 | 91.2 | 91.2 | 3.0 |"
+    assert "--resume" not in calls[0] and f"--data.folder={Path('data/trec')}" in calls[0]
+    calls.clear()
+    assert classification.main(arguments) == 0
+    assert "--resume" in calls[0] and not any("data.folder" in word for word in calls[0])
+
+
+def test_a_run_that_fails_ends_it_with_one_line(monkeypatch, capsys):
+    def command(*arguments):
+        raise BenchmarkError("`keras-attention train` of x ended with status 2")
+
+    monkeypatch.setattr(classification, "command", command)
+    assert classification.main(["--folder", "nowhere"]) == 2
+    assert capsys.readouterr().err.strip().startswith("error: `keras-attention train`")
