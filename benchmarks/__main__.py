@@ -15,13 +15,21 @@ from benchmarks.problems import (
     DECODERS,
     INNER,
     INNER_SIZES,
+    SELF_ATTENTIONS,
+    SELF_SIZES,
     Problem,
     Size,
 )
 
 QUICK_SIZE = Size(3, 5, 7, 16)
 CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, "inner": INNER}
-CHOICES |= {kind: (kind,) for kind in (*DECODERS, *INNER)}
+CHOICES |= {kind: (kind,) for kind in (*DECODERS, *INNER, *SELF_ATTENTIONS)}
+SIZES = {
+    **dict.fromkeys(DECODERS, DECODER_SIZES),
+    **dict.fromkeys(ATTENTIONS, ATTENTION_SIZES),
+    **dict.fromkeys(SELF_ATTENTIONS, SELF_SIZES),
+    **dict.fromkeys(INNER, INNER_SIZES),
+}
 DEFAULT_FOLDER = Path(__file__).parent / "results"
 
 
@@ -32,9 +40,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
         description="Measure this package's layers against PyTorch and plain Keras layers.",
     )
     add = parser.add_argument
-    add(
-        "--only", choices=CHOICES, help="default: decoder (bahdanau and luong), attention and inner"
-    )
+    add("--only", choices=CHOICES, help="default: all")
     add(
         "--size",
         type=_size,
@@ -52,8 +58,8 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
     add("--output", type=Path, help="JSON file; default: one in benchmarks/results")
     options = parser.parse_args(arguments)
-    if options.torch_compile and options.only == "attention":
-        parser.error("--torch-compile is of what has a loop. Received: --only attention")
+    if options.torch_compile and options.only in ("attention", *SELF_ATTENTIONS):
+        parser.error(f"--torch-compile is of what has a loop. Received: --only {options.only}")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)
     options.seconds = options.seconds or (0.2 if options.quick else 1.0)
@@ -82,12 +88,10 @@ def _positive(number):
 
 def chosen_problems(options: argparse.Namespace) -> list[Problem]:
     """The problems that the options ask for, each kind at its own sizes if none is given."""
-    kinds = CHOICES[options.only] if options.only else (*DECODERS, *ATTENTIONS, *INNER)
+    kinds = CHOICES[options.only] if options.only else tuple(SIZES)
     problems = []
     for kind in kinds:
-        sizes = ATTENTION_SIZES if kind in ATTENTIONS else DECODER_SIZES
-        sizes = INNER_SIZES if kind in INNER else sizes
-        problems += [Problem(kind, size) for size in options.size or sizes]
+        problems += [Problem(kind, size) for size in options.size or SIZES[kind]]
     return problems
 
 

@@ -53,7 +53,7 @@ class Child:
             stderr=self._errors,
             text=True,
             cwd=ROOT,
-            env=_environment(),
+            env=environment(),
         )
         try:
             self.measurement = Measurement(contender, self._answer())
@@ -91,7 +91,7 @@ class Child:
         self._errors.close()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The same for all: the CPU alone, as many threads as there are cores."""
     threads = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     return {

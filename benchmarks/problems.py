@@ -41,7 +41,8 @@ class Problem:
     """One comparison: what is computed, and at which size.
 
     `kind` is `"bahdanau"` (decoder: GRU, query is the state before the step), `"luong"` (decoder:
-    LSTM, general score, input feeding), `"additive"` (additive attention over a whole sequence), or
+    LSTM, general score, input feeding), `"additive"` (additive attention over a whole sequence),
+    `"multi-head"` (causal self-attention of 8 heads: the memory is the sequence itself), or
     `"inner-gate"`, `"inner-word"`, `"inner-context"` (a GRU with attention before its state; the
     memory is the one vector that asks).
     """
@@ -57,13 +58,27 @@ DECODER_SIZES = (Size(64, 25, 25, 256), Size(64, 25, 25, 512), Size(16, 60, 400,
 ATTENTION_SIZES = (*DECODER_SIZES, Size(16, 64, 400, 256))
 DECODERS = ("bahdanau", "luong")
 ATTENTIONS = ("additive",)
+SELF_SIZES = tuple(
+    Size(batch, steps, steps, 512)
+    for batch, steps in ((64, 32), (32, 64), (8, 256), (2, 1024), (1, 4096))
+)
+SELF_ATTENTIONS = ("multi-head",)
 INNER_SIZES = (Size(64, 50, 1, 256), Size(64, 50, 1, 512), Size(32, 200, 1, 256))
 INNER = ("inner-gate", "inner-word", "inner-context")
+
+
+def heads_of(units: int) -> int:
+    """How many heads share the units: 8, or 1 where 8 cannot."""
+    return 1 if units % 8 else 8
 
 
 def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
     if kind in INNER:
         return _inner_shapes(kind, units)
+    if kind == "multi-head":
+        split = (heads_of(units), units // heads_of(units))
+        projections = {f"{name}_kernel": (units, *split) for name in ("query", "key", "value")}
+        return projections | {"output_kernel": (*split, units)}
     additive = {
         "query_kernel": (units, units),
         "key_kernel": (units, units),
@@ -102,6 +117,8 @@ def make_weights(problem: Problem) -> dict[str, np.ndarray]:
     weights = {}
     for name, shape in _shapes(problem.kind, problem.size.units).items():
         scale = 1.0 if name == "score_vector" else shape[0] ** -0.5
+        if problem.kind == "multi-head":
+            scale = problem.size.units**-0.5  # the first axis of the output's kernel is the heads
         weights[name] = (scale * rng.standard_normal(shape)).astype("float32")
     return weights
 

@@ -12,6 +12,7 @@ TITLES = {
     "luong": "Decoder, Luong: general attention by the state after the step, input feeding, LSTM",
     "additive": "Additive attention over a whole sequence",
     "inner-gate": "InnerAttentionGRU, gate",
+    "multi-head": "Causal self-attention, 8 heads",
     "inner-word": "InnerAttentionGRU, word",
     "inner-context": "InnerAttentionGRU, context",
 }

@@ -11,13 +11,21 @@ from benchmarks import __main__ as command
 from benchmarks import answer_selection, architectures, children, report
 from benchmarks.children import BenchmarkError, Measurement, deviation
 from benchmarks.contenders import contenders_for, find
-from benchmarks.problems import ATTENTIONS, DECODERS, INNER, Problem, Size, make_inputs
+from benchmarks.problems import (
+    ATTENTIONS,
+    DECODERS,
+    INNER,
+    SELF_ATTENTIONS,
+    Problem,
+    Size,
+    make_inputs,
+)
 from benchmarks.worker import prepare
 from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
-KINDS = (*DECODERS, *ATTENTIONS, *INNER)
+KINDS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER)
 TINY = Size(3, 5, 7, 11)
 
 
@@ -127,6 +135,7 @@ def test_a_contender_that_fails_ends_the_command_with_one_line(tmp_path, monkeyp
         (["--seconds", "soon"], "expected a positive number. Received: 'soon'"),
         (["--only", "pooling"], "invalid choice: 'pooling'"),
         (["--only", "attention", "--torch-compile"], "is of what has a loop"),
+        (["--only", "multi-head", "--torch-compile"], "Received: --only multi-head"),
     ],
 )
 def test_wrong_options_are_refused(options, message, capsys):

@@ -60,6 +60,11 @@ _INNER = [
     Contender("torch", TORCH, "torch_inner", "TorchInner", False, "PyTorch loop"),
     *_tensorflow("gru", GRU, "keras_layers", "PlainGRU", "keras.layers.GRU"),
 ]
+_SELF_ATTENTIONS = [
+    *_tensorflow("ours", OURS, "our_layers", "OurSelfAttention", "MultiHeadAttention"),
+    *_tensorflow("keras", KERAS, "keras_layers", "KerasSelfAttention", "Keras MultiHeadAttention"),
+    Contender("torch", TORCH, "torch_attention", "TorchSelfAttention", False, "PyTorch fused"),
+]
 _EXTRA = [
     Contender("torch-compiled", TORCH, "torch_decoder", "TorchDecoder", True, "torch.compile loop"),
 ]
@@ -72,6 +77,8 @@ def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
     """The programs that solve a kind of problem, ours first."""
     if kind == "additive":
         return list(_ATTENTIONS)
+    if kind == "multi-head":
+        return list(_SELF_ATTENTIONS)
     if kind in INNER:
         return _INNER + (_INNER_EXTRA if extra else [])
     return _DECODERS + (_EXTRA if extra else [])

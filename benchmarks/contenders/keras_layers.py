@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from benchmarks.contenders.tensorflow_program import TensorFlowProgram
-from benchmarks.problems import make_weights
+from benchmarks.problems import heads_of, make_weights
 
 
 def _dense(units: int, rows: int, **arguments) -> keras.layers.Dense:
@@ -218,3 +218,21 @@ class PlainGRU(TensorFlowProgram):
 
     def call(self, inputs, value, mask, states):
         return self._layer(inputs, initial_state=states[0])
+
+
+class KerasSelfAttention(TensorFlowProgram):
+    """`keras.layers.MultiHeadAttention`, causal."""
+
+    differentiated = ("inputs",)
+
+    def build(self, problem):
+        units = problem.size.units
+        heads = heads_of(units)
+        self._layer = keras.layers.MultiHeadAttention(heads, units // heads, use_bias=False)
+        shape = (problem.size.batch, problem.size.steps, units)
+        self._layer.build(shape, shape)
+        names = ("query_kernel", "key_kernel", "value_kernel", "output_kernel")
+        return dict(zip(names, self._layer.trainable_weights, strict=True))
+
+    def call(self, inputs, value, mask, states):
+        return self._layer(inputs, inputs, use_causal_mask=True)

@@ -3,12 +3,13 @@
 import keras
 
 from benchmarks.contenders.tensorflow_program import TensorFlowProgram
-from benchmarks.problems import make_weights
+from benchmarks.problems import heads_of, make_weights
 from keras_attention import (
     AttentionDecoder,
     BahdanauAttention,
     InnerAttentionGRU,
     LuongAttention,
+    MultiHeadAttention,
 )
 
 
@@ -62,5 +63,25 @@ class OurInnerAttention(TensorFlowProgram):
         self._layer.build((size.batch, size.steps, size.units), (size.batch, size.units))
         return {name: getattr(self._layer.cell, name) for name in make_weights(problem)}
 
+    def call(self, inputs, value, mask, states, training=False):
+        return self._layer(inputs, value[:, 0], initial_state=states[0], training=training)
+
+    def call_in_training(self, *arrays):
+        return self.call(*arrays, training=True)
+
+
+class OurSelfAttention(TensorFlowProgram):
+    """`MultiHeadAttention`, causal."""
+
+    differentiated = ("inputs",)
+
+    def build(self, problem):
+        units = problem.size.units
+        heads = heads_of(units)
+        self._layer = MultiHeadAttention(heads, units // heads, use_bias=False)
+        self._layer.build((problem.size.batch, problem.size.steps, units))
+        names = ("query_kernel", "key_kernel", "value_kernel", "output_kernel")
+        return {name: getattr(self._layer, name) for name in names}
+
     def call(self, inputs, value, mask, states):
-        return self._layer(inputs, value[:, 0], initial_state=states[0])
+        return self._layer(inputs, use_causal_mask=True)

@@ -11,11 +11,13 @@ class TensorFlowProgram:
     """A subclass gives `build(problem)` and `call(inputs, value, mask, states)`.
 
     `build` makes the layers, built, and returns the variable of each shared weight by name.
-    Weights named in `transposed` are held the other way round. Arrays are arguments of the
+    Weights named in `transposed` are held the other way round; beside the weights', the gradients
+    of the inputs in `differentiated` are taken. Arrays are arguments of the
     compiled functions, so that none is folded into the graph.
     """
 
     transposed: frozenset[str] = frozenset()
+    differentiated: tuple[str, ...] = ("inputs", "value")
 
     def __init__(self, problem: Problem, compiled: bool):
         weights = make_weights(problem)
@@ -41,14 +43,19 @@ class TensorFlowProgram:
     def call(self, inputs, value, mask, states):
         raise NotImplementedError
 
+    def call_in_training(self, *arrays):
+        """`call`, of a program whose layers want to know that a gradient will be asked for."""
+        return self.call(*arrays)
+
     def _step(self, inputs, value, mask, states, targets):
         weights = [variable.value for variable in self._variables]
         with tf.GradientTape() as tape:
-            tape.watch([inputs, value])
-            outputs = self.call(inputs, value, mask, states)
+            sources = [{"inputs": inputs, "value": value}[name] for name in self.differentiated]
+            tape.watch(sources)
+            outputs = self.call_in_training(inputs, value, mask, states)
             loss = tf.reduce_mean(tf.square(outputs - targets))
         # Zeros, since the yardstick of a comparison may not read the memory.
-        gradients = tape.gradient(loss, [*weights, inputs, value], unconnected_gradients="zero")
+        gradients = tape.gradient(loss, [*weights, *sources], unconnected_gradients="zero")
         self._optimizer.apply(gradients[: len(weights)], self._variables)
         return loss, gradients
 
@@ -57,7 +64,7 @@ class TensorFlowProgram:
 
     def train(self):
         loss, gradients = self._train(*self._arrays, self._targets)
-        names = [*self._names, "inputs", "value"]
+        names = [*self._names, *self.differentiated]
 
         def to_numpy():
             pairs = zip(names, gradients, strict=True)
