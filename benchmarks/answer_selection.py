@@ -40,8 +40,8 @@ SETTINGS = {
     "vectors.source": "file",
     "model.embedding_size": SIZE,
     "model.units": 100,
-    "training.epochs": 12,
-    "training.patience": 4,
+    "training.epochs": 20,
+    "training.patience": 5,
     "training.tensorboard": "false",
 }
 

@@ -10,6 +10,9 @@ from keras_attention.layers import BahdanauAttention, InnerAttentionGRU
 class Reader(keras.layers.Layer):
     """Reads embedded words, with a query or without, into a vector.
 
+    The weights of `"word"` and `"context"` are near a half for all words when training begins.
+    Words are doubled before they are weighed, so that such a reader begins as the plain GRU does.
+
     Args:
         units: the size of a state; twice of it with `bidirectional`.
         attention: `None`; `"outer"`, over the states; or the kind of an `InnerAttentionGRU`,
@@ -24,7 +27,7 @@ class Reader(keras.layers.Layer):
         inputs: embedded words `(B, T, D)`.
         mask: boolean `(B, T)`, True = a word.
         query: `(B, Q)`; None reads without one. An inner attention then has a query of zeros: for
-            `"word"` all weights are a half.
+            `"word"` all weights are a half, and words are read as they are.
 
     Returns:
         Vectors `(B, U)`, and weights `(B, T)` of the words, zeros where masked; None where the
@@ -70,6 +73,7 @@ class Reader(keras.layers.Layer):
 
     def call(self, inputs, mask, query=None, training=False):
         with_weights = self.attention in ("word", "context")
+        inputs = 2.0 * inputs if with_weights else inputs
         results = []
         for net in self.nets:
             if self._is_inner:

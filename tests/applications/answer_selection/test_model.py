@@ -131,6 +131,21 @@ def test_a_shared_reader_reads_both_sides_alike():
 
 
 @pytest.mark.parametrize("encoder", ["inner-word", "inner-context"])
+def test_weights_of_a_half_read_as_a_plain_gru(encoder):
+    inputs = {"question": ids(2, 3), "candidates": ids(2, 3, 4)}
+    inner, plain = build(encoder=encoder), build(encoder="gru", seed=6)
+    inner.embedding.set_weights(plain.embedding.get_weights())
+    kernels = {variable.path.split("/")[-1]: variable for variable in inner.reader.weights}
+    for variable in plain.reader.weights:
+        kernels.pop(variable.path.split("/")[-1]).assign(variable)
+    for variable in kernels.values():  # those of the attention
+        variable.assign(np.zeros(variable.shape))
+    scores, weights = inner.score(inputs)
+    np.testing.assert_allclose(weights, 0.5, atol=1e-6)
+    np.testing.assert_allclose(scores, plain(inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize("encoder", ["inner-word", "inner-context"])
 def test_occam_adds_a_loss_on_the_weights(encoder):
     inputs = {"question": ids(2, 3), "candidates": ids(2, 3, 4)}
     plain, priced = (
