@@ -1,9 +1,10 @@
 """The loop of a GRU with inner attention, as one function with a gradient of its own.
 
 Products with the inputs stand outside: the loop holds only what needs the state before. It keeps
-nothing but its states. For the backward pass, the gates of all steps are computed once more from
-those in large products, and with them everything by which a step's gradient is multiplied, so
-that the backward loop too has little more than the product with the recurrent kernel.
+its states, and in training the products with the recurrent kernel too; elsewhere a gradient
+computes those once more, in large products. From them the backward pass has the gates of all steps
+at once, and everything by which a step's gradient is multiplied, so that its loop too holds little
+more than the product with the recurrent kernel.
 
 All sequences here have the time first, `(T, B, ...)`, and a step reads each of them at its place.
 That each is an array of its own, and no slice of a wider one, halves the time of a step's
@@ -34,13 +35,15 @@ class InnerLoop:
         units: Size of the state.
         reset_after: Whether the reset gate acts after the recurrent product.
         update_keeps: Whether the update gate says how much of the state is kept.
+        training: Whether a gradient will be asked for, for which the loop then keeps more.
         unroll: Whether the steps are written out one after the other.
     """
 
-    def __init__(self, units, reset_after, update_keeps, unroll=False):
+    def __init__(self, units, reset_after, update_keeps, training=False, unroll=False):
         self.units = units
         self.reset_after = reset_after
         self.update_keeps = update_keeps
+        self.training = training
         self.unroll = unroll
 
     def __call__(self, **tensors):
@@ -61,11 +64,11 @@ class InnerLoop:
         @ops.custom_gradient
         def run(*values):
             given = dict(zip(names, values, strict=True))
-            states = self._forward(given)
+            states, *products = self._forward(given)
 
             def gradient(*args, upstream=None):
                 upstream = args[0] if upstream is None else upstream
-                gradients = self._backward(given, states, upstream)
+                gradients = self._backward(given, states, products, upstream)
                 return tuple(
                     gradients[name] if name in gradients else ops.zeros_like(given[name])
                     for name in names
@@ -109,17 +112,16 @@ class InnerLoop:
                 energy = ops.sum(given["reader"][place] * hidden, axis=1, keepdims=True)
                 inputs = self._weigh(inputs, ops.sigmoid(energy + given["asked"][place]), given)
             read = hidden * given["dropout"] if "dropout" in given else hidden
-            update, _, candidate, _ = self._gates(inputs, read, given)
+            update, _, candidate, _, products = self._gates(inputs, read, given)
             if self.update_keeps:
                 after = candidate + update * (hidden - candidate)
             else:
                 after = hidden + update * (candidate - hidden)
             if "mask" in given:
                 after = ops.where(given["mask"][place] > 0.5, after, hidden)
-            return [after], after
+            return [after, *products] if self.training else [after], after
 
-        (states,), _ = self._loop(step, _length(given), given["first"])
-        return states
+        return self._loop(step, _length(given), given["first"])[0]
 
     def _weigh(self, inputs, weight, given):
         """Return weighed products, with the bias; of one step or of all."""
@@ -128,11 +130,15 @@ class InnerLoop:
             return inputs
         return [a + b for a, b in zip(inputs, ops.split(given["bias"], 3), strict=True)]
 
-    def _gates(self, inputs, read, given):
-        """Return update, reset, candidate and what the reset gate meets; of one step or of all."""
+    def _gates(self, inputs, read, given, products=()):
+        """Return update, reset, candidate, what the reset gate meets, and the products made.
+
+        Of one step or of all, from the recurrent products where they are known.
+        """
         units, kernel = self.units, given["recurrent"]
         width = 3 * units if self.reset_after else 2 * units
-        recurrent = ops.matmul(read, kernel[:, :width])
+        recurrent = products[0] if products else ops.matmul(read, kernel[:, :width])
+        made = [recurrent]
         if "recurrent_bias" in given:
             recurrent = recurrent + given["recurrent_bias"]
         update = ops.sigmoid(inputs[0] + recurrent[..., :units])
@@ -142,32 +148,33 @@ class InnerLoop:
             met = reset * inner
         else:
             inner = reset * read
-            met = ops.matmul(inner, kernel[:, 2 * units :])
-        return update, reset, ops.tanh(inputs[2] + met), inner
+            met = products[1] if products else ops.matmul(inner, kernel[:, 2 * units :])
+            made.append(met)
+        return update, reset, ops.tanh(inputs[2] + met), inner, made
 
     # Backward.
 
-    def _backward(self, given, states, upstream):
+    def _backward(self, given, states, products, upstream):
         """Return the gradient of every input that has one."""
         before = ops.concatenate([ops.expand_dims(given["first"], 0), states[:-1]], axis=0)
-        slopes = self._slopes(given, before)
+        slopes = self._slopes(given, before, products)
         step = self._step_back(given, slopes, upstream)
         start = ops.zeros_like(given["first"])
         results, first = self._loop(step, _length(given), start, reverse=True)
         results = [ops.flip(result, axis=0) for result in results]
         return self._gradients(given, before, slopes, results) | {"first": first}
 
-    def _slopes(self, given, before):
+    def _slopes(self, given, before, products):
         """Return by what the gradient of a step's state is multiplied, for all steps at once."""
         read = before * given["dropout"] if "dropout" in given else before
-        products = inputs = [given[name] for name in GATES]
+        unweighed = inputs = [given[name] for name in GATES]
         slopes = {"read": read}
         if "reader" in given:
             energy = ops.sum(given["reader"] * before, axis=2, keepdims=True)
             weight = ops.sigmoid(energy + given["asked"])
-            inputs = self._weigh(products, weight, given)
+            inputs = self._weigh(unweighed, weight, given)
             slopes |= {"weight": weight, "steep": weight * (1 - weight)}
-        update, reset, candidate, inner = self._gates(inputs, read, given)
+        update, reset, candidate, inner, _ = self._gates(inputs, read, given, products)
         new = 1 - update if self.update_keeps else update
         toward = before - candidate if self.update_keeps else candidate - before
         slope = toward * update * (1 - update)
@@ -182,7 +189,7 @@ class InnerLoop:
         else:
             slopes |= {"reset": read * opening, "open": reset}
         if "reader" in given:
-            of_update, of_reset, of_candidate = products
+            of_update, of_reset, of_candidate = unweighed
             energy = slopes["update"] * of_update + slopes["candidate"] * of_candidate
             through_reset = slopes["reset"] * of_reset * slopes["steep"]
             energy = energy * slopes["steep"]

@@ -17,7 +17,7 @@ def run_inner_attention(
         query: `(B, Q)`.
         mask: Boolean `(B, T)`, or `None`.
         first: The state before the first step, `(B, U)`.
-        training: Whether dropout applies.
+        training: Whether dropout applies, and a gradient will be asked for.
         unroll: Whether the loop is written out.
         use_cudnn: `"auto"` or `True` to run `"word"` on Keras' GRU; `None` for the loop here.
 
@@ -43,7 +43,7 @@ def run_inner_attention(
         "dropout": dropout,
         "mask": None if mask is None else _turned(ops.cast(mask, inputs.dtype)[..., None]),
     }
-    loop = InnerLoop(cell.units, cell.reset_after, cell.update_keeps, unroll)
+    loop = InnerLoop(cell.units, cell.reset_after, cell.update_keeps, training, unroll)
     shift, weighted = cell.input_shift(query), cell.attention == "context"
     tensors |= _products(cell, _turned(dropped), None if weighted else shift)
     if not weighted:

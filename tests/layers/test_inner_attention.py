@@ -9,7 +9,14 @@ from keras_attention.layers import InnerAttentionGRU, InnerAttentionGRUCell
 from keras_attention.layers.inner_attention_stock import stock_gru
 from keras_attention.losses import occam_penalty
 from tests.contracts import oracles_inner_attention as oracle
-from tests.contracts.backend import BACKEND, random, to_numpy, weight_gradients, weighted_sum
+from tests.contracts.backend import (
+    BACKEND,
+    input_gradients,
+    random,
+    to_numpy,
+    weight_gradients,
+    weighted_sum,
+)
 from tests.contracts.kinds import randomise
 
 B, T, D, Q, U = 3, 7, 5, 11, 13
@@ -66,27 +73,29 @@ def test_states_and_weights_are_the_oracles(attention, reset_after, mask):
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize(("attention", "reset_after"), FORMS)
-def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, masked):
+@pytest.mark.parametrize("training", [False, True], ids=["computed-again", "kept"])
+def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, masked, training):
     """The loop's own gradient against the backend's, of outputs and weights both."""
     layer = built(attention, reset_after=reset_after, return_sequences=True)
-    inputs, query, state = (ops.convert_to_tensor(array) for array in arrays())
+    moving = [ops.convert_to_tensor(array) for array in arrays()]
     mask = MASK if masked else np.ones((B, T), bool)
     want = attention != "gate"
     factors, of_scores = random(20, B, T, U), random(21, B, T) * mask
 
-    def whole():
+    def whole(inputs, query, state):
         results = layer(
             inputs,
             query,
             mask=MASK if masked else None,
             initial_state=state,
             return_attention_scores=want,
+            training=training,
         )
         if not want:
             return weighted_sum(results, factors)
         return weighted_sum(results[0], factors) + weighted_sum(results[1], of_scores)
 
-    def stepwise():
+    def stepwise(inputs, query, state):
         hidden, total = state, 0.0
         for t in range(T):
             results = layer.cell(inputs[:, t], [hidden], query, return_attention_scores=want)
@@ -96,10 +105,14 @@ def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, ma
                 total = total + weighted_sum(results[2], of_scores[:, t])
         return total
 
-    pairs = zip(weight_gradients(layer, whole), weight_gradients(layer, stepwise), strict=True)
-    for weight, (own, expected) in zip(layer.trainable_weights, pairs, strict=True):
-        assert np.any(expected != 0.0), weight.path
-        np.testing.assert_allclose(own, expected, atol=3e-5, rtol=1e-4, err_msg=weight.path)
+    def gradients(loss):
+        of_weights = weight_gradients(layer, lambda: loss(*moving))
+        return of_weights + input_gradients(loss, *arrays())
+
+    names = [weight.path for weight in layer.trainable_weights] + ["inputs", "query", "state"]
+    for name, own, expected in zip(names, gradients(whole), gradients(stepwise), strict=True):
+        assert np.any(expected != 0.0), name
+        np.testing.assert_allclose(own, expected, atol=3e-5, rtol=1e-4, err_msg=name)
 
 
 def test_word_is_keras_gru_over_weighed_inputs():
