@@ -242,7 +242,7 @@ def training(tmp_path_factory):
         *data,
         *CONFIG,
         "--tokenizer.shared=true",
-        "--tokenizer.vocabulary_size=90",
+        "--tokenizer.vocabulary_size=120",
         "--model.embedding_size=16",
         "--model.feed_forward_size=32",
         "--model.layers=1",
@@ -274,7 +274,7 @@ def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, t
         resume_translation(tmp_path / "parts", dataclasses.replace(config, training=longer))
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
     shapes = [v.shape for v in load_run(tmp_path / "whole").model.trainable_variables]
-    assert shapes.count((90, 16)) == 1  # one table for all, as both sides share a vocabulary
+    assert shapes.count((120, 16)) == 1  # one table for all, as both sides share a vocabulary
 
 
 def test_half_precision_trains_and_the_other_verbs_compute_in_full(training, tmp_path):

@@ -1,5 +1,6 @@
 """Run folders with small models of random weights, made without training."""
 
+import math
 import warnings
 from pathlib import Path
 
@@ -39,8 +40,15 @@ def randomize(model, seed: int = 3, scale: float = 2.0) -> None:
     """
     random = np.random.default_rng(seed)
     for variable in model.trainable_variables:
-        is_kernel = len(variable.shape) == 2 and "embedding" not in variable.path
-        spread = scale / variable.shape[0] ** 0.5 if is_kernel else 1.0
+        if "norm" in variable.path:  # a gain of 0, or an offset as large as a step's vector,
+            middle = float("gamma" in variable.path)  # would make all steps alike
+            variable.assign(random.normal(middle, 0.2, variable.shape))
+            continue
+        # Kernels of attention heads have three axes.
+        is_kernel = len(variable.shape) in (2, 3) and "embedding" not in variable.path
+        heads_first = len(variable.shape) == 3 and "output_kernel" in variable.path
+        inputs = math.prod(variable.shape[: 2 if heads_first else 1])
+        spread = scale / inputs**0.5 if is_kernel else 1.0
         variable.assign(random.normal(0, spread, variable.shape))
 
 
