@@ -38,6 +38,8 @@ setup(
         "numpy",
         "sentencepiece",
         "sacrebleu",
+        "rouge-score",
+        "nltk",
         "jsonargparse[signatures]",
         "pyyaml",
         "matplotlib",
@@ -52,6 +54,7 @@ setup(
         "torch": ["torch==2.13.0"],
         "benchmarks": ["torch==2.13.0"],
         "jax": ["jax"],
+        "ctranslate2": ["ctranslate2"],
     },
     entry_points={
         "console_scripts": ["keras-attention = keras_attention_command:main"],

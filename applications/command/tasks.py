@@ -2,6 +2,7 @@
 
 from .answer_selection import ANSWER_SELECTION
 from .classification import CLASSIFICATION
+from .summarization import SUMMARIZATION
 from .translation import TRANSLATION
 
-TASKS = {task.name: task for task in (TRANSLATION, ANSWER_SELECTION, CLASSIFICATION)}
+TASKS = {task.name: task for task in (TRANSLATION, ANSWER_SELECTION, CLASSIFICATION, SUMMARIZATION)}

@@ -30,6 +30,7 @@ from keras_attention.metrics.ranking import (
     read_trec_run,
     trec_run_lines,
 )
+from keras_attention.metrics.summaries import repeated_ngrams, rouge
 from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perplexity
 
 __all__ = [
@@ -56,5 +57,7 @@ __all__ = [
     "read_alignments",
     "read_trec_judgements",
     "read_trec_run",
+    "repeated_ngrams",
+    "rouge",
     "trec_run_lines",
 ]

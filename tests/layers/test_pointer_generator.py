@@ -9,18 +9,19 @@ from keras_attention.layers import PointerGenerator
 from keras_attention.losses import MaskedNegativeLogLikelihood, masked_negative_log_likelihood
 from keras_attention.ops.pointer import copy_distribution
 from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
-from tests.contracts.entries.summarization import mixture
+from tests.contracts.entries.summarization import VOCABULARY, mixture
 from tests.contracts.kinds import randomise
 from tests.contracts.oracles_summarization import pointer_generator
 
-B, T, S, V, EXTRA = 3, 5, 7, 19, 4
+B, T, S, EXTRA = 3, 5, 7, 4
+V = VOCABULARY
 
 
 @pytest.fixture
 def parts():
     """A layer with random weights, and arrays whose source holds unknown and repeated words."""
     arrays = mixture(0, B, T, (S, 4, 1))
-    arrays["source_ids"] = np.random.default_rng(1).integers(V - 3, V + EXTRA, (B, S))
+    arrays["source_ids"] = np.random.default_rng(1).integers(V - 2, V + EXTRA, (B, S))
     layer = PointerGenerator()
     layer(**arrays, extra_size=EXTRA)
     return randomise(layer), arrays
@@ -45,13 +46,13 @@ def test_it_agrees_with_the_oracle_over_the_extended_vocabulary(parts):
 
 
 def test_a_repeated_word_gets_all_its_weights():
-    scores = np.array([[[0.1, 0.2, 0.3, 0.4]]], "float32")
+    scores = ops.convert_to_tensor([[[0.1, 0.2, 0.3, 0.4]]], dtype="float32")
     result = to_numpy(copy_distribution(scores, ops.convert_to_tensor([[2, 0, 2, 2]]), 4))
     np.testing.assert_allclose(result, [[[0.2, 0.0, 0.8, 0.0]]], rtol=1e-6)
 
 
 def test_places_out_of_the_extended_vocabulary_are_never_copied():
-    scores = np.array([[[0.1, 0.2, 0.3, 0.4]]], "float32")
+    scores = ops.convert_to_tensor([[[0.1, 0.2, 0.3, 0.4]]], dtype="float32")
     result = to_numpy(copy_distribution(scores, ops.convert_to_tensor([[-1, 4, 1, 9]]), 4))
     np.testing.assert_allclose(result, [[[0.0, 0.3, 0.0, 0.0]]], rtol=1e-6)
 

@@ -95,7 +95,8 @@ def test_gradients_are_the_slopes_of_the_oracle(layer):
     gradients = weight_gradients(
         layer,
         lambda: ops.sum(
-            layer(ops.convert_to_tensor(inputs), mask=ops.convert_to_tensor(MASK)) * factors
+            layer(ops.convert_to_tensor(inputs), mask=ops.convert_to_tensor(MASK))
+            * ops.convert_to_tensor(factors)
         ),
     )
     for weight, gradient in zip(layer.trainable_weights, gradients, strict=True):

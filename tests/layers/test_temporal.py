@@ -52,7 +52,7 @@ def test_constant_energies_overflow_nowhere(energy):
 
     def loss(query, value):
         context, scores = layer(query, value, return_attention_scores=True)
-        return ops.sum(context * random(4, B, T, D)) + ops.sum(scores**2)
+        return ops.sum(context * ops.convert_to_tensor(random(4, B, T, D))) + ops.sum(scores**2)
 
     tensors = [ops.convert_to_tensor(x) for x in (query, value)]
     gradients = weight_gradients(layer, lambda: loss(*tensors))

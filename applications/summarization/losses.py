@@ -1,0 +1,27 @@
+"""The loss of a model that gives the log probabilities of its labels itself."""
+
+import keras
+from keras import ops
+
+from keras_attention.text import PAD_ID
+
+
+class NegativeLogLikelihood(keras.losses.Loss):
+    """The mean over real labels of minus their log probability.
+
+    Call arguments:
+        y_true: Labels `(B, T)`, padded with 0.
+        y_pred: Their log probabilities `(B, T)`.
+    """
+
+    def __init__(self, name="negative_log_likelihood"):
+        super().__init__(name=name, reduction="mean_with_sample_weight", dtype="float32")
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        weight = ops.cast(ops.not_equal(ops.convert_to_tensor(y_true), PAD_ID), "float32")
+        if sample_weight is not None:
+            weight = weight * sample_weight
+        return super().__call__(y_true, y_pred, sample_weight=weight)
+
+    def call(self, y_true, y_pred):
+        return -y_pred

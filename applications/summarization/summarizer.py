@@ -1,0 +1,194 @@
+"""Summarising documents with a trained run."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+
+from keras_attention.applications.summarization.documents import split_sentences
+from keras_attention.applications.summarization.encoding import (
+    EncodedDocument,
+    as_read,
+    padded_documents,
+)
+from keras_attention.applications.summarization.run import SummarizationRun, load_run
+from keras_attention.decoding import beam_search
+from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Summary:
+    """A summary and where its words come from.
+
+    Args:
+        text: the summary.
+        score: what hypotheses are ranked by.
+        tokens: its written words; those copied of unknown ones too.
+        copied: of each token, whether the vocabulary does not hold it.
+        unknown: of each token, whether it was left unknown.
+        source: the words of each sentence of the document, as far as they were read.
+        attention: weights `(T, S)` over the words of all sentences on end.
+        p_gen: the probability with which each token was generated; ones without a pointer.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    copied: np.ndarray
+    unknown: np.ndarray
+    source: list[list[str]]
+    attention: np.ndarray
+    p_gen: np.ndarray
+
+    @property
+    def sentence_weights(self) -> np.ndarray:
+        """The weights `(T, N)` of each sentence, the sums of those of its words."""
+        ends = np.cumsum([len(sentence) for sentence in self.source])[:-1]
+        parts = np.split(self.attention, ends, axis=1)
+        return np.stack([part.sum(axis=1) for part in parts], axis=1)
+
+
+class Summarizer:
+    """Summarises documents.
+
+    Args:
+        run: a loaded run.
+
+    Example:
+
+        summarizer = Summarizer.load("runs/reports")
+        summarizer.summarize(["The first sentence. The second one."])[0].text
+    """
+
+    def __init__(self, run: SummarizationRun):
+        self.run = run
+        self._searches = {}
+
+    @classmethod
+    def load(cls, run: Path | str) -> "Summarizer":
+        """Load the best weights of a run folder.
+
+        Raises:
+            UserError: if there is no such run, it is not whole, or has no weights yet.
+        """
+        return cls(load_run(run))
+
+    def summarize(
+        self,
+        documents: Sequence[str | Sequence[str]],
+        beam_size: int | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        no_repeat_ngram: int | None = None,
+    ) -> list[Summary]:
+        """Summarise documents; what is None is as the run's `decoding` configuration says.
+
+        A document without a word has an empty summary of score 0.
+
+        Args:
+            documents: texts, which are split into sentences, or lists of sentences.
+            beam_size: hypotheses kept at each step; 1 is greedy search.
+            min_length: fewest words.
+            max_length: most words.
+            no_repeat_ngram: no n-gram of this length comes twice; 0 allows it.
+
+        Returns:
+            One `Summary` for each document.
+        """
+        given = {"beam_size": beam_size, "min_length": min_length, "max_length": max_length}
+        given |= {"no_repeat_ngram": no_repeat_ngram}
+        changes = {name: value for name, value in given.items() if value is not None}
+        options = dataclasses.replace(self.run.config.decoding, **changes)
+        encoded = [
+            self.run.encoder.document(split_sentences(each) if isinstance(each, str) else each)
+            for each in documents
+        ]
+        nothing = np.zeros(0)
+        results = [
+            Summary("", 0.0, [], nothing, nothing, each.words, np.zeros((0, 0)), nothing)
+            for each in encoded
+        ]
+        search = self._search(options)
+        for rows in self._batches(encoded, options.batch_size):
+            documents = [as_read(encoded[row].ids, self.run.model.is_hierarchical) for row in rows]
+            source = padded_documents(documents)
+            found = [np.asarray(part) for part in search(source)]
+            for place, row in enumerate(rows):
+                parts = [part[place, 0] for part in found]
+                results[row] = self._summary(encoded[row], source[place], *parts)
+        return results
+
+    def _summary(self, document: EncodedDocument, source, tokens, length, score, attention):
+        ids = [int(index) for index in tokens[:length] if index != END_ID]
+        words = [self.run.encoder.word(index, document) for index in ids]
+        rows = attention[: len(ids)]
+        real = np.flatnonzero(source.ravel() != PAD_ID)
+        size = self.run.encoder.tokenizer.vocabulary_size
+        return Summary(
+            self.run.encoder.tokenizer.join(words),
+            float(score),
+            words,
+            np.array(ids, int) >= size,
+            np.array(ids, int) == UNK_ID,
+            document.words,
+            rows[:, real],
+            rows[:, -1],
+        )
+
+    def _search(self, options):
+        """Return a compiled search; one serves all batches of the same options."""
+        if options not in self._searches:
+            import tensorflow as tf
+
+            ids = tf.TensorSpec([None, None, None], tf.int32)
+            self._searches[options] = tf.function(
+                lambda source: search(self.run.model, source, options),
+                input_signature=[ids],
+                autograph=False,
+            )
+        return self._searches[options]
+
+    def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:
+        """Yield the rows of documents that have words, in batches of like lengths."""
+        lengths = [sum(map(len, document.ids)) for document in documents]
+        ordered = sorted(filter(lengths.__getitem__, range(len(lengths))), key=lambda i: lengths[i])
+        for first in range(0, len(ordered), size):
+            yield ordered[first : first + size]
+
+
+def search(model, source, options):
+    """Search for the summaries of documents `(B, N, W)`.
+
+    Returns:
+        Tokens `(B, 1, T)`, lengths, scores `(B, 1)`, and for each token the attention weights over
+        the source with `p_gen` as one more column, `(B, 1, T, S + 1)`.
+    """
+    longest = options.max_length + 1  # the end
+    state = {**model.start(source, longest)}
+    state["history"] = ops.concatenate([state["attention"], state["p_gen"]], axis=1)
+
+    def step(tokens, state, index):
+        log_p, state = model.step(tokens, state, index)
+        history = ops.concatenate([state["attention"], state["p_gen"]], axis=1)
+        return log_p, {**state, "history": history}
+
+    result = beam_search(
+        step,
+        state,
+        start_id=START_ID,
+        end_id=END_ID,
+        pad_id=PAD_ID,
+        max_length=longest,
+        min_length=options.min_length + 1,
+        beam_size=options.beam_size,
+        length_penalty=options.length_penalty,
+        no_repeat_ngram=options.no_repeat_ngram,
+        attention_key="history",
+        constant_keys=model.constant_keys,
+    )
+    # The longest may have ended a word later, or not at all: what is past them goes.
+    size = options.max_length
+    lengths = ops.minimum(result.lengths, size)
+    return result.tokens[:, :, :size], lengths, result.scores, result.attention[:, :, :size]
