@@ -96,10 +96,11 @@ def _visualize(parser: ArgumentParser) -> None:
 def _export(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format",
-        choices=("saved_model", "keras"),
+        choices=("saved_model", "keras", "ctranslate2"),
         default="saved_model",
         help="saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
-        "keras: model.keras, ids in, logits out, and the tokenizers (default: saved_model)",
+        "keras: model.keras, ids in, logits out, and the tokenizers; ctranslate2: for that engine "
+        "(architecture transformer), and the tokenizers (default: saved_model)",
     )
     parser.add_argument("--output", metavar="D", required=True, help="new folder")
 

@@ -65,11 +65,16 @@ class TranslationTask(Task):
         say(f"wrote {options.output}")
 
     def export(self, options: Namespace) -> None:
+        from keras_attention.applications.translation.ctranslate2_export import export_ctranslate2
         from keras_attention.applications.translation.export import export_keras, export_saved_model
 
         if options.format == "saved_model":
             require_tensorflow("a SavedModel")
-        write = {"saved_model": export_saved_model, "keras": export_keras}[options.format]
+        write = {
+            "saved_model": export_saved_model,
+            "keras": export_keras,
+            "ctranslate2": export_ctranslate2,
+        }[options.format]
         write(options.run, options.output)
         say(f"wrote {options.output}")
 

@@ -79,7 +79,7 @@ def beam_search(
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
             axis of the places, which their tensors share. They may come with places for some steps
             only: more are made as they fill, so that early steps are not slowed by the room of late
-            ones. Not with XLA, where sizes cannot change: give all places there, and leave this out.
+            ones. Not with XLA, where sizes cannot change: give all places there and leave this out.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.

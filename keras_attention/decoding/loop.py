@@ -27,8 +27,10 @@ def run_loop(unfinished: Callable, advance: Callable, loop: dict, rooms=None) ->
     if rooms and keras.backend.backend() == "jax":
         loop = {**loop, "state": rooms.whole(loop["state"])}
         rooms = None
-    if rooms and keras.backend.backend() == "tensorflow":
-        return _growing_loop(unfinished, body, loop, rooms)
+    elif rooms:
+        # What comes of a branch has no static size on the axes that grow, and so none in the loop.
+        index = _known_when_run(loop["index"])
+        loop = {**loop, "state": rooms.grown(loop["state"], index)}
     (loop,) = ops.while_loop(unfinished, body, (loop,))
     return loop
 
@@ -82,33 +84,11 @@ class Rooms:
 
         return tree.map_structure(widened, part)
 
-    def is_growing(self, path, axis: int) -> bool:
-        """Return whether an axis of the loop's variable at `path` is one that grows."""
-        return path[0] == "state" and self.axes.get(path[1]) == axis
 
-
-def _growing_loop(unfinished, body, loop, rooms):
-    """Run TensorFlow's loop with the axes that grow left open, which Keras' loop cannot say."""
-    import tensorflow as tf
-
-    leaves = tree.flatten_with_path(loop)
-    shapes = [
-        tf.TensorShape(
-            [None if rooms.is_growing(path, i) else size for i, size in enumerate(leaf.shape)]
-        )
-        for path, leaf in leaves
-    ]
-
-    def flat(function):
-        return lambda *variables: function(tree.pack_sequence_as(loop, list(variables)))
-
-    def flat_body(*variables):
-        (after,) = body(tree.pack_sequence_as(loop, list(variables)))
-        return tree.flatten(after)
-
-    values = [leaf for _, leaf in leaves]
-    values = tf.while_loop(flat(unfinished), flat_body, values, shape_invariants=shapes)
-    return tree.pack_sequence_as(loop, list(values))
+def _known_when_run(index):
+    """Return `index` out of a loop of no turns: TensorFlow leaves a branch on a constant out."""
+    (index,) = ops.while_loop(lambda i: i < 0, lambda i: (i + 1,), (index,))
+    return index
 
 
 def _with_shape_of(x, like):

@@ -15,7 +15,7 @@ from keras_attention.applications.translation.config import (
     TranslationConfig,
 )
 from keras_attention.applications.translation.run import TARGET, TASK, new_model
-from keras_attention.text import SentencePieceTokenizer, WordTokenizer
+from keras_attention.text import END_ID, SentencePieceTokenizer, WordTokenizer
 
 SOURCE_LINES = [
     "a man rides a brown horse",
@@ -52,6 +52,22 @@ def randomize(model, seed: int = 3, scale: float = 2.0) -> None:
         variable.assign(random.normal(0, spread, variable.shape))
 
 
+def randomize_transformer(model) -> None:
+    """Give every weight random values with which translations differ from line to line.
+
+    Those of `randomize` make a Transformer repeat one word, or end at once.
+    """
+    random = np.random.default_rng(4)
+    for variable in model.trainable_variables:
+        middle, spread = 0.0, 1.5 / variable.shape[0] ** 0.5
+        if "norm" in variable.path:
+            middle, spread = float("gamma" in variable.path), 0.2
+        variable.assign(random.normal(middle, spread, variable.shape))
+    bias = 0.3 * np.array(model.word_logits.bias)
+    bias[END_ID] = -0.3
+    model.word_logits.bias.assign(bias)
+
+
 def make_run(folder: Path, kind: str = "sentencepiece", **model) -> Path:
     """Write a run folder of a model with random weights; `model` goes into its configuration."""
     sizes = {"embedding_size": 7, "units": 11, "layers": 1, "attention_units": None}
@@ -70,7 +86,10 @@ def make_run(folder: Path, kind: str = "sentencepiece", **model) -> Path:
         for tokenizer, name in zip(tokenizers, ("source", TARGET), strict=True):
             tokenizer.save(prepared / "tokenizers", name)
         built = new_model(config, *tokenizers)
-        randomize(built, seed=4, scale=4.0)
+        if config.model.architecture == "transformer":
+            randomize_transformer(built)
+        else:
+            randomize(built, seed=4, scale=4.0)
         built.save_weights(prepared / "best.weights.h5")
     return folder
 

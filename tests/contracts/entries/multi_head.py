@@ -73,8 +73,8 @@ def cross_steps(layer, inputs):
 def cross(name, **options):
     """A case of cross-attention."""
     # Without biases: softmax is blind to that of the keys, whose gradient is rounding alone.
-    given = {"num_heads": 2, "key_dim": 3, "value_dim": 7, "use_bias": False, **options}
-    weights = weights_of(QUERY, VALUE_SIZE, KEY, 2, 2, 3, 7, QUERY)
+    given = {"num_heads": 2, "key_dim": 3, "value_dim": 2, "use_bias": False, **options}
+    weights = weights_of(QUERY, VALUE_SIZE, KEY, 2, 2, 3, 2, QUERY)
     weights = {name: shape for name, shape in weights.items() if "bias" not in name}
     if options.get("positions") == "relative":
         weights["relative_bias"] = (8, 2)

@@ -1,0 +1,165 @@
+"""Writing a Transformer for CTranslate2, an engine that serves Transformers."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import new_folder
+from keras_attention.applications.translation.run import SOURCE, TARGET, TranslationRun, load_run
+from keras_attention.layers import PositionalEncoding
+from keras_attention.text import END_ID, START_ID, UNK_ID
+
+MODEL_FOLDER = "model"
+LONGEST = 2048
+"""Places of the table of positions: CTranslate2 refuses a longer sentence or translation."""
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
+
+
+def export_ctranslate2(run: TranslationRun | Path | str, output: Path | str) -> None:
+    """Write the model as CTranslate2 reads it, with the tokenizers beside it.
+
+    Needs the package `ctranslate2`, here and where the model is served. The weights are float32;
+    `compute_type="int8"` quantises them as they are loaded.
+
+    ```
+    import ctranslate2
+    from keras_attention.text import load_tokenizer
+
+    source, target = (load_tokenizer("exported/tokenizers", name) for name in ("source", "target"))
+    translator = ctranslate2.Translator("exported/model", compute_type="float32")
+    results = translator.translate_batch(
+        [source.tokens("A dog runs.")],
+        beam_size=5,
+        length_penalty=1.0,  # divides by the length, and not as `decoding.length_penalty` (GNMT's)
+        suppress_sequences=[["<pad>"], ["<s>"]],  # as `predict` never writes them
+    )
+    print(results[0].hypotheses[0])  # tokens
+    ```
+
+    Args:
+        run: a run folder, or a run that is loaded, of architecture transformer with sinusoidal
+            positions.
+        output: the folder to write; it must not exist.
+
+    Raises:
+        UserError: if `output` exists, there is no such run, CTranslate2 is not installed or does
+            not know the model.
+    """
+    run = run if isinstance(run, TranslationRun) else load_run(run)
+    _check(run)
+    specification = _specification(run)
+    with new_folder(output) as folder:
+        (folder / MODEL_FOLDER).mkdir(parents=True)
+        specification.validate()
+        specification.optimize()
+        specification.save(str(folder / MODEL_FOLDER))
+        run.source_tokenizer.save(folder / "tokenizers", SOURCE)
+        run.target_tokenizer.save(folder / "tokenizers", TARGET)
+
+
+def _check(run):
+    model = run.config.model
+    if model.architecture != "transformer" or model.positions != "sinusoidal":
+        name = model.architecture
+        name += f" with model.positions {model.positions}" if model.positions else ""
+        raise UserError(
+            "--format ctranslate2 is for model.architecture transformer with model.positions "
+            f"sinusoidal. Received: {name}; --format saved_model exports it."
+        )
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "--format ctranslate2 needs the package ctranslate2: pip install ctranslate2."
+        ) from None
+
+
+def _specification(run):
+    from ctranslate2.specs import TransformerSpec, common_spec
+
+    model, config = run.model, run.config.model
+    heads, layer = model.heads, model.attention_layer % model.depth
+    specification = TransformerSpec.from_config(
+        (model.depth, model.depth),
+        heads,
+        pre_norm=model.norm == "pre",
+        activation=getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
+        ffn_glu=config.activation.endswith("glu"),
+        alignment_layer=layer,
+        alignment_heads=heads,
+    )
+    encoder, decoder = specification.encoder, specification.decoder
+    codes = PositionalEncoding()(np.zeros((1, LONGEST, model.embedding_size), "float32"))
+    codes = np.asarray(codes)[0]
+    for side, spec, embeddings, layers, norm in (
+        ("source", encoder, model.source_embedding, model.encoders, model.encoder_norm),
+        ("target", decoder, model.target_embedding, model.decoders, model.decoder_norm),
+    ):
+        table = spec.embeddings[0] if side == "source" else spec.embeddings
+        table.weight = _array(embeddings.embeddings)
+        spec.position_encodings.encodings = codes
+        for block_spec, block in zip(spec.layer, layers, strict=True):
+            _set_block(block_spec, block)
+        if norm is not None:
+            _set_norm(spec.layer_norm, norm)
+    _set_projection(decoder.projection, model)
+    vocabularies = run.source_tokenizer.vocabulary, run.target_tokenizer.vocabulary
+    specification.register_source_vocabulary(list(vocabularies[0]))
+    specification.register_target_vocabulary(list(vocabularies[1]))
+    settings = specification.config
+    settings.unk_token, settings.eos_token = (vocabularies[1][i] for i in (UNK_ID, END_ID))
+    settings.bos_token = settings.decoder_start_token = vocabularies[1][START_ID]
+    settings.layer_norm_epsilon = model.decoders[0].layer_norm_epsilon
+    return specification
+
+
+def _set_block(spec, block):
+    _set_attention(spec.self_attention, block.self_attention, ("query", "key", "value"))
+    _set_norm(spec.self_attention.layer_norm, block.self_attention_norm)
+    if hasattr(spec, "attention"):
+        _set_attention(spec.attention, block.cross_attention, ("query",), ("key", "value"))
+        _set_norm(spec.attention.layer_norm, block.cross_attention_norm)
+    network = block.feed_forward
+    kernel, bias = _array(network.kernel), _array(network.bias)
+    if network.gated:
+        (gate, kernel), (gate_bias, bias) = np.split(kernel, 2, 1), np.split(bias, 2)
+        _set_linear(spec.ffn.linear_0, gate, gate_bias)
+        _set_linear(spec.ffn.linear_0_noact, kernel, bias)
+    else:
+        _set_linear(spec.ffn.linear_0, kernel, bias)
+    _set_linear(spec.ffn.linear_1, _array(network.output_kernel), _array(network.output_bias))
+    _set_norm(spec.ffn.layer_norm, block.feed_forward_norm)
+
+
+def _set_attention(spec, attention, *groups):
+    """Set the projections, those of a group side by side, and the output's."""
+    for linear, names in zip(spec.linear[:-1], groups, strict=True):
+        kernels = [_array(getattr(attention, f"{name}_kernel")) for name in names]
+        biases = [_array(getattr(attention, f"{name}_bias")) for name in names]
+        kernels = [kernel.reshape(len(kernel), -1) for kernel in kernels]
+        _set_linear(linear, np.concatenate(kernels, 1), np.concatenate([b.ravel() for b in biases]))
+    output = _array(attention.output_kernel)
+    _set_linear(
+        spec.linear[-1], output.reshape(-1, output.shape[-1]), _array(attention.output_bias)
+    )
+
+
+def _set_projection(spec, model):
+    if model.tie_embeddings:
+        spec.weight = _array(model.target_embedding.embeddings)
+    else:
+        spec.weight = np.ascontiguousarray(_array(model.word_logits.kernel).T)
+    spec.bias = _array(model.word_logits.bias)
+
+
+def _set_linear(spec, kernel, bias):
+    spec.weight, spec.bias = np.ascontiguousarray(kernel.T), np.ascontiguousarray(bias)
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _array(variable):
+    return np.array(variable, "float32")
