@@ -110,7 +110,7 @@ class Plain:
         """Where an array or result is not padding: boolean, broadcasts to it."""
         axes = self.axes[name]
         result = np.ones((1,) * len(axes), bool)
-        for mask in set(self.masks) & set(inputs):
+        for mask in filter(inputs.__contains__, self.masks):
             *leading, last = self.axes[mask]
             if set(leading) <= set(axes):
                 for place in [i for i, letter in enumerate(axes) if letter == last]:
@@ -121,7 +121,7 @@ class Plain:
         """Where the last axis of a result of weights is not padding: boolean, broadcasts to it."""
         axes = self.axes[name]
         result = np.ones((1,) * len(axes), bool)
-        for mask in set(self.masks) & set(inputs):
+        for mask in filter(inputs.__contains__, self.masks):
             *leading, last = self.axes[mask]
             if axes.endswith(last) and set(leading) <= set(axes):
                 result = result & aligned(inputs[mask], axes, leading, len(axes) - 1)
@@ -158,7 +158,7 @@ class Plain:
     def example(self, inputs, b):
         """One example of a batch, without padding."""
         sizes = {}
-        for mask in set(self.masks) & set(inputs):
+        for mask in filter(inputs.__contains__, self.masks):
             for axis, letter in enumerate(self.axes[mask][1:]):
                 others = tuple(i for i in range(inputs[mask].ndim - 1) if i != axis)
                 places = np.flatnonzero(inputs[mask][b].any(axis=others))
@@ -173,7 +173,7 @@ class Plain:
         good = self.inputs()
         floating = [name for name, array in good.items() if array.dtype == np.float32]
         yield "no steps", good | {self.first: good[self.first][:, 0]}
-        for mask in set(self.masks) & set(inspect.signature(self.layer.call).parameters):
+        for mask in filter(inspect.signature(self.layer.call).parameters.__contains__, self.masks):
             yield f"a shorter {mask}", good | {mask: good[mask][..., 1:]}
             added = np.where(good[mask], 0.0, -1e9).astype("float32")
             yield f"a {mask} that is added", good | {mask: added}
