@@ -54,13 +54,21 @@ class StopWhenNotFinite(keras.callbacks.Callback):
     def _check(self, name, logs):
         value = logs.get(name, 0.0)
         if not math.isfinite(value):
-            kept = "The last good checkpoint and the best weights are kept."
-            raise TrainingDiverged(
-                f"{name} became {value} at step {int(self.model.optimizer.iterations)}. "
-                f"{kept if self.checkpoints.paths() else 'There is no checkpoint yet.'} "
-                "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
-                f"into another --output or after deleting {self.checkpoints.folder.parent}."
-            )
+            step = int(self.model.optimizer.iterations)
+            raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
+
+
+def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
+    """Return the error that ends a training, with the checkpoint that is kept."""
+    paths = checkpoints.paths()
+    kept = "There is no checkpoint yet."
+    if paths:
+        kept = f"The last good checkpoint ({paths[-1].name}) and the best weights are kept."
+    return TrainingDiverged(
+        f"{what}. {kept} "
+        "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
+        f"into another --output or after deleting {checkpoints.folder.parent}."
+    )
 
 
 class AverageWeights(keras.callbacks.Callback):
@@ -243,8 +251,12 @@ class SaveCheckpoint(keras.callbacks.Callback):
         self.average = average
         self.batches = 0
 
+    def on_epoch_begin(self, epoch, logs=None):
+        self.before = self.batches
+
     def on_train_batch_end(self, batch, logs=None):
-        self.batches += 1
+        # Counted by the batch's number: an execution of several batches ends once.
+        self.batches = self.before + batch + 1
 
     def on_epoch_end(self, epoch, logs=None):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}

@@ -1,7 +1,9 @@
 """One training run: Keras' `fit`, called once, from the start or from a checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
@@ -13,10 +15,14 @@ from keras_attention.applications.common.callbacks import (
     SaveCheckpoint,
     StopWhenNotFinite,
     TimeLimit,
+    diverged,
 )
 from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.distribute_config import check_batches, strategy_of
+from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
+from keras_attention.applications.common.numerics import bad_layer, name_bad_layers
 from keras_attention.applications.common.reporting import (
     Figures,
     Progress,
@@ -26,6 +32,12 @@ from keras_attention.applications.common.reporting import (
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.common.schedules import make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
+from keras_attention.distribute import (
+    GlobalMean,
+    make_replica_safe,
+    replica_batches,
+    spread_seeds,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,44 @@ def start_from_seed(config: TrainingConfig) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
+def check_distribution(config: Any) -> None:
+    """Refuse devices that are not there, and what does not go with several replicas.
+
+    Args:
+        config: a task's configuration.
+
+    Raises:
+        UserError: naming the key.
+    """
+    strategy = strategy_of(config.distribute)
+    if strategy.num_replicas_in_sync == 1:
+        return
+    if not getattr(config.training, "batch_tokens", None):
+        check_batches(strategy, config.training.batch_size)
+    if config.training.jit_compile:
+        raise UserError(
+            "training.jit_compile true goes with one device only: XLA does not compile a step "
+            f"over several. Received: distribute.strategy {config.distribute.strategy}."
+        )
+
+
+@contextmanager
+def model_scope(config: Any) -> Iterator[None]:
+    """Build what trains - the model, its metrics - inside: on its devices, in its precision.
+
+    Args:
+        config: a task's configuration.
+    """
+    check_distribution(config)
+    policy = keras.config.dtype_policy()
+    with strategy_of(config.distribute).scope():
+        keras.config.set_dtype_policy(config.training.precision)
+        try:
+            yield
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+
 def use_xla(config: TrainingConfig) -> bool | str:
     """Return what to give `compile` as `jit_compile`.
 
@@ -90,23 +140,22 @@ def train(
     Args:
         run: where checkpoints, best weights and logs go.
         config: the training section.
-        model: a built model.
+        model: a built model, made in `model_scope`.
         loss: its loss.
         batches: given the number of batches already seen, returns the endless dataset of batches
             that come next; a pure function of that number, or a resumed run would differ.
         steps_per_pass: batches in one pass over the data.
         evaluate: returns figures on the development set, `val_loss` and the monitored one
             among them.
-        metrics: Keras metrics of the training batches.
+        metrics: Keras metrics of the training batches, made in `model_scope`.
 
     Raises:
         TrainingDiverged: when a loss is not finite.
         UserError: when no checkpoint can be read, or it does not fit the model.
     """
     steps = config.steps_per_epoch or steps_per_pass
-    optimizer = make_optimizer(config, steps)
-    model.compile(optimizer, loss=loss, metrics=list(metrics), jit_compile=use_xla(config))
-    model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
+    _check_executions(config, steps)
+    _compile(model, config, loss, metrics, steps)
 
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
@@ -128,18 +177,68 @@ def train(
     callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))
-    history = model.fit(
-        batches(saver.batches),
-        epochs=config.epochs,
-        initial_epoch=epoch,
-        steps_per_epoch=steps,
-        callbacks=[*callbacks, saver],
-        shuffle=False,
-        verbose=0,
-    )
+    with _naming_bad_layers(saver):
+        history = model.fit(
+            _parts(model, batches, saver.batches),
+            epochs=config.epochs,
+            initial_epoch=epoch,
+            steps_per_epoch=steps,
+            callbacks=[*callbacks, saver],
+            shuffle=False,
+            verbose=0,
+        )
     epoch, step = (history.history[name][-1] for name in ("epoch", "step"))
     reason = _finished(config, epoch, best, limit)
     return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
+
+
+def _check_executions(config: TrainingConfig, steps: int) -> None:
+    """Refuse executions that would run over the end of an epoch."""
+    if steps % config.steps_per_execution:
+        near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
+        raise UserError(
+            f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
+            f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
+        )
+
+
+def _compile(model, config, loss, metrics, steps) -> None:
+    with model.distribute_strategy.scope():
+        model.compile(
+            make_optimizer(config, steps),
+            loss=GlobalMean(loss),
+            metrics=list(metrics),
+            jit_compile=use_xla(config),
+            steps_per_execution=config.steps_per_execution,
+        )
+        model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
+    if config.check_numerics:
+        name_bad_layers(model)
+    make_replica_safe(model)
+
+
+def _parts(model, batches, start):
+    """Return the dataset of batches from `start` on, cut into parts where there are replicas."""
+    strategy = model.distribute_strategy
+    if strategy.num_replicas_in_sync == 1:
+        return batches(start)
+    return replica_batches(strategy, lambda: batches(start))
+
+
+@contextmanager
+def _naming_bad_layers(saver: SaveCheckpoint) -> Iterator[None]:
+    """Turn TensorFlow's error of a value that is not finite into one that says where it began."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        layer = bad_layer(error)
+        if layer is None:
+            raise
+        step = int(saver.model.optimizer.iterations)
+        what = f"the output of layer {layer}, or its gradient, is NaN or infinite after step {step}"
+        raise diverged(what, saver.checkpoints) from None
 
 
 def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
@@ -148,8 +247,10 @@ def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     for problem in problems:
         say(f"{problem} Going back to the one before it.")
     if checkpoint is None:
+        spread_seeds(model)
         return 0, 0
     epoch = saver.restore(model, checkpoint)
+    spread_seeds(model)
     say(f"continuing after epoch {epoch}, step {checkpoint.step}")
     return epoch, checkpoint.step
 

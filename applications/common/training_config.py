@@ -41,6 +41,13 @@ class TrainingConfig:
             the newest ones; training itself goes on from its own. 1 for no averaging.
         jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
             slower, and for Keras' own choice elsewhere.
+        precision: mixed_bfloat16 and mixed_float16 compute in 16 bits and keep weights in 32; with
+            mixed_float16 the loss is scaled so that small gradients do not vanish.
+        steps_per_execution: batches trained on in one call, which saves time where batches are
+            small; progress, max_minutes and the check of the loss come after so many.
+        check_numerics: look at what each layer gives in training, and its gradient; where one is
+            NaN or infinite, end with the layer's name. Not with mixed_float16, whose gradients
+            may be infinite now and then, nor with jit_compile true. Slower.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
         tensorboard: write logs for TensorBoard.
     """
@@ -63,12 +70,16 @@ class TrainingConfig:
     max_minutes: float | None = None
     average_checkpoints: int = 1
     jit_compile: bool | None = None
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    steps_per_execution: int = 1
+    check_numerics: bool = False
     deterministic: bool = True
     tensorboard: bool = True
 
     def __post_init__(self):
         counts = ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience")
-        for name in (*counts, "accumulate", "average_checkpoints"):
+        counts += ("accumulate", "average_checkpoints", "steps_per_execution")
+        for name in counts:
             check_range(f"training.{name}", getattr(self, name), at_least=1)
         for name in ("learning_rate", "clip_norm", "max_minutes"):
             check_range(f"training.{name}", getattr(self, name), above=0)
@@ -90,6 +101,12 @@ class TrainingConfig:
             raise UserError(
                 "training.warmup_steps does not go with training.schedule halve: use 0, or "
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
+            )
+
+        if self.check_numerics and (self.precision == "mixed_float16" or self.jit_compile):
+            raise UserError(
+                "training.check_numerics goes neither with training.precision mixed_float16 nor "
+                "with training.jit_compile true."
             )
 
     @property

@@ -5,6 +5,7 @@ from typing import Literal
 
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.model_config import ModelConfig
 
@@ -205,6 +206,7 @@ class TranslationConfig:
         tokenizer: how they become tokens.
         model: the model.
         training: how it is trained.
+        distribute: on which devices.
         decoding: how a translation is searched for.
     """
 
@@ -212,6 +214,7 @@ class TranslationConfig:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self):

@@ -209,7 +209,8 @@ def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(t
     with pytest.raises(TrainingDiverged, match=message) as caught:
         fit(run, **options)
     assert caught.value.exit_status == 3
-    assert "The last good checkpoint and the best weights are kept." in str(caught.value)
+    kept = "The last good checkpoint (step-00000005.npz) and the best weights are kept."
+    assert kept in str(caught.value)
     assert_same_runs(saved(run), before)
 
 
