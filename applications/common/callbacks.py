@@ -16,6 +16,7 @@ import numpy as np
 from keras_attention.applications.common.checkpoints import Checkpoint, Checkpoints
 from keras_attention.applications.common.errors import TrainingDiverged, UserError
 from keras_attention.applications.common.files import replacing
+from keras_attention.applications.common.schedules import learning_rate_of, updates_made
 
 
 class Evaluation(keras.callbacks.Callback):
@@ -54,7 +55,7 @@ class StopWhenNotFinite(keras.callbacks.Callback):
     def _check(self, name, logs):
         value = logs.get(name, 0.0)
         if not math.isfinite(value):
-            step = int(self.model.optimizer.iterations)
+            step = updates_made(self.model)
             raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
 
 
@@ -88,7 +89,7 @@ class AverageWeights(keras.callbacks.Callback):
         self.back = keras.callbacks.LambdaCallback(on_epoch_end=self._put_back)
 
     def on_epoch_end(self, epoch, logs=None):
-        own = [np.array(variable) for variable in self.model.trainable_variables]
+        own = [np.array(variable.numpy()) for variable in self.model.trainable_variables]
         self.window = [*self.window, own][-self.count :]
         means = [
             np.mean(arrays, axis=0, dtype="float64") for arrays in zip(*self.window, strict=True)
@@ -187,7 +188,7 @@ class HalveOnPlateau(keras.callbacks.Callback):
         if self.plateau.wait >= self.patience:
             self.plateau.wait = 0
             optimizer = self.model.optimizer
-            optimizer.learning_rate = 0.5 * float(optimizer.learning_rate)
+            optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
 
     def get_state(self):
         return {"best": self.plateau.best, "wait": self.plateau.wait}
@@ -260,10 +261,10 @@ class SaveCheckpoint(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}
-        arrays = [np.asarray(value) for value in training_variables(self.model)]
+        arrays = [value.numpy() for value in training_variables(self.model)]
         self.checkpoints.save(
             Checkpoint(
-                step=int(self.model.optimizer.iterations),
+                step=updates_made(self.model),
                 arrays=arrays + (self.average.arrays if self.average else []),
                 state={"epoch": epoch + 1, "batches": self.batches, "callbacks": states},
             )

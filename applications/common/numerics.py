@@ -1,28 +1,31 @@
-"""Which layer a NaN came from."""
+"""Where a NaN came from."""
 
 import functools
 
 import keras
 
-BAD_LAYER = "is not finite: layer "
+MARK = "KERAS_ATTENTION_BAD_VALUE:"
 
 
-def name_bad_layers(model: keras.Model) -> None:
-    """Make training end where a layer's output, or the gradient of it, is NaN or infinite.
+def check_layers(model: keras.Model) -> None:
+    """Make training end where something is NaN or infinite that a layer is given or gives.
 
-    The output of every layer inside `model` goes through TensorFlow's `check_numerics`, so that no
-    layer sees the bad value of another: the first error is where it began. In the backward pass
-    the same holds in the other direction. The error carries `BAD_LAYER` and the layer's path; see
-    `bad_layer`.
+    What goes into and comes out of every layer inside `model` passes TensorFlow's
+    `check_numerics`, forward and, as gradient, backward. Nothing sees the bad value of another
+    place before that was checked, so the first error is where it began; `bad_place` reads it.
     """
     for layer in _layers_inside(model):
         layer.call = _checked(layer)
 
 
-def bad_layer(error: Exception) -> str | None:
-    """Return the path of the layer that an error of TensorFlow names, if it names one."""
-    _, found, rest = str(error).partition(BAD_LAYER)
-    return rest.split(" ;")[0].strip() if found else None
+def bad_place(error: Exception) -> str | None:
+    """Return what an error of a checked model says was bad: `the output of layer encoder/gru`."""
+    text = str(error)
+    _, found, rest = text.partition(MARK)
+    if not found:
+        return None
+    what = rest.split(";")[0].strip()
+    return f"the gradient at {what}" if "detected in gradient" in text else what
 
 
 def _checked(layer):
@@ -30,18 +33,22 @@ def _checked(layer):
 
     call = layer.call
 
-    def check(value):
+    def check(side, value):
         if not (tf.is_tensor(value) and value.dtype.is_floating):
             return value
-        mask = getattr(value, "_keras_mask", None)
-        checked = tf.debugging.check_numerics(value, f"{BAD_LAYER}{layer.path} ;")
-        if mask is not None:
-            checked._keras_mask = mask
+        message = f"{MARK} the {side} of layer {layer.path};"
+        checked = tf.debugging.check_numerics(value, message)
+        if getattr(value, "_keras_mask", None) is not None:
+            checked._keras_mask = value._keras_mask
         return checked
+
+    def checked_all(side, values):
+        return tf.nest.map_structure(functools.partial(check, side), values)
 
     @functools.wraps(call)
     def checked_call(*arguments, **settings):
-        return tf.nest.map_structure(check, call(*arguments, **settings))
+        arguments = checked_all("input", arguments)
+        return checked_all("output", call(*arguments, **settings))
 
     return checked_call
 

@@ -11,6 +11,7 @@ from keras import ops
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import clock
 from keras_attention.applications.common.metrics_log import MetricsLog
+from keras_attention.applications.common.schedules import learning_rate_of, updates_made
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_REDRAWS = 0.2
@@ -46,10 +47,9 @@ class Figures(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         seconds = max(self.end - self.start, 1e-9)
-        optimizer = self.model.optimizer
         logs["epoch"] = epoch + 1
-        logs["step"] = int(optimizer.iterations)
-        logs["learning_rate"] = float(optimizer.learning_rate)
+        logs["step"] = updates_made(self.model)
+        logs["learning_rate"] = learning_rate_of(self.model)
         logs["train_seconds"] = round(seconds, 3)
         if "tokens" in logs:
             logs["tokens_per_second"] = round(logs.pop("tokens") / seconds, 1)

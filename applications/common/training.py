@@ -22,7 +22,7 @@ from keras_attention.applications.common.distribute_config import check_batches,
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
-from keras_attention.applications.common.numerics import bad_layer, name_bad_layers
+from keras_attention.applications.common.numerics import bad_place, check_layers
 from keras_attention.applications.common.reporting import (
     Figures,
     Progress,
@@ -30,7 +30,7 @@ from keras_attention.applications.common.reporting import (
     WriteTensorBoard,
 )
 from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.common.schedules import make_optimizer
+from keras_attention.applications.common.schedules import make_optimizer, updates_made
 from keras_attention.applications.common.training_config import TrainingConfig
 from keras_attention.distribute import (
     GlobalMean,
@@ -177,7 +177,7 @@ def train(
     callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))
-    with _naming_bad_layers(saver):
+    with _naming_bad_places(saver):
         history = model.fit(
             _parts(model, batches, saver.batches),
             epochs=config.epochs,
@@ -213,7 +213,7 @@ def _compile(model, config, loss, metrics, steps) -> None:
         )
         model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
     if config.check_numerics:
-        name_bad_layers(model)
+        check_layers(model)
     make_replica_safe(model)
 
 
@@ -226,18 +226,17 @@ def _parts(model, batches, start):
 
 
 @contextmanager
-def _naming_bad_layers(saver: SaveCheckpoint) -> Iterator[None]:
+def _naming_bad_places(saver: SaveCheckpoint) -> Iterator[None]:
     """Turn TensorFlow's error of a value that is not finite into one that says where it began."""
     import tensorflow as tf
 
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        layer = bad_layer(error)
-        if layer is None:
+        place = bad_place(error)
+        if place is None:
             raise
-        step = int(saver.model.optimizer.iterations)
-        what = f"the output of layer {layer}, or its gradient, is NaN or infinite after step {step}"
+        what = f"{place} became NaN or infinite after step {updates_made(saver.model)}"
         raise diverged(what, saver.checkpoints) from None
 
 

@@ -45,9 +45,9 @@ class TrainingConfig:
             mixed_float16 the loss is scaled so that small gradients do not vanish.
         steps_per_execution: batches trained on in one call, which saves time where batches are
             small; progress, max_minutes and the check of the loss come after so many.
-        check_numerics: look at what each layer gives in training, and its gradient; where one is
-            NaN or infinite, end with the layer's name. Not with mixed_float16, whose gradients
-            may be infinite now and then, nor with jit_compile true. Slower.
+        check_numerics: look at what each layer is given and gives, and at its gradients; where one
+            is NaN or infinite, end with the layer's name. Slower. Not with mixed_float16, whose
+            gradients may be infinite now and then, nor with jit_compile true.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
         tensorboard: write logs for TensorBoard.
     """

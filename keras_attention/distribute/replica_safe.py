@@ -56,7 +56,7 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
         model.compile("sgd", GlobalMean(keras.losses.MeanSquaredError()))
     make_replica_safe(model)
     data = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1)))).batch(4)
-    model.fit(replica_batches(strategy, lambda: data), verbose=0)
+    model.fit(replica_batches(strategy, lambda: data), shuffle=False, verbose=0)
     ```
     """
     strategy = getattr(model, "distribute_strategy", None)

@@ -43,4 +43,4 @@ def spread_seeds(model: keras.Model) -> None:
             shifted = tf.constant(first) + tf.cast([STRIDE * replica, 0], first.dtype)
             state.assign(shifted)
 
-    strategy.run(shift)
+    tf.function(lambda: strategy.run(shift))()

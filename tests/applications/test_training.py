@@ -1,8 +1,10 @@
 """Training: exact resume, stopping, the learning rate, what is reported, and traces."""
 
+import errno
 import io
 import json
 import math
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -11,12 +13,13 @@ import tensorflow as tf
 
 from keras_attention.applications.common.callbacks import training_variables
 from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import TrainingDiverged, UserError
 from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.common.reporting import Progress, TokenCount
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.common.schedules import LearningRate, make_optimizer
-from keras_attention.applications.common.training import start_from_seed, train
+from keras_attention.applications.common.training import model_scope, start_from_seed, train
 from keras_attention.applications.common.training_config import TrainingConfig
 
 STEPS = 5
@@ -40,6 +43,9 @@ def batches(start_step):
 
     signature = (tf.TensorSpec([None, None], tf.int32),) * 2
     return tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+ONE_DEVICE = DistributeConfig()
 
 
 class CountingModel(keras.Sequential):
@@ -89,11 +95,13 @@ class Evaluate:
         return {"val_loss": float(loss(labels, self.model(inputs)))}
 
 
-def fit(run, evaluate_options=(), batches=batches, **settings):
+def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, **settings):
     settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
     config = TrainingConfig(**settings)
     start_from_seed(config)
-    model = make_model()
+    with model_scope(SimpleNamespace(training=config, distribute=distribute)):
+        model = make_model()
+        metrics = [TokenCount()]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     outcome = train(
         run,
@@ -103,7 +111,7 @@ def fit(run, evaluate_options=(), batches=batches, **settings):
         batches,
         STEPS,
         Evaluate(model, **dict(evaluate_options)),
-        metrics=[TokenCount()],
+        metrics=metrics,
     )
     return outcome, model
 
@@ -222,6 +230,67 @@ def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(t
     assert "There is no checkpoint yet." in message and "kept" not in message
     assert f"into another --output or after deleting {run.path}." in message
     assert not Checkpoints(run.checkpoints).paths() and not run.best_weights.exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: x / 0.0, "the output of layer .*spoilt became NaN or infinite after step 0"),
+        # Its value is 0 and its gradient 0 times infinity.
+        (lambda x: keras.ops.sqrt(0.0 * x), "the gradient at the input of layer .*spoilt became"),
+    ],
+)
+def test_the_layer_where_a_value_became_bad_is_named(tmp_path, monkeypatch, spoil, message):
+    layers = [keras.layers.Embedding(13, 6), keras.layers.Activation(spoil, name="spoilt")]
+    model = keras.Sequential([*layers, keras.layers.Dense(13)])
+    model.build((None, None))
+    monkeypatch.setattr(f"{__name__}.make_model", lambda: model)
+    with pytest.raises(TrainingDiverged, match=message) as caught:
+        fit(make_run(tmp_path / "run"), check_numerics=True)
+    assert "There is no checkpoint yet." in str(caught.value)
+
+
+def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, schedule="halve", patience=3, check_numerics=True)
+    assert_same_runs(saved(run), saved(unbroken))
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_16_bits_train_and_resume(tmp_path, precision):
+    settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
+    whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
+    fit(whole, **settings)
+    fit(parts, epochs=2, **settings)
+    _, model = fit(parts, **settings)
+    assert model.dtype_policy.name == precision and model.layers[-1].compute_dtype in precision
+    assert_same_runs(saved(whole), saved(parts))
+    losses = [line["loss"] for line in read_metrics(whole.metrics)]
+    assert losses[-1] < losses[0] - 0.05
+
+
+def test_steps_of_one_execution_are_the_same_steps(unbroken, tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, schedule="halve", patience=3, steps_per_execution=STEPS)
+    assert_same_runs(saved(run), saved(unbroken))
+    with pytest.raises(UserError, match="must divide the 5 batches .* to 4, say. Received: 2"):
+        fit(make_run(tmp_path / "other"), steps_per_execution=2)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(unbroken, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=2, schedule="halve", patience=3)
+
+    def full(file, **arrays):
+        file.write(b"the beginning of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="step-00000015.*No space"):
+        patch.setattr(np, "savez", full)
+        fit(run, schedule="halve", patience=3)
+    assert [path.name[:5] for path in run.checkpoints.iterdir()] == ["step-"] * 2
+    fit(run, schedule="halve", patience=3)
+    assert_same_runs(saved(run), saved(unbroken))
 
 
 def test_training_stops_early_and_keeps_the_best_weights(tmp_path):
