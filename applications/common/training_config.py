@@ -41,8 +41,9 @@ class TrainingConfig:
             the newest ones; training itself goes on from its own. 1 for no averaging.
         jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
             slower, and for Keras' own choice elsewhere.
-        precision: mixed_bfloat16 and mixed_float16 compute in 16 bits and keep weights in 32; with
-            mixed_float16 the loss is scaled so that small gradients do not vanish.
+        precision: float32, or mixed: 16 bits in the layers, float32 in the weights, the loss and
+            the optimizer; with mixed_float16 the loss is scaled, so that small gradients do not
+            vanish. The other verbs compute in float32.
         steps_per_execution: batches trained on in one call, which saves time where batches are
             small; progress, max_minutes and the check of the loss come after so many.
         check_numerics: look at what each layer is given and gives, and at its gradients; where one
@@ -103,6 +104,11 @@ class TrainingConfig:
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
             )
 
+        if self.jit_compile and self.deterministic:
+            raise UserError(
+                "training.jit_compile true needs training.deterministic false: XLA has no "
+                "deterministic form of every operation, and Keras leaves it out."
+            )
         if self.check_numerics and (self.precision == "mixed_float16" or self.jit_compile):
             raise UserError(
                 "training.check_numerics goes neither with training.precision mixed_float16 nor "
@@ -113,9 +119,11 @@ class TrainingConfig:
     def resumable(self) -> tuple[str, ...]:
         """Return what may differ when a run is continued: how long it goes on, not what shapes it.
 
+        And whether it is watched.
+
         Schedule cosine is spread over all epochs: with more of them it would be another.
         """
-        names = ("epochs", "max_minutes", "patience")
+        names = ("epochs", "max_minutes", "patience", "check_numerics")
         return names[1:] if self.schedule == "cosine" else names
 
     @property

@@ -133,14 +133,11 @@ class TrainingConfig(training_config.TrainingConfig):
         + """
         batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
             included, counted on the longer side; batches of short sentences then hold more.
-        precision: float32, or mixed: half precision in the layers, float32 in the weights, the loss
-            and the optimizer. The other verbs compute in float32.
     """
     )
 
     label_smoothing: float = 0.1
     batch_tokens: int | None = None
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
 
     def __post_init__(self):

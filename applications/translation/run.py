@@ -51,24 +51,19 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     config = load_config(TranslationConfig, [folder.config])
     tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
     best = folder.require_weights() if weights else None
-    # What other verbs compute, they compute in Keras' own precision, whatever trained it.
-    precision = None if weights else config.training.precision
-    model = new_model(config, *tokenizers, precision=precision)
+    model = new_model(config, *tokenizers)
     if best is not None:
         load_weights(model, best)
     return TranslationRun(folder, config, *tokenizers, model)
 
 
-def new_model(
-    config: TranslationConfig, source: Tokenizer, target: Tokenizer, precision: str | None = None
-) -> TranslationModel:
+def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -> TranslationModel:
     """Build the model that `config` describes for the vocabularies of two tokenizers.
 
     Args:
         config: the configuration.
         source: the tokenizer of the source side.
         target: the same of the target.
-        precision: the dtype policy to compute with; None for Keras' global one.
     """
     model = build_model(
         config.model,
@@ -76,7 +71,6 @@ def new_model(
         target.vocabulary_size,
         max_source_length=config.data.max_length,
         share_embeddings=config.tokenizer.shared,
-        dtype=precision,
     )
     if config.model.architecture == "transformer":
         model.show_attention(config.decoding.attention_layer, config.decoding.attention_head)

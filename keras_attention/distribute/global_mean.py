@@ -71,7 +71,7 @@ class GlobalMean(keras.losses.Loss):
         total = _summed(self.loss, values)(y_true, y_pred, sample_weight)
         # The same loss, had every value been 1: what it counts, masks and weights included.
         counts = sample_weight if self.reduction == "mean_with_sample_weight" else None
-        weight = _summed(self.loss, lambda *_: ops.ones_like(kept[0]))(y_true, y_pred, counts)
+        weight = _summed(self.loss, lambda *_: _ones(kept[0]))(y_true, y_pred, counts)
         return ops.divide_no_nan(total, context.all_reduce("SUM", weight))
 
     def call(self, y_true, y_pred):
@@ -91,6 +91,15 @@ def _summed(loss, call):
     changed.call = call
     changed.reduction = "sum"
     return changed
+
+
+def _ones(values):
+    """Return ones with the mask of `values`, by which a loss says what it ignores."""
+    ones = ops.ones_like(values)
+    mask = getattr(values, "_keras_mask", None)
+    if mask is not None:
+        ones._keras_mask = mask
+    return ones
 
 
 def _replica_context():

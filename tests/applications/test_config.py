@@ -49,6 +49,7 @@ def test_saved_config_reloads_equal(tmp_path):
         "--training.learning_rate=3e-05",
         "--training.steps_per_epoch=11",
         "--training.jit_compile=true",
+        "--training.deterministic=false",
         "--decoding.length_penalty=0.6",
         "--training.clip_norm=null",
     )

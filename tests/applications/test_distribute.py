@@ -33,6 +33,7 @@ TASKS = {
         *["--model.encoder=inner-word", "--training.batch_size=6", "--training.negatives=2"],
     ],
 }
+XLA = ["--training.jit_compile=true", "--training.deterministic=false"]
 MIRRORED = ["--distribute.strategy=mirrored", "--distribute.devices=CPU:0,CPU:1"]
 
 
@@ -71,7 +72,8 @@ def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):
     translation = ["train", "translation", *TASKS["translation"], "--output", tmp_path / "run"]
     for more, message in (
         ([*MIRRORED, "--training.batch_size=7"], "by the 2 replicas .*: 6 or 8, say. Received: 7"),
-        ([*MIRRORED, "--training.jit_compile=true"], "jit_compile true goes with one device only"),
+        ([*MIRRORED, *XLA], "jit_compile true goes with one device only"),
+        (XLA[:1], "jit_compile true needs training.deterministic false"),
         (["--distribute.strategy=mirrored"], "needs GPUs, and none is visible"),
         ([MIRRORED[0], "--distribute.devices=CPU:0,TPU:0"], "CPU:3, each once. Received: CPU:0, T"),
         (["--distribute.devices=CPU:0"], "goes with distribute.strategy mirrored or auto"),

@@ -256,6 +256,16 @@ def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
     assert_same_runs(saved(run), saved(unbroken))
 
 
+def test_several_devices_resume_exactly(tmp_path):
+    settings = {"distribute": DistributeConfig("mirrored", "CPU:0,CPU:1"), "epochs": 3}
+    whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
+    fit(whole, **settings)
+    with pytest.raises(InterruptedError):
+        fit(parts, {"fail_at": 2}, **settings)
+    fit(parts, **settings)
+    assert_same_runs(saved(whole), saved(parts))
+
+
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_16_bits_train_and_resume(tmp_path, precision):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
