@@ -204,18 +204,19 @@ class TimeLimit(keras.callbacks.Callback):
         super().__init__()
         self.seconds = seconds
         self.before = 0.0
-        self.start = time.monotonic()
+        self.start: float | None = None
 
     @property
     def elapsed(self) -> float:
-        return self.before + time.monotonic() - self.start
+        return self.before + (0.0 if self.start is None else time.monotonic() - self.start)
 
     @property
     def exhausted(self) -> bool:
         return self.seconds is not None and self.elapsed >= self.seconds
 
     def on_train_begin(self, logs=None):
-        self.start = time.monotonic()
+        if self.start is None:  # the rest of an epoch that was left is trained before the others
+            self.start = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
         if self.exhausted:
@@ -235,7 +236,8 @@ class TimeLimit(keras.callbacks.Callback):
 class SaveCheckpoint(keras.callbacks.Callback):
     """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
 
-    `batches` is how many batches have been seen, over all sittings.
+    `batches` is how many batches have been seen, over all sittings, and `within` how many of them
+    in an epoch that was left.
 
     Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
     """
@@ -251,22 +253,39 @@ class SaveCheckpoint(keras.callbacks.Callback):
         self.stateful = callbacks
         self.average = average
         self.batches = 0
+        self.within = 0
+        self._metrics: list[np.ndarray] = []
 
     def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
         self.before = self.batches
 
     def on_train_batch_end(self, batch, logs=None):
         # Counted by the batch's number: an execution of several batches ends once.
+        self.within += self.before + batch + 1 - self.batches
         self.batches = self.before + batch + 1
+        if self._metrics:  # what the epoch's batches gave before it was left
+            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
+                variable.assign(variable.numpy() + value)
+            self._metrics = []
 
     def on_epoch_end(self, epoch, logs=None):
+        self.within = 0
+        self._save(epoch + 1, [])
+
+    def save_within_epoch(self) -> None:
+        """Write a checkpoint in the middle of an epoch; the figures so far are in it."""
+        self._save(self.epoch, [value.numpy() for value in self.model.metrics_variables])
+
+    def _save(self, epoch, metrics):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}
         arrays = [value.numpy() for value in training_variables(self.model)]
+        counts = {"batches": self.batches, "within": self.within, "metrics": len(metrics)}
         self.checkpoints.save(
             Checkpoint(
                 step=updates_made(self.model),
-                arrays=arrays + (self.average.arrays if self.average else []),
-                state={"epoch": epoch + 1, "batches": self.batches, "callbacks": states},
+                arrays=arrays + (self.average.arrays if self.average else []) + metrics,
+                state={"epoch": epoch, **counts, "callbacks": states},
             )
         )
 
@@ -284,12 +303,17 @@ class SaveCheckpoint(keras.callbacks.Callback):
             )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+        state = checkpoint.state
+        kept = len(more) - state.get("metrics", 0)
+        self._metrics = more[kept:]
         if self.average:
-            self.average.restore(more, model)
+            self.average.restore(more[:kept], model)
         # Checkpoints of before batches were accumulated know one batch an update.
-        self.batches = checkpoint.state.get("batches", checkpoint.step)
+        self.batches = state.get("batches", checkpoint.step)
+        self.within = state.get("within", 0)
         for name, callback in self.stateful.items():
-            callback.set_state(checkpoint.state["callbacks"][name])
+            if name in state["callbacks"]:  # a run of an earlier version may lack the newest
+                callback.set_state(state["callbacks"][name])
         return checkpoint.state["epoch"]
 
 

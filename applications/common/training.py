@@ -23,6 +23,7 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
 from keras_attention.applications.common.numerics import bad_place, check_layers
+from keras_attention.applications.common.preemption import EndOnSignal
 from keras_attention.applications.common.reporting import (
     Figures,
     Progress,
@@ -151,6 +152,7 @@ def train(
 
     Raises:
         TrainingDiverged: when a loss is not finite.
+        Preempted: after a SIGTERM, when a checkpoint is written.
         UserError: when no checkpoint can be read, or it does not fit the model.
     """
     steps = config.steps_per_epoch or steps_per_pass
@@ -161,7 +163,8 @@ def train(
     patience = None if config.early_stopping == "none" else config.patience
     best = KeepBest(run.best_weights, monitor, mode, patience)
     limit = TimeLimit(config.max_minutes and 60 * config.max_minutes)
-    stateful = {"best": best, "time": limit}
+    figures = Figures()
+    stateful = {"best": best, "time": limit, "figures": figures}
     if config.schedule == "halve":
         stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
     average = AverageWeights(config.average_checkpoints) if config.average_checkpoints > 1 else None
@@ -170,24 +173,33 @@ def train(
 
     if reason := _finished(config, epoch, best, limit):
         return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
-    judges = [callback for name, callback in stateful.items() if name != "time"]
-    callbacks = [Figures(), *([average] if average else []), Evaluation(evaluate)]
+    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
+    callbacks = [figures, *([average] if average else []), Evaluation(evaluate)]
     callbacks += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
     callbacks += [average.back] if average else []
-    callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
+    progress = Progress(config.epochs, steps, first=saver.within)
+    callbacks += [progress, WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))
-    with _naming_bad_places(saver):
+    ending = EndOnSignal(saver, steps)
+
+    def fit(first, last, number_of_steps):
         history = model.fit(
             _parts(model, batches, saver.batches),
-            epochs=config.epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=steps,
-            callbacks=[*callbacks, saver],
+            epochs=last,
+            initial_epoch=first,
+            steps_per_epoch=number_of_steps,
+            callbacks=[*callbacks, saver, ending],
             shuffle=False,
             verbose=0,
         )
-    epoch, step = (history.history[name][-1] for name in ("epoch", "step"))
+        return [history.history[name][-1] for name in ("epoch", "step")]
+
+    with _naming_bad_places(saver), ending.listening():
+        if progress.first:  # the rest of an epoch that was left
+            epoch, step = fit(epoch, epoch + 1, steps - progress.first)
+        if not _finished(config, epoch, best, limit):
+            epoch, step = fit(epoch, config.epochs, steps)
     reason = _finished(config, epoch, best, limit)
     return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
 
@@ -250,7 +262,8 @@ def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
         return 0, 0
     epoch = saver.restore(model, checkpoint)
     spread_seeds(model)
-    say(f"continuing after epoch {epoch}, step {checkpoint.step}")
+    within = f" and {saver.within} batches" if saver.within else ""
+    say(f"continuing after epoch {epoch}{within}, step {checkpoint.step}")
     return epoch, checkpoint.step
 
 

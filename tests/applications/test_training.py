@@ -4,6 +4,8 @@ import errno
 import io
 import json
 import math
+import os
+import signal
 from types import SimpleNamespace
 
 import keras
@@ -14,7 +16,7 @@ import tensorflow as tf
 from keras_attention.applications.common.callbacks import training_variables
 from keras_attention.applications.common.checkpoints import Checkpoints
 from keras_attention.applications.common.distribute_config import DistributeConfig
-from keras_attention.applications.common.errors import TrainingDiverged, UserError
+from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.common.reporting import Progress, TokenCount
 from keras_attention.applications.common.run_folder import RunFolder
@@ -141,6 +143,28 @@ def unbroken(tmp_path_factory):
     keras.utils.set_random_seed(5)
     fit(run, schedule="halve", patience=3)
     return run
+
+
+@pytest.mark.parametrize("batch", [1, 7, 10])
+def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
+    unbroken, tmp_path, monkeypatch, batch
+):
+    run = make_run(tmp_path / "run")
+    seen = []
+
+    def interrupt(self, *_):
+        seen.append(None)
+        if len(seen) == batch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch, pytest.raises(Preempted, match="ended by SIGTERM") as end:
+        patch.setattr(Progress, "on_train_batch_end", interrupt)
+        fit(run, schedule="halve", patience=3)
+    assert end.value.exit_status == 143 and signal.getsignal(signal.SIGTERM) is before
+    assert f"step-{batch:08d}.npz is written" in str(end.value)
+    fit(run, schedule="halve", patience=3)
+    assert_same_runs(saved(run), saved(unbroken))
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
