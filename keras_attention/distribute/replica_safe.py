@@ -124,11 +124,23 @@ def _function(model, strategy, step):
     import tensorflow as tf
 
     def execute(iterator):
-        for _ in range(model.steps_per_execution):
+        steps = model.steps_per_execution
+
+        def one_more(done):
             step(iterator.get_next())
+            return done + 1
+
+        if steps == 1:
+            one_more(0)
+        else:
+            tf.while_loop(lambda done: done < steps, one_more, [tf.constant(0)])
         return model.get_metrics_result()
 
-    run = execute if model.run_eagerly else tf.function(execute, reduce_retracing=True)
+    run = (
+        execute
+        if model.run_eagerly
+        else tf.function(execute, reduce_retracing=True, autograph=False)
+    )
 
     @functools.wraps(execute)
     def function(iterator):
