@@ -29,7 +29,7 @@ def masked_data(seed=0):
 
 def dataset():
     signature = (tf.TensorSpec([None, None], tf.int32),) * 2
-    return tf.data.Dataset.from_generator(masked_data, output_signature=signature)
+    return tf.data.Dataset.from_generator(masked_data, output_signature=signature).repeat()
 
 
 def adam(**settings):
@@ -60,8 +60,9 @@ def train(strategy, optimizer=adam, epochs=2, policy="float32", **settings):
     watch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: log.append({k: float(v) for k, v in logs.items()})
     )
-    model.fit(data, epochs=epochs, verbose=0, callbacks=[watch], shuffle=False)
-    return model, log, model.evaluate(data, verbose=0, return_dict=True)
+    settings = {"verbose": 0, "callbacks": [watch]}
+    model.fit(data, epochs=epochs, steps_per_epoch=len(ROWS), shuffle=False, **settings)
+    return model, log, model.evaluate(data, steps=len(ROWS), verbose=0, return_dict=True)
 
 
 def mirrored(replicas):
