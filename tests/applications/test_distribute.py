@@ -9,7 +9,7 @@ from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.distribute_config import strategy_of
 from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.translation.config import TranslationConfig
-from tests.applications.commands import call_command
+from tests.applications.commands import call_command, run_command
 
 COMMON = [
     "--training.epochs=2",
@@ -90,3 +90,13 @@ def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):
 def test_auto_is_one_device_where_there_is_no_gpu():
     config = load_config(TranslationConfig, [], ["--distribute.strategy=auto"])
     assert strategy_of(config.distribute).num_replicas_in_sync == 1
+
+
+@pytest.mark.slow  # XLA compiles each of the eight shapes
+def test_xla_trains(tmp_path):
+    common = ["train", "classification", *TASKS["classification"], *COMMON]
+    for name, more in (("without", []), ("with", XLA)):
+        done = run_command(*common, "--output", tmp_path / name, *more)
+        assert done.returncode == 0, done.stderr
+        assert "warning" not in done.stderr
+    assert_same_figures(tmp_path / "without", tmp_path / "with", tolerance=1e-4)
