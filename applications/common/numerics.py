@@ -36,7 +36,8 @@ def _checked(layer):
     def check(side, value):
         if not (tf.is_tensor(value) and value.dtype.is_floating):
             return value
-        message = f"{MARK} the {side} of layer {layer.path};"
+        # A layer without variables has no path.
+        message = f"{MARK} the {side} of layer {layer.path or layer.name};"
         checked = tf.debugging.check_numerics(value, message)
         if getattr(value, "_keras_mask", None) is not None:
             checked._keras_mask = value._keras_mask

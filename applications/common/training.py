@@ -31,7 +31,7 @@ from keras_attention.applications.common.reporting import (
     WriteTensorBoard,
 )
 from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.common.schedules import make_optimizer, updates_made
+from keras_attention.applications.common.schedules import make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
 from keras_attention.distribute import (
     GlobalMean,
@@ -121,6 +121,8 @@ def use_xla(config: TrainingConfig) -> bool | str:
     """
     if config.jit_compile is not None:
         return config.jit_compile
+    if config.check_numerics:  # which XLA leaves out
+        return False
     import tensorflow as tf
 
     return "auto" if tf.config.list_physical_devices("GPU") else False
@@ -248,7 +250,7 @@ def _naming_bad_places(saver: SaveCheckpoint) -> Iterator[None]:
         place = bad_place(error)
         if place is None:
             raise
-        what = f"{place} became NaN or infinite after step {updates_made(saver.model)}"
+        what = f"{place} became NaN or infinite after {saver.batches} batches"
         raise diverged(what, saver.checkpoints) from None
 
 

@@ -60,7 +60,12 @@ def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
         return None
     import tensorflow as tf
 
-    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver()
+    # Which GPUs a task sees is Slurm's to say, by --gpus-per-task: the numbers here only have to
+    # fit each other, and spare the call of nvidia-smi.
+    tasks = int(environment["SLURM_STEP_NUM_TASKS"])
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False
+    )
     addresses = resolver.cluster_spec().as_dict()["worker"]
     return Cluster(tuple(addresses), resolver.task_id)
 

