@@ -30,7 +30,7 @@ def single():
     return train(tf.distribute.get_strategy())
 
 
-@pytest.mark.parametrize("replicas", [2, 3, 4])
+@pytest.mark.parametrize("replicas", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
 
