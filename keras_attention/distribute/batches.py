@@ -30,9 +30,9 @@ def replica_batches(
 
     ```python
     import tensorflow as tf
-    from keras_attention.distribute import replica_batches
+    from keras_attention.distribute import make_strategy, replica_batches
 
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    strategy = make_strategy("auto")
     dataset = replica_batches(strategy, lambda: tf.data.Dataset.range(10).batch(4))
     sizes = [int(tf.shape(batch)[0]) for batch in dataset]  # 4, 4, 2
     ```

@@ -48,15 +48,16 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     ```python
     import keras
     import tensorflow as tf
-    from keras_attention.distribute import GlobalMean, make_replica_safe, replica_batches
+    from keras_attention import distribute
 
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    strategy = distribute.make_strategy("auto")
     with strategy.scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-        model.compile("sgd", GlobalMean(keras.losses.MeanSquaredError()))
-    make_replica_safe(model)
-    data = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1)))).batch(4)
-    model.fit(replica_batches(strategy, lambda: data), shuffle=False, verbose=0)
+        model.compile("sgd", distribute.GlobalMean(keras.losses.MeanSquaredError()))
+    distribute.make_replica_safe(model)
+    data = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1)))).batch(4).repeat()
+    parts = distribute.replica_batches(strategy, lambda: data)
+    model.fit(parts, steps_per_epoch=3, shuffle=False, verbose=0)
     ```
     """
     strategy = getattr(model, "distribute_strategy", None)
