@@ -55,8 +55,8 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         model.compile("sgd", distribute.GlobalMean(keras.losses.MeanSquaredError()))
     distribute.make_replica_safe(model)
-    data = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1)))).batch(4).repeat()
-    parts = distribute.replica_batches(strategy, lambda: data)
+    rows = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1))))
+    parts = distribute.replica_batches(strategy, lambda: rows.batch(4).repeat())
     model.fit(parts, steps_per_epoch=3, shuffle=False, verbose=0)
     ```
     """
