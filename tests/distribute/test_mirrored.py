@@ -53,7 +53,7 @@ def test_the_loss_is_scaled_in_float16():
     model, log2, _ = train(mirrored(2), policy="mixed_float16")
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     np.testing.assert_allclose([a["loss"] for a in log2], [a["loss"] for a in log], rtol=5e-3)
-    scales = [float(each.optimizer.dynamic_scale) for each in (single16[0], model)]
+    scales = [each.optimizer.dynamic_scale.numpy() for each in (single16[0], model)]
     assert scales[0] == scales[1]
 
 
