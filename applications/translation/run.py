@@ -35,12 +35,16 @@ class TranslationRun:
     model: TranslationModel
 
 
-def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
+def load_run(
+    path: Path | str, weights: bool = True, precision: str | None = None
+) -> TranslationRun:
     """Load a run folder.
 
     Args:
         path: the run folder.
-        weights: load the best weights; else the model has new ones.
+        weights: load the best weights; else the model has new ones, to train.
+        precision: what to compute in; None for what the configuration says: its
+            `decoding.precision` with the best weights, its `training.precision` with new ones.
 
     Raises:
         UserError: if there is no such run, it is not whole, or has no weights yet.
@@ -51,8 +55,8 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     config = load_config(TranslationConfig, [folder.config])
     tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
     best = folder.require_weights() if weights else None
-    # What other verbs compute, they compute in Keras' own precision, whatever trained it.
-    precision = None if weights else config.training.precision
+    # What other verbs compute, they compute in a precision of theirs, whatever trained it.
+    precision = precision or (config.decoding if weights else config.training).precision
     model = new_model(config, *tokenizers, precision=precision)
     if best is not None:
         load_weights(model, best)
