@@ -66,7 +66,7 @@ def weight_gradients(layer, loss):
             with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return loss()
 
-        gradients = jax.grad(stateless)([variable.value for variable in variables])
+        gradients = jax.jit(jax.grad(stateless))([variable.value for variable in variables])
     else:
         import torch
 
@@ -90,7 +90,8 @@ def input_gradients(function, *arrays):
         import jax
 
         tensors = [ops.convert_to_tensor(array) for array in arrays]
-        gradients = jax.grad(function, argnums=tuple(range(len(tensors))))(*tensors)
+        gradient = jax.grad(function, argnums=tuple(range(len(tensors))))
+        gradients = jax.jit(gradient)(*tensors)
     else:
         import torch
 
