@@ -89,8 +89,12 @@ def input_gradients(function, *arrays):
     elif BACKEND == "jax":
         import jax
 
+        def stateless(*tensors):
+            with keras.StatelessScope():  # which keeps what seeds become out of the program
+                return function(*tensors)
+
         tensors = [ops.convert_to_tensor(array) for array in arrays]
-        gradient = jax.grad(function, argnums=tuple(range(len(tensors))))
+        gradient = jax.grad(stateless, argnums=tuple(range(len(tensors))))
         gradients = jax.jit(gradient)(*tensors)
     else:
         import torch
