@@ -295,10 +295,8 @@ def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, t
     assert (outcome.epoch, outcome.step) == (5, 17)  # 35 batches, two an update
     shorter = dataclasses.replace(training.training, epochs=2)
     train_translation(dataclasses.replace(training, training=shorter), tmp_path / "parts")
-    for epochs in (3, 5):
-        longer = dataclasses.replace(training.training, epochs=epochs)
-        config = load_config(TranslationConfig, [tmp_path / "parts" / "config.yaml"])
-        resume_translation(tmp_path / "parts", dataclasses.replace(config, training=longer))
+    config = load_config(TranslationConfig, [tmp_path / "parts" / "config.yaml"])
+    resume_translation(tmp_path / "parts", dataclasses.replace(config, training=training.training))
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
     shapes = [v.shape for v in load_run(tmp_path / "whole").model.trainable_variables]
     assert shapes.count((120, 16)) == 1  # one table for all, as both sides share a vocabulary

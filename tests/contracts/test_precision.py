@@ -45,7 +45,7 @@ def test_results_are_in_the_compute_dtype_and_near_the_oracle(name, policy):
 def test_a_training_step_in_mixed_precision(name, policy):
     """A few steps lower the loss and stay finite.
 
-    `LossScaleOptimizer` comes with `mixed_float16`, and leaves out first steps until its scale fits.
+    `LossScaleOptimizer` comes with `mixed_float16`, and leaves steps out until its scale fits.
     """
     keras.config.set_dtype_policy(policy)
     case = CASES[name]
