@@ -32,8 +32,6 @@ setup(
         "keras>=3.12",
         "tensorflow>=2.19",
         "tensorflow-text>=2.19",
-        # Nothing imports it yet: its pretrained backbones are for the applications to come. It
-        # is required from the start, so that they will not change what an installation holds.
         "keras-nlp>=0.20",
         "numpy",
         "sentencepiece",
@@ -52,7 +50,7 @@ setup(
         "docs": ["mkdocs<2", "mkdocs-material<10", "mkdocstrings[python]", "ruff", "ziamath"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0"],
+        "benchmarks": ["torch==2.13.0", "ctranslate2"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
     },

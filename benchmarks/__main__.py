@@ -17,6 +17,10 @@ from benchmarks.problems import (
     INNER_SIZES,
     SELF_ATTENTIONS,
     SELF_SIZES,
+    TRANSFORMER_SIZES,
+    TRANSFORMERS,
+    TRANSLATION_SIZES,
+    TRANSLATIONS,
     Problem,
     Size,
 )
@@ -24,12 +28,20 @@ from benchmarks.problems import (
 QUICK_SIZE = Size(3, 5, 7, 16)
 CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, "inner": INNER}
 CHOICES |= {kind: (kind,) for kind in (*DECODERS, *INNER, *SELF_ATTENTIONS)}
+CHOICES |= {kind: (kind,) for kind in (*TRANSFORMERS, *TRANSLATIONS)}
 SIZES = {
     **dict.fromkeys(DECODERS, DECODER_SIZES),
     **dict.fromkeys(ATTENTIONS, ATTENTION_SIZES),
     **dict.fromkeys(SELF_ATTENTIONS, SELF_SIZES),
     **dict.fromkeys(INNER, INNER_SIZES),
+    **dict.fromkeys(TRANSFORMERS, TRANSFORMER_SIZES),
+    **dict.fromkeys(TRANSLATIONS, TRANSLATION_SIZES),
 }
+NEEDED = {
+    **dict.fromkeys((*DECODERS, *INNER, *SELF_ATTENTIONS), ("torch", "PyTorch")),
+    **dict.fromkeys(TRANSLATIONS, ("ctranslate2", "CTranslate2")),
+}
+"""The package of a peer, and its name."""
 DEFAULT_FOLDER = Path(__file__).parent / "results"
 
 
@@ -37,7 +49,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     """The command's options; `--quick` changes the defaults of the others."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure this package's layers against PyTorch and plain Keras layers.",
+        description="Measure this package against PyTorch, Keras, KerasHub and CTranslate2.",
     )
     add = parser.add_argument
     add("--only", choices=CHOICES, help="default: all")
@@ -58,7 +70,8 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
     add("--output", type=Path, help="JSON file; default: one in benchmarks/results")
     options = parser.parse_args(arguments)
-    if options.torch_compile and options.only in ("attention", *SELF_ATTENTIONS):
+    without_loop = ("attention", *SELF_ATTENTIONS, *TRANSFORMERS, *TRANSLATIONS)
+    if options.torch_compile and options.only in without_loop:
         parser.error(f"--torch-compile is of what has a loop. Received: --only {options.only}")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)
@@ -98,12 +111,11 @@ def chosen_problems(options: argparse.Namespace) -> list[Problem]:
 def run(options: argparse.Namespace, output: Path) -> None:
     """Measures; prints each table and keeps the figures as soon as a problem is done."""
     problems = chosen_problems(options)
-    if any(problem.kind not in ATTENTIONS for problem in problems) and not machine.installed(
-        "torch"
-    ):
-        raise BenchmarkError(
-            "PyTorch is missing. `make bench` installs it; `--only attention` needs none"
-        )
+    for package, name in dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED):
+        if not machine.installed(package):
+            raise BenchmarkError(
+                f"{name} is missing. `make bench` installs it; `--only attention` needs none"
+            )
     facts = machine.facts()
     print(report.machine_line(facts), flush=True)
     if facts["load_before"] > 0.5 * facts["cores"]:

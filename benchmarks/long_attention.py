@@ -11,8 +11,8 @@ import sys
 
 from benchmarks.children import ROOT, environment
 from benchmarks.contenders import find
-from benchmarks.problems import Problem, Size
-from benchmarks.worker import PASSES, prepare, time_steps
+from benchmarks.problems import PASSES, Problem, Size
+from benchmarks.worker import prepare, time_steps
 
 LENGTHS = (4096, 8192, 16384)
 

@@ -5,7 +5,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("keras", "tensorflow", "torch", "numpy")
+PACKAGES = ("keras", "tensorflow", "torch", "numpy", "keras-hub", "ctranslate2")
 
 
 def processor() -> str:

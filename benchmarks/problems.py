@@ -42,9 +42,10 @@ class Problem:
 
     `kind` is `"bahdanau"` (decoder: GRU, query is the state before the step), `"luong"` (decoder:
     LSTM, general score, input feeding), `"additive"` (additive attention over a whole sequence),
-    `"multi-head"` (causal self-attention of 8 heads: the memory is the sequence itself), or
+    `"multi-head"` (causal self-attention of 8 heads: the memory is the sequence itself),
     `"inner-gate"`, `"inner-word"`, `"inner-context"` (a GRU with attention before its state; the
-    memory is the one vector that asks).
+    memory is the one vector that asks), `"transformer"` (a translation model, in training: the
+    memory is the source), or `"translation"` (the same, searching).
     """
 
     kind: str
@@ -65,6 +66,17 @@ SELF_SIZES = tuple(
 SELF_ATTENTIONS = ("multi-head",)
 INNER_SIZES = (Size(64, 50, 1, 256), Size(64, 50, 1, 512), Size(32, 200, 1, 256))
 INNER = ("inner-gate", "inner-word", "inner-context")
+TRANSFORMER_SIZES = (Size(170, 24, 24, 128), Size(32, 25, 25, 512))
+TRANSFORMERS = ("transformer",)
+TRANSLATION_SIZES = (Size(32, 30, 20, 512), Size(1, 30, 20, 512))
+TRANSLATIONS = ("translation",)
+PASSES = ("forward", "train")
+SEARCHES = ("greedy", "beam")
+
+
+def passes_of(kind: str) -> tuple[str, ...]:
+    """What is timed of a program, by the names of its methods."""
+    return SEARCHES if kind in TRANSLATIONS else PASSES
 
 
 def heads_of(units: int) -> int:

@@ -3,9 +3,17 @@
 import numpy as np
 
 from benchmarks.children import Measurement
-from benchmarks.contenders import GRU, KERAS, OURS, TORCH
-from benchmarks.problems import INNER, Problem
-from benchmarks.worker import PASSES
+from benchmarks.contenders import (
+    ENGINE,
+    ENGINE_INT8,
+    GRU,
+    KERAS,
+    KERAS_HUB,
+    OURS,
+    OURS_HALF,
+    TORCH,
+)
+from benchmarks.problems import INNER, PASSES, SEARCHES, Problem, passes_of
 
 TITLES = {
     "bahdanau": "Decoder, Bahdanau: additive attention by the state before the step, GRU",
@@ -15,9 +23,23 @@ TITLES = {
     "multi-head": "Causal self-attention, 8 heads",
     "inner-word": "InnerAttentionGRU, word",
     "inner-context": "InnerAttentionGRU, context",
+    "transformer": "Transformer, a translation model in training",
+    "translation": "Translation by a Transformer",
 }
-NAMES = {"forward": "forward pass", "train": "training step"}
-PEERS = {TORCH: "PyTorch", KERAS: "plain Keras", GRU: "keras.layers.GRU, which attends to nothing"}
+NAMES = {
+    "forward": "forward pass",
+    "train": "training step",
+    "greedy": "greedy",
+    "beam": "beam 4",
+}
+PEERS = {
+    TORCH: "PyTorch",
+    KERAS: "plain Keras",
+    KERAS_HUB: "KerasHub",
+    GRU: "keras.layers.GRU, which attends to nothing",
+    ENGINE: "CTranslate2 in float32",
+    ENGINE_INT8: "CTranslate2 in int8",
+}
 
 
 def _fastest(measurements: list[Measurement], side: str, name: str) -> Measurement | None:
@@ -41,14 +63,13 @@ def _comparison(ours: Measurement, peer: Measurement, name: str) -> dict:
 
 
 def comparisons(measurements: list[Measurement]) -> list[dict]:
-    """For each pass, our faster program against each peer's fastest."""
+    """For each pass, our faster program against each peer's fastest; with rounded weights, too."""
     results = []
-    for name in PASSES:
-        ours = _fastest(measurements, OURS, name)
-        for side in PEERS:
-            peer = _fastest(measurements, side, name)
-            if peer is not None:
-                results.append(_comparison(ours, peer, name))
+    for name in measurements[0].rounds:
+        for own in (OURS, OURS_HALF):
+            ours = _fastest(measurements, own, name)
+            peers = [_fastest(measurements, side, name) for side in PEERS]
+            results += [_comparison(ours, peer, name) for peer in peers if ours and peer]
     return results
 
 
@@ -67,7 +88,7 @@ def to_json(problem: Problem, measurements: list[Measurement]) -> dict:
                 "side": m.contender.side,
                 "compiled": m.contender.compiled,
                 "deviation": m.deviation,
-                "seconds": {name: m.median(name) for name in PASSES},
+                "seconds": {name: m.median(name) for name in m.rounds},
                 "round_medians": m.rounds,
                 "timed_steps": m.steps,
                 **m.report,
@@ -80,15 +101,28 @@ def to_json(problem: Problem, measurements: list[Measurement]) -> dict:
 
 def table(problem: Problem, measurements: list[Measurement]) -> str:
     """One problem's figures for people, in Markdown."""
-    size = problem.size
+    size, searches = problem.size, passes_of(problem.kind) == SEARCHES
     steps = f"{size.steps} queries by {size.memory} memory steps"
     if problem.kind in INNER:
         steps = f"{size.steps} steps"
+    if searches:
+        steps = f"{size.memory} tokens to {size.steps}"
+    lines = [f"### {TITLES[problem.kind]}", "", f"Batch {size.batch}, {steps}, {size.units} units."]
+    lines += ["", *(_searches if searches else _passes)(problem, measurements), ""]
+    labels = {m.contender.name: m.contender.label for m in measurements}
+    for found in comparisons(measurements):
+        low, high = found["times_faster_range"]
+        memory = "" if searches else f", {found['memory_share']:.1%} of its peak memory"
+        lines.append(
+            f"- {NAMES[found['pass']]}: {found['times_faster']:.2f} times as fast as "
+            f"{PEERS[found['peer_side']]} ({low:.2f} to {high:.2f} by round){memory} "
+            f"({labels[found['ours']]} against {labels[found['peer']]})"
+        )
+    return "\n".join(lines)
+
+
+def _passes(problem: Problem, measurements: list[Measurement]) -> list[str]:
     lines = [
-        f"### {TITLES[problem.kind]}",
-        "",
-        f"Batch {size.batch}, {steps}, {size.units} units.",
-        "",
         "| program | forward ms | training step ms | forward peak MB | training peak MB "
         "| first steps s |",
         "| --- | --: | --: | --: | --: | --: |",
@@ -99,17 +133,22 @@ def table(problem: Problem, measurements: list[Measurement]) -> str:
         first = sum(m.report[f"{name}_first_seconds"] for name in PASSES)
         cells = [m.contender.label, *times, *peaks, f"{first:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    lines.append("")
-    labels = {m.contender.name: m.contender.label for m in measurements}
-    for found in comparisons(measurements):
-        low, high = found["times_faster_range"]
-        lines.append(
-            f"- {NAMES[found['pass']]}: {found['times_faster']:.2f} times as fast as "
-            f"{PEERS[found['peer_side']]} ({low:.2f} to {high:.2f} by round), "
-            f"{found['memory_share']:.1%} of its peak memory "
-            f"({labels[found['ours']]} against {labels[found['peer']]})"
-        )
-    return "\n".join(lines)
+    return lines
+
+
+def _searches(problem: Problem, measurements: list[Measurement]) -> list[str]:
+    """Return rows of tokens a second, and how many sentences have the first program's words."""
+    tokens = problem.size.batch * problem.size.steps
+    lines = [
+        "| program | greedy tokens/s | beam 4 tokens/s | the same words | first searches s |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for m in measurements:
+        speeds = [f"{tokens / m.median(name):.0f}" for name in SEARCHES]
+        first = sum(m.report[f"{name}_first_seconds"] for name in SEARCHES)
+        cells = [m.contender.label, *speeds, f"{1 - m.deviation:.0%}", f"{first:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def machine_line(facts: dict) -> str:
@@ -121,6 +160,8 @@ def machine_line(facts: dict) -> str:
             ("Keras", "keras"),
             ("TensorFlow", "tensorflow"),
             ("PyTorch", "torch"),
+            ("KerasHub", "keras-hub"),
+            ("CTranslate2", "ctranslate2"),
             ("NumPy", "numpy"),
         )
         if facts[key]

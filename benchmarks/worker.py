@@ -1,7 +1,8 @@
 """The child process of one contender on one problem.
 
 It builds and checks its program when started, then answers one JSON line for each line it reads:
-`{"run": "forward" | "train", "seconds": s}` gives the seconds of each step taken in that time.
+`{"run": NAME, "seconds": s}`, with the name of a pass, gives the seconds of each step taken in
+that time.
 """
 
 import json
@@ -13,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.contenders import Contender, find
-from benchmarks.problems import Problem, Size
+from benchmarks.problems import Problem, Size, passes_of
 
-PASSES = ("forward", "train")
 WARM_UP_STEPS = 2
 FEWEST_STEPS = 3
 
@@ -41,24 +41,27 @@ def prepare(contender: Contender, problem: Problem):
     """Builds the program and takes its first steps.
 
     Returns the program, what to report of it, and its outputs and gradients with the shared
-    weights. Peaks are above what the imported framework holds: the arrays, the weights, compiled
-    code and the steps. The forward pass comes first, so its peak is its own.
+    weights, or the words that its searches find. Peaks are above what the imported framework holds:
+    the arrays, the weights, compiled code and the steps. The forward pass comes first, so its peak
+    is its own.
     """
     program_class = contender.load()
     baseline = peak_megabytes()
     program = program_class(problem, contender.compiled)
     report = {"baseline_mb": baseline}
     results: dict[str, np.ndarray] = {}
-    for name in PASSES:
+    for name in passes_of(problem.kind):
         step = getattr(program, name)
         start = time.perf_counter()
         result = step()
         report[f"{name}_first_seconds"] = time.perf_counter() - start
         if name == "forward":
             results["outputs"] = result.copy()
+        elif name != "train":
+            results[name] = result
         else:
             loss, gradients = result
-            results["loss"] = np.asarray(loss)
+            results |= {} if loss is None else {"loss": np.asarray(loss)}
             results |= {f"gradient {key}": value for key, value in gradients().items()}
             del gradients, result
         for _ in range(WARM_UP_STEPS):

@@ -1,6 +1,7 @@
 """What every test runs under: the backend, quiet logs, the same seeds and dtype policy."""
 
 import os
+from pathlib import Path
 
 # Read when TensorFlow, Keras and matplotlib are imported, so set before.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -9,6 +10,13 @@ os.environ.setdefault("MPLBACKEND", "agg")
 if os.environ["KERAS_BACKEND"] == "jax":
     # JAX compiles every operation of every shape: with full optimisation, that is most of the time.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    # Modules share what they compile, and so do runs. Two processes must not: files are not
+    # written whole.
+    compiled = Path(__file__).parents[1] / ".pytest_cache" / "jax"
+    compiled /= os.environ.get("PYTEST_XDIST_WORKER", "main")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compiled)  # the workers inherit this process' own
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402

@@ -9,25 +9,28 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import answer_selection, architectures, children, report
-from benchmarks.children import BenchmarkError, Measurement, deviation
-from benchmarks.contenders import contenders_for, find
+from benchmarks.children import BenchmarkError, Measurement, deviation, disagreement
+from benchmarks.contenders import INEXACT, contenders_for, find
 from benchmarks.problems import (
     ATTENTIONS,
     DECODERS,
     INNER,
     SELF_ATTENTIONS,
+    TRANSFORMERS,
     Problem,
     Size,
     make_inputs,
 )
+from benchmarks.transformer_problem import make_ids
 from benchmarks.worker import prepare
 from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
-KINDS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER)
+LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER)
+KINDS = (*LAYERS, *TRANSFORMERS)
 TINY = Size(3, 5, 7, 11)
-
+EVEN = Size(3, 5, 7, 12)  # two heads share the width of a Transformer
 
 PEERS = [
     (kind, contender.name)
@@ -39,7 +42,7 @@ PEERS = [
 
 @cache
 def results_of(kind, name):
-    problem = Problem(kind, TINY)
+    problem = Problem(kind, TINY if kind in LAYERS else EVEN)
     return prepare(find(kind, name), problem)[2]
 
 
@@ -60,9 +63,32 @@ def test_the_yardstick_reads_the_inputs_and_not_the_query():
     assert set(results) - {"gradient value"} < set(results_of("inner-word", "ours"))
 
 
+TRANSLATORS = [c.name for c in contenders_for("translation") if not c.compiled]
+
+
+@pytest.mark.parametrize("name", [name for name in TRANSLATORS if name != "ours"])
+def test_translators_find_our_words(name):
+    if name.startswith("engine"):
+        pytest.importorskip("ctranslate2")
+    results, expected = results_of("translation", name), results_of("translation", "ours")
+    assert expected["beam"].shape == (3, 5) and expected["beam"].min() >= 4
+    assert np.unique(expected["beam"], axis=0).shape[0] > 1
+    assert np.any(expected["beam"] != expected["greedy"])
+    assert results["beam"].shape == results["greedy"].shape == (3, 5)
+    if find("translation", name).side not in INEXACT:
+        assert disagreement(results, expected) == (0.0, "greedy")
+
+
+def test_disagreement_is_the_share_of_other_translations():
+    reference = {"greedy": np.array([[1, 2], [3, 4]]), "beam": np.array([[1, 2], [3, 5]])}
+    assert disagreement(reference, reference) == (0.0, "greedy")
+    changed = {**reference, "beam": np.array([[1, 2], [3, 4]])}
+    assert disagreement(changed, reference) == (0.5, "beam")
+
+
 def test_some_memory_is_masked_and_none_wholly():
-    for kind in KINDS:
-        mask = make_inputs(Problem(kind, TINY))["mask"]
+    masks = [make_inputs(Problem(kind, TINY))["mask"] for kind in LAYERS]
+    for mask in [*masks, make_ids(Problem("transformer", EVEN))["source"] != 0]:
         assert not mask.all() and mask.any(axis=1).all()
 
 
@@ -103,6 +129,26 @@ def test_the_faster_variant_of_each_side_is_compared():
     assert (train["ours"], train["peer"], train["times_faster"]) == ("ours", "keras-xla", 2.0)
 
 
+def test_translations_are_told_in_tokens_a_second():
+    def measured(name, deviation, *seconds):
+        firsts = {f"{search}_first_seconds": 1.0 for search in ("greedy", "beam")}
+        peaks = {f"{search}_peak_mb": 1.0 for search in ("greedy", "beam")}
+        rounds = {"greedy": [seconds[0]] * 2, "beam": [seconds[1]] * 2}
+        found = Measurement(find("translation", name), {**firsts, **peaks}, rounds)
+        found.deviation = deviation
+        return found
+
+    problem = Problem("translation", Size(2, 30, 20, 512))
+    rows = [measured("ours", 0, 0.1, 0.3), measured("half", 0.5, 0.05, 0.1)]
+    text = report.table(problem, [*rows, measured("engine", 0.0, 0.2, 0.15)])
+    assert "Batch 2, 20 tokens to 30, 512 units." in text
+    assert "| Transformer | 600 | 200 | 100% | 2.0 |" in text
+    assert "| bfloat16 | 1200 | 600 | 50% | 2.0 |" in text
+    assert "greedy: 2.00 times as fast as CTranslate2 in float32 (2.00 to 2.00 by round) (" in text
+    assert "beam 4: 1.50 times as fast as CTranslate2 in float32" in text
+    assert json.loads(json.dumps(report.to_json(problem, rows)))["kind"] == "translation"
+
+
 def test_the_command_measures_and_keeps_figures(tmp_path, monkeypatch, capsys):
     def two(kind, extra=False):
         return [find(kind, "ours"), find(kind, "keras")]
@@ -136,6 +182,7 @@ def test_a_contender_that_fails_ends_the_command_with_one_line(tmp_path, monkeyp
         (["--only", "pooling"], "invalid choice: 'pooling'"),
         (["--only", "attention", "--torch-compile"], "is of what has a loop"),
         (["--only", "multi-head", "--torch-compile"], "Received: --only multi-head"),
+        (["--only", "translation", "--torch-compile"], "Received: --only translation"),
     ],
 )
 def test_wrong_options_are_refused(options, message, capsys):
@@ -145,10 +192,12 @@ def test_wrong_options_are_refused(options, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_missing_pytorch_is_named(tmp_path, monkeypatch, capsys):
+def test_a_missing_peer_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command.machine, "installed", lambda package: None)
     assert command.main(["--only", "bahdanau", "--output", str(tmp_path / "f.json")]) == 2
     assert "PyTorch is missing" in capsys.readouterr().err
+    assert command.main(["--only", "translation", "--output", str(tmp_path / "f.json")]) == 2
+    assert "CTranslate2 is missing" in capsys.readouterr().err
 
 
 def test_the_architectures_table_leaves_out_lengths_that_no_sentence_has():

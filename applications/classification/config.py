@@ -216,16 +216,27 @@ class ClassificationConfig:
             )
         if self.training.label_smoothing and self.data.labels == "number":
             raise UserError("training.label_smoothing does not go with data.labels number.")
-        if self.data.second_column and architecture not in PAIRS:
+        if architecture == "backbone":
+            self._check_tokenizer()
+        elif self.data.second_column and architecture not in PAIRS:
             raise UserError(
                 f"data.second_column makes pairs, which model.architecture {architecture} cannot "
-                f"read: choose {' or '.join(PAIRS)}."
+                f"read: choose {', '.join(PAIRS)} or backbone."
             )
         if architecture in PAIRS and not self.data.second_column:
             raise UserError(
                 f"model.architecture {architecture} reads pairs: name the column of the second "
                 "text in data.second_column."
             )
+
+    def _check_tokenizer(self):
+        default = TokenizerConfig()
+        for name, value in vars(self.tokenizer).items():
+            if value != getattr(default, name):
+                raise UserError(
+                    f"tokenizer.{name} does not apply to model.architecture backbone, which has "
+                    f"its own tokenizer: leave it out. Received: {value}."
+                )
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

@@ -126,8 +126,8 @@ def _text(row: Row, column: str) -> str:
 def _refuse_empty(row: Row, column: str, data: DataConfig) -> None:
     if data.on_empty == "error":
         raise UserError(
-            f"{row.place}: column '{column}' is empty; correct the file, or set data.on_empty to "
-            "skip."
+            f"{row.place}: column '{column}' is empty; correct the file, or skip such texts: "
+            "data.on_empty, or evaluate --skip."
         )
 
 

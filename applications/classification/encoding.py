@@ -132,15 +132,16 @@ def _refuse_label(item: Example, labels: Labels, data: DataConfig) -> None:
     if data.on_unknown_label == "error":
         raise UserError(
             f"{item.place}: the training data have no label '{labels.unknown(item)}'. Known: "
-            f"{', '.join(labels.names)}; correct the file, or set data.on_unknown_label to skip."
+            f"{', '.join(labels.names)}; correct the file, or skip such texts: "
+            "data.on_unknown_label, or evaluate --skip."
         )
 
 
 def _refuse_empty(item: Example, data: DataConfig) -> None:
     if data.on_empty == "error":
         raise UserError(
-            f"{item.place}: there are no words in the text; correct the file, or set data.on_empty "
-            "to skip."
+            f"{item.place}: there are no words in the text; correct the file, or skip such texts: "
+            "data.on_empty, or evaluate --skip."
         )
 
 
@@ -148,5 +149,5 @@ def _refuse_length(item: Example, length: int, data: DataConfig) -> None:
     if data.on_too_long == "error":
         raise UserError(
             f"{item.place}: {length:,} tokens, more than data.max_length {data.max_length}; raise "
-            "it, or set data.on_too_long to skip or truncate."
+            "it, or skip or truncate such texts: data.on_too_long, or evaluate --skip."
         )

@@ -40,6 +40,18 @@ def evaluation_examples(
     return load_examples(run.config.data, split)
 
 
+def skipping(run: ClassificationRun) -> ClassificationRun:
+    """Return `run` so that it leaves out, and counts, what it cannot measure.
+
+    That are empty texts, texts above `data.max_length` and labels unseen in training, whatever its
+    configuration said of them.
+    """
+    data = dataclasses.replace(
+        run.config.data, on_empty="skip", on_too_long="skip", on_unknown_label="skip"
+    )
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
+
+
 def evaluate(run: ClassificationRun | Path | str, examples: Examples | None = None) -> dict:
     """Return accuracy, F1, calibration and the confusion matrix, as JSON types.
 

@@ -3,8 +3,11 @@
 import keras
 from keras import ops
 
+from keras_attention.applications.classification.backbone_encoder import OFFSET, BackboneEncoder
+from keras_attention.applications.classification.backbones import Pretrained
 from keras_attention.applications.classification.encoders import FlatEncoder, HierarchicalEncoder
 from keras_attention.applications.classification.model_config import ModelConfig
+from keras_attention.applications.classification.pairs import build_pair_encoder
 from keras_attention.applications.classification.pools import Pool
 from keras_attention.applications.classification.words import PACKAGE, Contextual, WordVectors
 
@@ -67,17 +70,22 @@ class Classifier(keras.Model):
         return cls(**{**config, "encoder": encoder})
 
 
-def build_model(config: ModelConfig, vocabulary_size: int, outputs: int) -> Classifier:
+def build_model(
+    config: ModelConfig, vocabulary_size: int, outputs: int, pretrained: Pretrained | None = None
+) -> Classifier:
     """Build the model that a configuration describes, with new weights.
 
     Args:
         config: the `model` section.
         vocabulary_size: how many ids there are, padding included.
         outputs: how many scores the model gives.
+        pretrained: the backbone, loaded, for architecture backbone.
 
     Returns:
         The model, built.
     """
+    if pretrained is not None:
+        return _around_backbone(config, outputs, pretrained)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     vectors = WordVectors(
         vocabulary_size, config.embedding_size, dropout, config.word_dropout, name="vectors"
@@ -89,8 +97,6 @@ def build_model(config: ModelConfig, vocabulary_size: int, outputs: int) -> Clas
             parts += [_context(config, f"{level}context"), _pool(config, f"{level}pool")]
         encoder = HierarchicalEncoder(*parts, name="encoder")
     elif name in ("cross", "inner"):
-        from keras_attention.applications.classification.pairs import build_pair_encoder
-
         encoder = build_pair_encoder(config, vectors, _context, _pool)
     else:
         encoder = FlatEncoder(
@@ -99,6 +105,19 @@ def build_model(config: ModelConfig, vocabulary_size: int, outputs: int) -> Clas
     model = Classifier(encoder, outputs, config.dropout, name=name.replace("-", "_"))
     ids = ops.zeros((2, 3, 4) if name == "han" else (2, 4), "int32") + 4
     model({"text": ids, "second": ids} if name in ("cross", "inner") else {"text": ids})
+    return model
+
+
+def _around_backbone(config: ModelConfig, outputs: int, pretrained: Pretrained) -> Classifier:
+    encoder = BackboneEncoder(
+        pretrained.backbone,
+        _pool(config, "pool"),
+        **pretrained.marks,
+        fine_tuned=config.chosen("fine_tune"),
+        name="encoder",
+    )
+    model = Classifier(encoder, outputs, config.dropout, name="backbone")
+    model({"text": ops.zeros((2, 4), "int32") + OFFSET})
     return model
 
 

@@ -9,17 +9,21 @@ from keras_attention.applications.common.errors import UserError
 PAIRS = ("cross", "inner")
 RECURRENT = ("pooling", "mean", "han", "cross", "inner")
 STACKS = ("self-attention", "transformer")
+# What a backbone has, or does, itself.
+NOT_OF_BACKBONES = ("embedding_size", "embedding_dropout", "word_dropout")
 
 # What null stands for in keys that only some architectures have.
 DEFAULTS = {
     "encoder": ("gru", RECURRENT),
-    "attention_units": (None, ("pooling", "han", *STACKS, "cross")),
+    "attention_units": (None, ("pooling", "han", *STACKS, "cross", "backbone")),
     "layers": (2, STACKS),
     "heads": (4, STACKS),
     "positions": ("relative", STACKS),
     "feed_forward": (None, ("transformer",)),
     "layer_dropout": (0.1, STACKS),
     "inner_attention": ("word", ("inner",)),
+    "backbone": (None, ("backbone",)),
+    "fine_tune": (False, ("backbone",)),
 }
 
 
@@ -32,9 +36,10 @@ class ModelConfig:
             self-attention (multi-head attention layers, no recurrence), transformer, han
             (hierarchical: words, then sentences) or mean (as pooling, without attention, to
             compare with); of pairs: cross (each text attends to the other) or inner (each text is
-            read under a question from the other).
+            read under a question from the other); of both: backbone (a pretrained model of
+            keras_nlp, its states under attention pooling).
         embedding_size: width of the word embeddings; in self-attention and transformer of every
-            layer.
+            layer (not backbone).
         units: width of each direction of the recurrent layers, and of the layer before the answer
             of a pair.
         encoder: what reads the words: gru (bidirectional) or none, where the word embeddings
@@ -48,17 +53,21 @@ class ModelConfig:
             embedding_size).
         inner_attention: how a word is weighed before it is read: by itself (word) or by what came
             before it, too (context) (inner only; null for word).
+        backbone: the name of a preset of keras_nlp, like bert_tiny_en_uncased, or a folder that
+            save_to_preset wrote, tokenizer and all (backbone only).
+        fine_tune: train the backbone, too; else it is frozen and gives features (backbone only;
+            null for false).
         max_pooling: join the maximum of each feature to what attention or mean make of the text.
         dropout: rate of dropout before the answer.
-        embedding_dropout: rate of dropout on the word embeddings; null for dropout.
+        embedding_dropout: rate of dropout on the word embeddings; null for dropout (not backbone).
         layer_dropout: rate of dropout in the attention layers (self-attention, transformer only;
             null for 0.1).
         word_dropout: the part of the words that are made unknown in training, other ones each
-            time.
+            time (not backbone).
     """
 
     architecture: Literal[
-        "pooling", "self-attention", "transformer", "han", "mean", "cross", "inner"
+        "pooling", "self-attention", "transformer", "han", "mean", "cross", "inner", "backbone"
     ] = "pooling"
     embedding_size: int = 128
     units: int = 128
@@ -69,6 +78,8 @@ class ModelConfig:
     positions: Literal["relative", "rotary", "alibi"] | None = None
     feed_forward: int | None = None
     inner_attention: Literal["word", "context"] | None = None
+    backbone: str | None = None
+    fine_tune: bool | None = None
     max_pooling: bool = False
     dropout: float = 0.5
     embedding_dropout: float | None = None
@@ -88,11 +99,26 @@ class ModelConfig:
                     f"model.{name} does not apply to model.architecture {self.architecture}: leave "
                     f"it out, or null. Received: {value}."
                 )
+        if self.architecture == "backbone":
+            self._check_backbone()
         if self.architecture in STACKS and self.embedding_size % self.chosen("heads"):
             raise UserError(
                 "model.heads must divide model.embedding_size. Received: "
                 f"{self.chosen('heads')} and {self.embedding_size}."
             )
+
+    def _check_backbone(self):
+        if not self.backbone:
+            raise UserError(
+                "model.architecture backbone needs model.backbone: the name of a preset of "
+                "keras_nlp, like bert_tiny_en_uncased, or a folder that save_to_preset wrote."
+            )
+        for name in NOT_OF_BACKBONES:
+            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
+                raise UserError(
+                    f"model.{name} does not apply to model.architecture backbone: leave it out. "
+                    f"Received: {value}."
+                )
 
     def chosen(self, name: str):
         """Return the value of a key that only some architectures have, or what null stands for."""

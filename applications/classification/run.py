@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_attention.applications.classification.backbones import (
+    FOLDER,
+    BackboneTokenizer,
+    Pretrained,
+    load_pretrained,
+)
 from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.labels import Labels
 from keras_attention.applications.classification.model import Classifier, build_model
@@ -49,20 +55,29 @@ def load_run(path: Path | str, weights: bool = True) -> ClassificationRun:
     if folder.task != TASK:
         raise UserError(f"{path} is a run of task '{folder.task}'. Expected: {TASK}.")
     config = load_config(ClassificationConfig, [folder.config])
-    tokenizer = load_tokenizer(folder.tokenizers, "tokenizer")
     labels = Labels.load(folder.tokenizers)
     best = folder.require_weights() if weights else None
-    model = new_model(config, tokenizer, labels)
+    pretrained = None
+    if config.model.architecture == "backbone":
+        # Its weights are among the best ones: they are read from there if these are wanted.
+        pretrained = load_pretrained(folder.path / FOLDER, weights=not weights)
+    tokenizer = pretrained.tokenizer if pretrained else load_tokenizer(folder.tokenizers)
+    model = new_model(config, tokenizer, labels, pretrained)
     if best is not None:
         load_weights(model, best)
     return ClassificationRun(folder, config, make_reader(config, tokenizer), labels, model)
 
 
-def new_model(config: ClassificationConfig, tokenizer: Tokenizer, labels: Labels) -> Classifier:
+def new_model(
+    config: ClassificationConfig,
+    tokenizer: Tokenizer | BackboneTokenizer,
+    labels: Labels,
+    pretrained: Pretrained | None = None,
+) -> Classifier:
     """Build the model that `config` describes for a vocabulary and labels."""
-    return build_model(config.model, tokenizer.vocabulary_size, labels.outputs)
+    return build_model(config.model, tokenizer.vocabulary_size, labels.outputs, pretrained)
 
 
-def make_reader(config: ClassificationConfig, tokenizer: Tokenizer) -> Reader:
+def make_reader(config: ClassificationConfig, tokenizer: Tokenizer | BackboneTokenizer) -> Reader:
     """Return what turns texts into the ids that the model of `config` reads."""
     return Reader(tokenizer, config.tokenizer, config.model.architecture == "han")

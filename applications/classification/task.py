@@ -17,6 +17,13 @@ class ClassificationTask(Task):
     config_class = ClassificationConfig
     presets = PRESETS
 
+    def presets_of(self, config: ClassificationConfig) -> list[str]:
+        """As of every task; but a backbone comes with its own tokenizer and sizes."""
+        presets = super().presets_of(config)
+        if config.model.architecture != "backbone":
+            return presets
+        return [each for each in presets if not each.startswith(("--tokenizer.", "--model."))]
+
     def train_new(self, config: ClassificationConfig, output: str) -> Outcome:
         from keras_attention.applications.classification.training import train_classification
 
@@ -37,6 +44,8 @@ class ClassificationTask(Task):
         if options.picture:  # first, as a wrong file should be refused before the work
             check_picture(options.picture)
         run = load_run(options.run)
+        if options.skip:
+            run = evaluation.skipping(run)
         examples = evaluation.evaluation_examples(run, options.split, options.input)
         report = evaluation.evaluate(run, examples)
         if options.picture:

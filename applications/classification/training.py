@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 
+from keras_attention.applications.classification.backbones import FOLDER, load_pretrained
 from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.data import has_split, load_examples
 from keras_attention.applications.classification.encoding import (
@@ -54,16 +55,26 @@ def train_classification(config: ClassificationConfig, output: Path | str) -> Ou
         )
     examples = load_examples(config.data, "train")
     labels = Labels.of(config.data.labels, examples.items)
-    texts = [text for item in examples.items for text in item.texts]
-    tokenizer = train_tokenizer(config.tokenizer, texts)
-    new_model(config, tokenizer, labels)  # a model that cannot be must not leave a run folder
+    pretrained = None
+    if config.model.architecture == "backbone":
+        pretrained = load_pretrained(config.model.backbone)
+        pretrained.check_length(config)
+        tokenizer = pretrained.tokenizer
+    else:
+        texts = [text for item in examples.items for text in item.texts]
+        tokenizer = train_tokenizer(config.tokenizer, texts)
+    # A model that cannot be must not leave a run folder.
+    new_model(config, tokenizer, labels, pretrained)
     reader = make_reader(config, tokenizer)
     # Nor must texts that are refused: a run cannot be resumed with another data section.
     for split in ("train", "dev"):
         encode_examples(load_examples(config.data, split), reader, labels, config.data)
     with RunFolder.prepare(output, TASK) as folder:
         save_config(config, folder / "config.yaml")
-        tokenizer.save(folder / "tokenizers", "tokenizer")
+        if pretrained:
+            pretrained.save(folder / FOLDER)
+        else:
+            tokenizer.save(folder / "tokenizers")
         labels.save(folder / "tokenizers")
     with writing(RunFolder(output)):
         return _fit(output)
@@ -162,7 +173,12 @@ def with_absolute_paths(config: ClassificationConfig) -> ClassificationConfig:
     names = ("folder", "train_file", "dev_file", "test_file")
     given = {name: getattr(config.data, name) for name in names}
     paths = {name: str(Path(path).expanduser().absolute()) for name, path in given.items() if path}
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, **paths))
+    data = dataclasses.replace(config.data, **paths)
+    model = config.model
+    if model.backbone and Path(model.backbone).expanduser().is_dir():  # else a preset's name
+        backbone = str(Path(model.backbone).expanduser().absolute())
+        model = dataclasses.replace(model, backbone=backbone)
+    return dataclasses.replace(config, data=data, model=model)
 
 
 def _encoded(run: ClassificationRun, split: str) -> Encoded:

@@ -18,6 +18,11 @@ def _evaluate(parser: ArgumentParser) -> None:
         choices=("train", "dev", "test"),
         help="which of the run's own sets (default: test if it has one, else dev)",
     )
+    parser.add_argument(
+        "--skip",
+        action="store_true",
+        help="leave out, and count, texts that are empty, too long or of an unknown label",
+    )
     parser.add_argument("--picture", metavar="F.png", help="draw the confusion matrix: a new file")
     parser.add_argument("--json", action="store_true", help="write JSON in place of a table")
 

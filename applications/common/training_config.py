@@ -43,7 +43,7 @@ class TrainingConfig:
             slower, and for Keras' own choice elsewhere.
         precision: float32, or mixed: 16 bits in the layers, float32 in the weights, the loss and
             the optimizer; with mixed_float16 the loss is scaled, so that small gradients do not
-            vanish. The other verbs compute in float32.
+            vanish. The other verbs compute in float32, or in decoding.precision where there is one.
         steps_per_execution: batches trained on in one call, which saves time where batches are
             small; progress, max_minutes and the check of the loss come after so many.
         check_numerics: look at what each layer is given and gives, and at its gradients; where one

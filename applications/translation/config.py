@@ -166,6 +166,9 @@ class DecodingConfig:
         attention_layer: the decoder layer, from 0, whose attention alignments and pictures show
             (model.architecture transformer only; null for the last).
         attention_head: its head, from 0 (transformer only; null for the mean of all).
+        precision: of the weights and products in all verbs but train; bfloat16 is faster on
+            processors that multiply it themselves, and may write other words where two are about
+            equally likely (transformer only).
     """
 
     beam_size: int = 5
@@ -178,6 +181,7 @@ class DecodingConfig:
     batch_size: int = 64
     attention_layer: int | None = None
     attention_head: int | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
         for name in ("attention_layer", "attention_head"):
@@ -240,6 +244,11 @@ class TranslationConfig:
                     f"decoding.attention_{name}: model.architecture {self.model.architecture} has "
                     f"{has}. Received: {chosen}."
                 )
+        if self.decoding.precision != "float32" and not is_transformer:
+            raise UserError(
+                f"decoding.precision {self.decoding.precision} goes with model.architecture "
+                f"transformer only. Received: {self.model.architecture}."
+            )
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

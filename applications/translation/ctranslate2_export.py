@@ -46,7 +46,7 @@ def export_ctranslate2(run: TranslationRun | Path | str, output: Path | str) -> 
         UserError: if `output` exists, there is no such run, CTranslate2 is not installed or does
             not know the model.
     """
-    run = run if isinstance(run, TranslationRun) else load_run(run)
+    run = run if isinstance(run, TranslationRun) else load_run(run, precision="float32")
     _check(run)
     specification = _specification(run)
     with new_folder(output) as folder:

@@ -38,8 +38,8 @@ class BidirectionalEncoder(keras.layers.Layer):
         self.units = units
         self.supports_masking = True
         self.projection = keras.layers.Dense(6 * units, name="projection", dtype=self.dtype_policy)
-        self.forward = self._direction("forward", False)
-        self.backward = self._direction("backward", True)
+        self.forward_layer = self._direction("forward", False)
+        self.backward_layer = self._direction("backward", True)
 
     def _direction(self, name, go_backwards):
         return keras.layers.RNN(
@@ -52,15 +52,15 @@ class BidirectionalEncoder(keras.layers.Layer):
 
     def build(self, input_shape):
         self.projection.build(tuple(input_shape))
-        self.forward.build((*input_shape[:2], 3 * self.units))
-        self.backward.build((*input_shape[:2], 3 * self.units))
+        self.forward_layer.build((*input_shape[:2], 3 * self.units))
+        self.backward_layer.build((*input_shape[:2], 3 * self.units))
 
     def call(self, inputs, mask=None):
         forward, backward = ops.split(self.projection(inputs), 2, axis=-1)
         if mask is not None:
             forward, backward = hold_where_masked(forward, mask), hold_where_masked(backward, mask)
-        forward = self.forward(forward)
-        backward = ops.flip(self.backward(backward), axis=1)
+        forward = self.forward_layer(forward)
+        backward = ops.flip(self.backward_layer(backward), axis=1)
         annotations = ops.concatenate([forward, backward], axis=-1)
         return annotations, forward[:, -1], backward[:, 0]
 

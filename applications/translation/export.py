@@ -81,7 +81,7 @@ def export_keras(run: TranslationRun | Path | str, output: Path | str) -> None:
     Raises:
         UserError: if `output` exists, or there is no such run.
     """
-    run = run if isinstance(run, TranslationRun) else load_run(run)
+    run = run if isinstance(run, TranslationRun) else load_run(run, precision="float32")
     with new_folder(output) as folder:
         folder.mkdir()
         run.model.save(folder / MODEL_FILE)

@@ -35,12 +35,16 @@ class TranslationRun:
     model: TranslationModel
 
 
-def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
+def load_run(
+    path: Path | str, weights: bool = True, precision: str | None = None
+) -> TranslationRun:
     """Load a run folder.
 
     Args:
         path: the run folder.
-        weights: load the best weights; else the model has new ones.
+        weights: load the best weights; else the model has new ones, to train.
+        precision: what to compute in; None for what the configuration says: its
+            `decoding.precision` with the best weights, its `training.precision` with new ones.
 
     Raises:
         UserError: if there is no such run, it is not whole, or has no weights yet.
@@ -51,19 +55,24 @@ def load_run(path: Path | str, weights: bool = True) -> TranslationRun:
     config = load_config(TranslationConfig, [folder.config])
     tokenizers = [load_tokenizer(folder.tokenizers, name) for name in (SOURCE, TARGET)]
     best = folder.require_weights() if weights else None
-    model = new_model(config, *tokenizers)
+    # What other verbs compute, they compute in a precision of theirs, whatever trained it.
+    precision = precision or (config.decoding if weights else config.training).precision
+    model = new_model(config, *tokenizers, precision=precision)
     if best is not None:
         load_weights(model, best)
     return TranslationRun(folder, config, *tokenizers, model)
 
 
-def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -> TranslationModel:
+def new_model(
+    config: TranslationConfig, source: Tokenizer, target: Tokenizer, precision: str | None = None
+) -> TranslationModel:
     """Build the model that `config` describes for the vocabularies of two tokenizers.
 
     Args:
         config: the configuration.
         source: the tokenizer of the source side.
         target: the same of the target.
+        precision: the dtype policy to compute with; None for Keras' global one.
     """
     model = build_model(
         config.model,
@@ -71,6 +80,7 @@ def new_model(config: TranslationConfig, source: Tokenizer, target: Tokenizer) -
         target.vocabulary_size,
         max_source_length=config.data.max_length,
         share_embeddings=config.tokenizer.shared,
+        dtype=precision,
     )
     if config.model.architecture == "transformer":
         model.show_attention(config.decoding.attention_layer, config.decoding.attention_head)

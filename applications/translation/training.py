@@ -47,6 +47,13 @@ from keras_attention.text import SentencePieceTokenizer, Tokenizer, WordTokenize
 def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
     """Train a model into the new run folder `output`.
 
+    Args:
+        config: what to train, and on which data.
+        output: the folder to make.
+
+    Returns:
+        How the training ended.
+
     Raises:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
@@ -75,6 +82,9 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
         output: the run folder.
         config: the run's own configuration, in which `epochs` (but with schedule cosine),
             `max_minutes` and `patience` may have been changed.
+
+    Returns:
+        How the training ended.
 
     Raises:
         UserError: if another key was changed, or another process trains this run.

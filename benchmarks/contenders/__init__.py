@@ -5,15 +5,20 @@ A program is built by `program(problem, compiled)` and has
 - `forward()`: one forward pass; returns the outputs as NumPy;
 - `train()`: one training step (forward, mean squared error, gradients to the weights, the inputs
   and the memory, SGD); returns the loss and those gradients as a callable `gradients()`, so that
-  converting them to NumPy is no part of the step's time.
+  converting them to NumPy is no part of the step's time;
+
+or, where sentences are translated, `greedy()` and `beam()`, which return the words.
 """
 
 import importlib
 from dataclasses import dataclass
 
-from benchmarks.problems import INNER
+from benchmarks.problems import INNER, TRANSFORMERS, TRANSLATIONS
 
 OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
+OURS_HALF, KERAS_HUB, ENGINE, ENGINE_INT8 = "ours-half", "keras-hub", "engine", "engine-int8"
+# Whose results are another's: a yardstick that computes something else, and rounded weights.
+INEXACT = (GRU, OURS_HALF, ENGINE_INT8)
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Contender:
     """A program, as a side of the comparison runs it.
 
     `compiled` is XLA (`jit_compile=True`) for TensorFlow programs and `torch.compile` for PyTorch.
-    The side `GRU` is a yardstick: it computes something else, of the same size.
+    Sides in `INEXACT` are no part of the comparison of results.
     """
 
     name: str
@@ -65,6 +70,26 @@ _SELF_ATTENTIONS = [
     *_tensorflow("keras", KERAS, "keras_layers", "KerasSelfAttention", "Keras MultiHeadAttention"),
     Contender("torch", TORCH, "torch_attention", "TorchSelfAttention", False, "PyTorch fused"),
 ]
+_TRANSFORMERS = [
+    *_tensorflow("ours", OURS, "transformers", "OurTransformer", "Transformer"),
+    *_tensorflow("hub", KERAS_HUB, "transformers", "KerasHubTransformer", "KerasHub's blocks"),
+]
+_TRANSLATORS = [
+    Contender("ours", OURS, "translators", "OurTranslator", False, "Transformer"),
+    Contender("half", OURS_HALF, "translators", "OurHalfTranslator", False, "bfloat16"),
+    *_tensorflow("hub", KERAS_HUB, "translators", "KerasHubTranslator", "KerasHub"),
+    Contender(
+        "engine", ENGINE, "ctranslate2_engine", "CTranslate2Translator", False, "CTranslate2"
+    ),
+    Contender(
+        "engine-int8",
+        ENGINE_INT8,
+        "ctranslate2_engine",
+        "CTranslate2Int8",
+        False,
+        "CTranslate2 int8",
+    ),
+]
 _EXTRA = [
     Contender("torch-compiled", TORCH, "torch_decoder", "TorchDecoder", True, "torch.compile loop"),
 ]
@@ -79,6 +104,10 @@ def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
         return list(_ATTENTIONS)
     if kind == "multi-head":
         return list(_SELF_ATTENTIONS)
+    if kind in TRANSFORMERS:
+        return list(_TRANSFORMERS)
+    if kind in TRANSLATIONS:
+        return list(_TRANSLATORS)
     if kind in INNER:
         return _INNER + (_INNER_EXTRA if extra else [])
     return _DECODERS + (_EXTRA if extra else [])

@@ -151,11 +151,13 @@ class DecoderLoop:
         key, value = inputs["key"], inputs["value"]
         if "score_vector" in inputs:
             summed = ops.tanh(ops.expand_dims(query, 1) + key)
-            scores = ops.matmul(summed, ops.expand_dims(inputs["score_vector"], 1))
+            scores = ops.matmul(summed, inputs["score_vector"])
         else:
-            scores = ops.matmul(key, ops.expand_dims(query, 2))
+            # A row by a matrix: XLA is slower with a matrix by a column.
+            rows = ops.matmul(ops.expand_dims(query, 1), ops.swapaxes(key, 1, 2))
+            scores = ops.squeeze(rows, 1)
         mask = inputs["mask"] > 0.5 if "mask" in inputs else None
-        weights = masked_softmax(ops.squeeze(scores, 2), mask)
+        weights = masked_softmax(scores, mask)
         read = weights * inputs["dropout"] if "dropout" in inputs else weights
         context = ops.squeeze(ops.matmul(ops.expand_dims(read, 1), value), 1)
         return query, weights, context

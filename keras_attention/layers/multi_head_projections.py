@@ -68,6 +68,9 @@ class HeadProjections(keras.layers.Layer):
 
     def project(self, inputs, *names):
         """Return the products of `(B, T, D)` with kernels by name, each `(B, T, heads, size)`."""
+        if len(names) > 1 and inputs.shape[1] == 1:
+            # A step of decoding: to lay the kernels side by side would take as long as it saves.
+            return [self.project(inputs, name)[0] for name in names]
         shapes = [tuple(getattr(self, f"{name}_kernel").shape[1:]) for name in names]
         kernels = [self._matrix(f"{name}_kernel", inputs.shape[-1]) for name in names]
         biases = [self._matrix(f"{name}_bias", 1)[0] for name in names if self.use_bias]

@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attention.layers.multi_head_checks import check_features, check_step_mask
 from keras_attention.layers.multi_head_projections import HeadProjections, rank_4, without_padding
+from keras_attention.ops.cache import write_place
 from keras_attention.ops.dot_product import attention_with_scores
 from keras_attention.ops.masks import check_mask
 from keras_attention.ops.reach import Reach, Span
@@ -75,7 +76,7 @@ class HeadSteps(HeadProjections):
             query, key, value = self._project_inputs(query, query, None, index)
             _check_place(index, state)
             state = {
-                name: ops.slice_update(state[name], (0, 0, index, 0), part)
+                name: write_place(state[name], index, part)
                 for name, part in (("key", key), ("value", value))
             }
             memory = state

@@ -215,7 +215,7 @@ def test_encoder_gives_what_keras_gru_gives():
     encoder(x, mask=mask)
     randomize(encoder)
     annotations, last, first = (np.asarray(y) for y in encoder(x, mask=mask))
-    for index, layer in enumerate((encoder.forward, encoder.backward)):
+    for index, layer in enumerate((encoder.forward_layer, encoder.backward_layer)):
         stock = keras.layers.GRU(
             U, reset_after=False, return_sequences=True, return_state=True, go_backwards=index
         )

@@ -1,27 +1,28 @@
 """The Transformer as a translation architecture: parts, options, verbs, training."""
 
 import dataclasses
+import shutil
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common.config import load_config
+from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.training import model_scope
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
 from keras_attention.applications.translation.export import export_saved_model
 from keras_attention.applications.translation.model import Transformer
 from keras_attention.applications.translation.run import choose_attention, load_run
-from keras_attention.applications.translation.search import without_unwritable
+from keras_attention.applications.translation.search import forced, without_unwritable
 from keras_attention.applications.translation.task import TASK
 from keras_attention.applications.translation.training import (
     resume_translation,
     train_translation,
 )
 from keras_attention.applications.translation.translator import Translator
-from keras_attention.text import START_ID
+from keras_attention.text import END_ID, START_ID
 from tests.applications.commands import assert_same_training, call_command, write_dates
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_run, randomize
 
@@ -143,6 +144,10 @@ def test_sizes_by_name_and_free(overrides, sizes):
         (["--decoding.attention_layer=4"], "has the layers 0 to 3. Received: 4"),
         (["--decoding.attention_head=4"], "has the heads 0 to 3. Received: 4"),
         (["--model.architecture=rnnsearch", "--decoding.attention_head=0"], "no heads to choose"),
+        (
+            ["--model.architecture=rnnsearch", "--decoding.precision=bfloat16"],
+            "decoding.precision bfloat16 goes with model.architecture transformer only",
+        ),
         (["--model.architecture=luong", "--model.heads=2"], "model.heads does not apply to"),
         (["--model.architecture=rnnsearch", "--model.size=tiny"], "model.size does not apply to"),
         (["--training.beta_2=1"], "training.beta_2 must be above 0 and below 1"),
@@ -219,6 +224,28 @@ def test_other_architectures_have_no_choice(tmp_path):
         choose_attention(run, 0, None)
 
 
+def test_the_weights_may_be_rounded_to_search(run_folder, tmp_path):
+    half = tmp_path / "run"
+    shutil.copytree(run_folder, half)
+    config = load_config(TranslationConfig, [half / "config.yaml"])
+    decoding = dataclasses.replace(config.decoding, precision="bfloat16")
+    save_config(dataclasses.replace(config, decoding=decoding), half / "config.yaml")
+    run, full = load_run(half), load_run(run_folder)
+    assert {v.dtype for v in run.model.trainable_variables} == {"bfloat16"}
+    assert {v.dtype for v in full.model.trainable_variables} == {"float32"}
+    for one, other in zip(run.model.weights, full.model.weights, strict=True):
+        np.testing.assert_allclose(np.array(one, "float32"), np.array(other), rtol=2**-8)
+    assert load_run(half, precision="float32").model.compute_dtype == "float32"  # to export
+    vocabulary, longest = full.target_tokenizer.vocabulary, full.config.decoding.max_length
+    translator = Translator(run)
+    for line in SOURCE_LINES[:2]:
+        (found,) = translator.translate([line], length_penalty=0.0)
+        labels = [*map(vocabulary.index, found.tokens), END_ID][:longest]
+        ids = [full.source_tokenizer.encode([line])[0], [START_ID, *labels[:-1]], labels]
+        exact, _ = forced(full.model, *(np.array([each], "int32") for each in ids))
+        assert abs(found.log_probability - float(exact[0])) < 0.05 * len(labels)
+
+
 def test_a_saved_model_translates_as_the_run_does(run_folder, tmp_path):
     export_saved_model(run_folder, tmp_path / "exported", beam_size=3)
     serve = tf.saved_model.load(tmp_path / "exported").signatures["serving_default"]
@@ -269,10 +296,8 @@ def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, t
     assert (outcome.epoch, outcome.step) == (5, 17)  # 35 batches, two an update
     shorter = dataclasses.replace(training.training, epochs=2)
     train_translation(dataclasses.replace(training, training=shorter), tmp_path / "parts")
-    for epochs in (3, 5):
-        longer = dataclasses.replace(training.training, epochs=epochs)
-        config = load_config(TranslationConfig, [tmp_path / "parts" / "config.yaml"])
-        resume_translation(tmp_path / "parts", dataclasses.replace(config, training=longer))
+    config = load_config(TranslationConfig, [tmp_path / "parts" / "config.yaml"])
+    resume_translation(tmp_path / "parts", dataclasses.replace(config, training=training.training))
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
     shapes = [v.shape for v in load_run(tmp_path / "whole").model.trainable_variables]
     assert shapes.count((120, 16)) == 1  # one table for all, as both sides share a vocabulary

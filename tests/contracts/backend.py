@@ -66,7 +66,7 @@ def weight_gradients(layer, loss):
             with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return loss()
 
-        gradients = jax.grad(stateless)([variable.value for variable in variables])
+        gradients = jax.jit(jax.grad(stateless))([variable.value for variable in variables])
     else:
         import torch
 
@@ -89,8 +89,13 @@ def input_gradients(function, *arrays):
     elif BACKEND == "jax":
         import jax
 
+        def stateless(*tensors):
+            with keras.StatelessScope():  # which keeps what seeds become out of the program
+                return function(*tensors)
+
         tensors = [ops.convert_to_tensor(array) for array in arrays]
-        gradients = jax.grad(function, argnums=tuple(range(len(tensors))))(*tensors)
+        gradient = jax.grad(stateless, argnums=tuple(range(len(tensors))))
+        gradients = jax.jit(gradient)(*tensors)
     else:
         import torch
 

@@ -116,6 +116,51 @@ def test_mixed_encodings(tmp_path):
     assert items[1].texts == ("café",)
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "row"),
+    [
+        ("a.csv", "text,label", '"caf{}, again",y'),
+        ("a.jsonl", "", '{{"text": "caf{}", "label": "y"}}'),
+    ],
+)
+def test_lines_of_two_encodings_in_one_file(tmp_path, name, header, row):
+    lines = [header] * bool(header) + [row.format("é")] * 2
+    encoded = [line.encode() for line in lines] + [row.format("é").encode("latin-1")]
+    (tmp_path / name).write_bytes(b"\n".join(encoded) + b"\n")
+    with pytest.raises(UserError, match=rf"{name}, line {len(encoded)}: expected UTF-8 text"):
+        read_examples(DataConfig(), str(tmp_path / name))
+
+
+def test_empty_texts_are_skipped_and_counted_where_asked(tmp_path):
+    path = write(tmp_path, "a.csv", 'text,label\n"",y\nx,y\n"  ",z\n')
+    examples = read_examples(DataConfig(on_empty="skip"), path)
+    assert pairs(examples) == [("x", "y")]
+    assert str(examples.report) == f"{path}: 1 examples, 2 left out (empty)"
+
+
+def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path):
+    class Letters:
+        def encode(self, lines):
+            return [[5 for letter in line if letter.isalpha()] for line in lines]
+
+    path = write(tmp_path, "b.csv", "text,label\nx,a\n...,b\n")
+    labels, reader = Labels("one", ("a", "b")), Reader(Letters(), TokenizerConfig(), False)
+    examples = read_examples(DataConfig(), path)
+    with pytest.raises(UserError, match=r"b\.csv, line 3: there are no words in the text"):
+        encode_examples(examples, reader, labels, DataConfig())
+    encoded = encode_examples(examples, reader, labels, DataConfig(on_empty="skip"))
+    assert encoded.report.left_out == {"empty": 1}
+
+
+def test_a_document_of_a_hundred_thousand_words_in_every_kind_of_table(tmp_path):
+    text = "word " * 100_000  # more than csv's own limit of a field
+    tables = {"a.csv": f'text,label\n"{text}",y\n', "a.tsv": f"text\tlabel\n{text}\ty\n"}
+    tables["a.jsonl"] = f'{{"text": "{text}", "label": "y"}}\n'
+    for name, content in tables.items():
+        (item,) = read_examples(DataConfig(), write(tmp_path, name, content)).items
+        assert item.texts == (text,)
+
+
 def test_numbers_must_be_numbers(tmp_path):
     for value in ("many", "nan", "inf", ""):
         path = write(tmp_path, "a.tsv", f"text\tlabel\nx\t{value}\n")

@@ -17,7 +17,9 @@ ARCHITECTURES = {
     "self-attention": {"layers": 1, "heads": 2},
     "transformer": {"layers": 1, "heads": 2},
     "cross": {"encoder": "none"},
+    "cross, gru": {"architecture": "cross"},
     "inner": {"encoder": "none"},
+    "inner, gru": {"architecture": "inner"},
     "inner, context": {"architecture": "inner", "encoder": "none", "inner_attention": "context"},
 }
 VOCABULARY, OUTPUTS = 31, 3

@@ -95,6 +95,11 @@ def test_evaluate_a_file_with_an_unseen_label(opinions_run, tmp_path, capsys):
     table.write_text("text\tsentiment\nit was good .\tgood\nit was so .\tmiddling\n")
     done = call_command(capsys, "evaluate", opinions_run, "--input", table)
     assert done.status == 2 and "more.tsv, line 3: the training data have no label" in done.err
+    table.write_text(table.read_text() + f" \tbad\n{'so ' * 100_000}\tbad\n")
+    done = call_command(capsys, "evaluate", opinions_run, "--input", table, "--skip", "--json")
+    report = json.loads(done.out)
+    assert report["examples"] == 1
+    assert report["left_out"] == {"empty": 1, "unknown label": 1, "too long": 1}
     table.write_text("text\tmood\nit was good .\tgood\n")
     done = call_command(capsys, "evaluate", opinions_run, "--input", table)
     assert done.status == 2 and "there is no column 'sentiment'" in done.err

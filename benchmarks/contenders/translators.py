@@ -1,0 +1,134 @@
+"""Translation with the same weights: by this package's search, and by KerasHub's samplers.
+
+A program has `greedy()` and `beam()`, which return the words of each sentence's best translation,
+`(B, T)`. All translations have as many words: no special token is ever the likeliest.
+"""
+
+from functools import partial
+
+import keras_nlp
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weights
+from benchmarks.problems import Problem
+from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
+from keras_attention.applications.translation.search import SearchOptions, compiled, search
+
+
+class Translator:
+    """A subclass gives `translate(beam_size)`."""
+
+    def __init__(self, problem: Problem, uses_xla: bool):
+        self._problem, self._size = problem, problem.size
+        self._source = make_ids(problem)["source"]
+        self.build(uses_xla)
+
+    def build(self, uses_xla: bool) -> None:
+        raise NotImplementedError
+
+    def translate(self, beam_size: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def greedy(self) -> np.ndarray:
+        """Return the words that are the likeliest at each step."""
+        return self.translate(1)
+
+    def beam(self) -> np.ndarray:
+        """Return the likeliest translations that a beam finds."""
+        return self.translate(BEAM_SIZE)
+
+
+class OurTranslator(Translator):
+    """What `predict` runs."""
+
+    dtype = None
+
+    def build(self, uses_xla):
+        model = OurModel(self._size.units, dtype=self.dtype)
+        set_weights(model, self._problem)
+        self._searches = {}
+        for beam_size in (1, BEAM_SIZE):
+            options = SearchOptions(beam_size=beam_size, max_length=self._size.steps)
+            run = partial(search, model.model, options=options, attention=False)
+            self._searches[beam_size] = compiled(run, 1)
+
+    def translate(self, beam_size):
+        return self._searches[beam_size](self._source).tokens.numpy()[:, 0]
+
+
+class OurHalfTranslator(OurTranslator):
+    """The same with `decoding.precision: bfloat16`."""
+
+    dtype = "bfloat16"
+
+
+class KerasHubTranslator(Translator):
+    """KerasHub's blocks with their caches, under its samplers."""
+
+    def build(self, uses_xla):
+        self._model = KerasHubModel(self._size.units)
+        set_weights(self._model, self._problem)
+        samplers = {
+            1: keras_nlp.samplers.GreedySampler(),
+            BEAM_SIZE: keras_nlp.samplers.BeamSampler(num_beams=BEAM_SIZE),
+        }
+        self._searches = {
+            beam_size: tf.function(partial(self._search, sampler), jit_compile=uses_xla)
+            for beam_size, sampler in samplers.items()
+        }
+
+    def translate(self, beam_size):
+        return self._searches[beam_size](tf.constant(self._source)).numpy()[:, 1:]
+
+    def _search(self, sampler, source):
+        model, size = self._model, self._size
+        memory, mask = model.encode(source)
+        start = ops.full((size.batch, 1), START, dtype="int32")
+        own, crossed = self._caches(memory, mask, start)
+
+        def next_word(prompt, cache, index):
+            place = index - 1
+            rows = ops.shape(prompt)[0]
+            last = ops.slice(prompt, (0, place), (rows, 1))
+
+            def repeated(x):
+                return ops.repeat(x, rows // size.batch, axis=0)
+
+            x, after = model.embed(last, first=place), []
+            for block, kept, read in zip(model.decoders, cache, crossed, strict=True):
+                x, kept, _ = block(
+                    x,
+                    repeated(memory),
+                    encoder_padding_mask=repeated(mask),
+                    self_attention_cache=kept,
+                    self_attention_cache_update_index=place,
+                    cross_attention_cache=repeated(read),
+                )
+                after.append(kept)
+            return model.logits(x)[:, 0], None, after
+
+        prompt = ops.pad(start, [[0, 0], [0, size.steps]], constant_values=PAD)
+        return sampler(next_word, prompt, cache=own, index=1)
+
+    def _caches(self, memory, mask, start):
+        """Return empty caches of the words, and those of the memory, block by block."""
+        model, size = self._model, self._size
+        heads = model.architecture.heads
+        shape = (heads, size.units // heads)
+        own, crossed, x = [], [], model.embed(start)
+        for block in model.decoders:
+            empty = ops.zeros((size.batch, 2, size.steps, *shape))
+            _, _, read = block(
+                x,
+                memory,
+                encoder_padding_mask=mask,
+                self_attention_cache=empty,
+                self_attention_cache_update_index=0,
+                cross_attention_cache=ops.zeros((size.batch, 2, size.memory, *shape)),
+                cross_attention_cache_update_index=0,
+            )
+            own.append(empty)
+            crossed.append(read)
+        return own, crossed
