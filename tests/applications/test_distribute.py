@@ -57,21 +57,27 @@ FAST = "answer-selection"
     "task", [pytest.param(task, marks=() if task == FAST else pytest.mark.slow) for task in TASKS]
 )
 def test_two_devices_train_as_one(capsys, tmp_path, task):
-    common = ["train", task, *TASKS[task], *COMMON]
-    for name, more in (("one", []), ("two", MIRRORED)):
-        done = call_command(capsys, *common, "--output", tmp_path / name, *more)
-        assert done.status == 0, done.err
-    assert_same_figures(tmp_path / "one", tmp_path / "two")
-    if task != FAST:
-        return
-    # A run goes on, on other devices too.
-    again = ["train", task, "--training.epochs=3", "--resume", "--output"]
+    train_on_one_and_two(capsys, tmp_path, task)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_other_devices(capsys, tmp_path):
+    train_on_one_and_two(capsys, tmp_path, FAST)
+    again = ["train", FAST, "--training.epochs=3", "--resume", "--output"]
     for name, more in (("one", MIRRORED), ("two", ["--distribute.strategy=none"])):
         more = more if name == "one" else [*more, "--distribute.devices=null"]
         done = call_command(capsys, *again, tmp_path / name, *more)
         assert done.status == 0, done.err
         assert "continuing after epoch 2" in done.err
     assert_same_figures(tmp_path / "one", tmp_path / "two")
+
+
+def train_on_one_and_two(capsys, path, task):
+    common = ["train", task, *TASKS[task], *COMMON]
+    for name, more in (("one", []), ("two", MIRRORED)):
+        done = call_command(capsys, *common, "--output", path / name, *more)
+        assert done.status == 0, done.err
+    assert_same_figures(path / "one", path / "two")
 
 
 def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):

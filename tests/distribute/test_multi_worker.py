@@ -74,6 +74,7 @@ def assert_workers_agree(count, folder):
             np.testing.assert_allclose(array, single, atol=5e-6)
 
 
+@pytest.mark.slow
 def test_two_workers_agree_with_one_process(tmp_path):
     assert_workers_agree(2, tmp_path)
 
