@@ -51,6 +51,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.training
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache

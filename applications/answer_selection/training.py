@@ -34,13 +34,13 @@ from keras_attention.applications.answer_selection.vectors import (
     with_extra_words,
 )
 from keras_attention.applications.common.config import load_config, save_config
+from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
-from keras_attention.applications.common.resuming import take_over
-from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.starting import resume_run, start_run
 from keras_attention.applications.common.training import (
     Outcome,
-    check_distribution,
     model_scope,
     start_from_seed,
     train,
@@ -55,9 +55,11 @@ def train_answer_selection(config: AnswerSelectionConfig, output: Path | str) ->
     Raises:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
-    refuse_existing(Path(output))
-    check_distribution(config)
-    config = with_absolute_paths(config)
+    return start_run(with_absolute_paths(config), output, _prepare, _fit)
+
+
+def _prepare(config: AnswerSelectionConfig, output: Path | str) -> QuestionSet:
+    """Make the run folder; return the training questions."""
     for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
         if not has_split(config.data, split):
             raise UserError(
@@ -73,8 +75,7 @@ def train_answer_selection(config: AnswerSelectionConfig, output: Path | str) ->
         save_config(config, folder / "config.yaml")
         words.tokenizer.save(folder / "tokenizers", WORDS)
         np.save(folder / "tokenizers" / VECTORS, vectors)
-    with writing(RunFolder(output)):
-        return _fit(output, questions)
+    return questions
 
 
 def resume_answer_selection(output: Path | str, config: AnswerSelectionConfig) -> Outcome:
@@ -88,10 +89,7 @@ def resume_answer_selection(output: Path | str, config: AnswerSelectionConfig) -
     Raises:
         UserError: if another key was changed, or another process trains this run.
     """
-    folder = RunFolder(output)
-    with writing(folder):  # before config.yaml is written: another process may be reading it
-        take_over(folder, with_absolute_paths(config))
-        return _fit(output)
+    return resume_run(with_absolute_paths(config), output, _fit)
 
 
 def prepare_words(
@@ -119,10 +117,10 @@ def prepare_words(
     return words, vectors
 
 
-def _fit(output: Path | str, questions: QuestionSet | None = None) -> Outcome:
-    config = load_config(AnswerSelectionConfig, [RunFolder(output).config])
+def _fit(output: Path | str, questions: QuestionSet | None) -> Outcome:
+    config = on_all_replicas(load_config(AnswerSelectionConfig, [RunFolder(output).config]))
     start_from_seed(config.training)
-    with model_scope(config):
+    with model_scope(config) as workers:
         run = load_run(output, weights=False)
     questions = load_questions(config.data, "train") if questions is None else questions
     encoded = encode(questions, run.words)
@@ -144,6 +142,7 @@ def _fit(output: Path | str, questions: QuestionSet | None = None) -> Outcome:
         batches.to_dataset,
         len(batches),
         development,
+        workers=workers,
     )
 
 

@@ -25,13 +25,13 @@ from keras_attention.applications.classification.run import (
     new_model,
 )
 from keras_attention.applications.common.config import load_config, save_config
+from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
-from keras_attention.applications.common.resuming import take_over
-from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.starting import resume_run, start_run
 from keras_attention.applications.common.training import (
     Outcome,
-    check_distribution,
     model_scope,
     start_from_seed,
     train,
@@ -44,10 +44,12 @@ def train_classification(config: ClassificationConfig, output: Path | str) -> Ou
     Raises:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
-    refuse_existing(Path(output))
-    check_distribution(config)
     config.check()
-    config = with_absolute_paths(config)
+    return start_run(with_absolute_paths(config), output, _prepare, _fit)
+
+
+def _prepare(config: ClassificationConfig, output: Path | str) -> None:
+    """Make the run folder."""
     if not has_split(config.data, "train"):
         raise UserError(
             "name the training data: --data.train_file F.csv (or .tsv, .jsonl), or --data.dataset "
@@ -76,8 +78,6 @@ def train_classification(config: ClassificationConfig, output: Path | str) -> Ou
         else:
             tokenizer.save(folder / "tokenizers")
         labels.save(folder / "tokenizers")
-    with writing(RunFolder(output)):
-        return _fit(output)
 
 
 def resume_classification(output: Path | str, config: ClassificationConfig) -> Outcome:
@@ -91,16 +91,13 @@ def resume_classification(output: Path | str, config: ClassificationConfig) -> O
     Raises:
         UserError: if another key was changed, or another process trains this run.
     """
-    folder = RunFolder(output)
-    with writing(folder):  # before config.yaml is written: another process may be reading it
-        take_over(folder, with_absolute_paths(config))
-        return _fit(output)
+    return resume_run(with_absolute_paths(config), output, _fit)
 
 
-def _fit(output: Path | str) -> Outcome:
-    config = load_config(ClassificationConfig, [RunFolder(output).config])
+def _fit(output: Path | str, prepared: None) -> Outcome:
+    config = on_all_replicas(load_config(ClassificationConfig, [RunFolder(output).config]))
     start_from_seed(config.training)
-    with model_scope(config):
+    with model_scope(config) as workers:
         run = load_run(output, weights=False)
     encoded = _encoded(run, "train")
     development = Development(run)
@@ -127,6 +124,7 @@ def _fit(output: Path | str) -> Outcome:
         batches.to_dataset,
         len(batches),
         development,
+        workers=workers,
     )
 
 

@@ -17,6 +17,7 @@ from keras_attention.applications.common.checkpoints import Checkpoint, Checkpoi
 from keras_attention.applications.common.errors import TrainingDiverged, UserError
 from keras_attention.applications.common.files import replacing
 from keras_attention.applications.common.schedules import learning_rate_of, updates_made
+from keras_attention.distribute import Workers
 
 
 class Evaluation(keras.callbacks.Callback):
@@ -138,13 +139,13 @@ class KeepBest(keras.callbacks.Callback):
     """Saves the weights whenever `monitor` is best, and stops training after `patience` epochs.
 
     Args:
-        path: the `.weights.h5` file.
+        path: the `.weights.h5` file; None to remember only, as a worker does that is no chief.
         monitor: the figure in the logs.
         mode: "min" or "max".
         patience: epochs without a better figure; `None` never stops.
     """
 
-    def __init__(self, path: Path, monitor: str, mode: str, patience: int | None):
+    def __init__(self, path: Path | None, monitor: str, mode: str, patience: int | None):
         super().__init__()
         self.path = path
         self.monitor = monitor
@@ -159,7 +160,8 @@ class KeepBest(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if self.plateau.improved(logs[self.monitor]):
             self.best_epoch = epoch + 1
-            save_weights(self.model, self.path)
+            if self.path is not None:
+                save_weights(self.model, self.path)
         if self.exhausted:
             self.model.stop_training = True
 
@@ -197,14 +199,23 @@ class HalveOnPlateau(keras.callbacks.Callback):
         self.plateau.best, self.plateau.wait = state["best"], state["wait"]
 
 
-class TimeLimit(keras.callbacks.Callback):
-    """Stops training after `seconds`, counted over all sittings of a run; `None` never does."""
+BATCHES_BETWEEN_WORDS = 8
+"""Workers ask each other so seldom whether to stop, as asking takes milliseconds."""
 
-    def __init__(self, seconds: float | None):
+
+class TimeLimit(keras.callbacks.Callback):
+    """Stops training after `seconds`, counted over all sittings of a run; `None` never does.
+
+    Of several workers, all stop where the time of one is over.
+    """
+
+    def __init__(self, seconds: float | None, workers: Workers | None = None):
         super().__init__()
         self.seconds = seconds
+        self.workers = workers
         self.before = 0.0
         self.start: float | None = None
+        self.over = False
 
     @property
     def elapsed(self) -> float:
@@ -212,18 +223,25 @@ class TimeLimit(keras.callbacks.Callback):
 
     @property
     def exhausted(self) -> bool:
-        return self.seconds is not None and self.elapsed >= self.seconds
+        return self.seconds is not None and (self.over or self.before >= self.seconds)
 
     def on_train_begin(self, logs=None):
         if self.start is None:  # the rest of an epoch that was left is trained before the others
             self.start = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.exhausted:
-            self.model.stop_training = True
+        if is_time_for_a_word(self.workers, batch):
+            self._look()
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.exhausted:
+        self._look()
+
+    def _look(self):
+        if self.seconds is None:
+            return
+        over = self.elapsed >= self.seconds
+        self.over = self.workers.any(over) if self.workers else over
+        if self.over:
             self.model.stop_training = True
 
     def get_state(self):
@@ -233,11 +251,16 @@ class TimeLimit(keras.callbacks.Callback):
         self.before = state["seconds"]
 
 
+def is_time_for_a_word(workers: Workers | None, batch: int) -> bool:
+    """Return whether workers ask each other something after this batch of an epoch."""
+    return workers is None or workers.count == 1 or (batch + 1) % BATCHES_BETWEEN_WORDS == 0
+
+
 class SaveCheckpoint(keras.callbacks.Callback):
     """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
 
-    `batches` is how many batches have been seen, over all sittings, and `within` how many of them
-    in an epoch that was left.
+    `batches` is how many batches have been seen, over all sittings, `within` how many of them in
+    an epoch that was left, and `newest` the path of the checkpoint that was written last.
 
     Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
     """
@@ -247,13 +270,16 @@ class SaveCheckpoint(keras.callbacks.Callback):
         checkpoints: Checkpoints,
         callbacks: dict[str, keras.callbacks.Callback],
         average: AverageWeights | None = None,
+        batch_size: int | None = None,
     ):
         super().__init__()
         self.checkpoints = checkpoints
+        self.batch_size = batch_size
         self.stateful = callbacks
         self.average = average
         self.batches = 0
         self.within = 0
+        self.newest: Path | None = None
         self._metrics: list[np.ndarray] = []
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -281,7 +307,8 @@ class SaveCheckpoint(keras.callbacks.Callback):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}
         arrays = [value.numpy() for value in training_variables(self.model)]
         counts = {"batches": self.batches, "within": self.within, "metrics": len(metrics)}
-        self.checkpoints.save(
+        counts["batch_size"] = self.batch_size
+        self.newest = self.checkpoints.save(
             Checkpoint(
                 step=updates_made(self.model),
                 arrays=arrays + (self.average.arrays if self.average else []) + metrics,
@@ -301,9 +328,15 @@ class SaveCheckpoint(keras.callbacks.Callback):
                 f"{len(expected)} variables, received {len(received)} or other shapes. Was the "
                 "run folder's config.yaml or tokeniser changed?"
             )
+        state = checkpoint.state
+        if state.get("batch_size", self.batch_size) != self.batch_size:
+            raise UserError(
+                f"the run was trained with batches of {state['batch_size']} on all replicas "
+                "together, which distribute.batch replica makes of their number: continue it with "
+                f"as many. Received: batches of {self.batch_size}."
+            )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
-        state = checkpoint.state
         kept = len(more) - state.get("metrics", 0)
         self._metrics = more[kept:]
         if self.average:

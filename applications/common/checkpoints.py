@@ -31,11 +31,13 @@ class Checkpoints:
     Args:
         folder: where `step-00001234.npz` files are.
         keep: how many to keep; two, so that a damaged one leaves the one before it.
+        writes: whether this process writes them; else it saves nothing.
     """
 
-    def __init__(self, folder: Path, keep: int = 2):
+    def __init__(self, folder: Path, keep: int = 2, writes: bool = True):
         self.folder = Path(folder)
         self.keep = keep
+        self.writes = writes
 
     def paths(self) -> list[Path]:
         """Return the checkpoint files, oldest first."""
@@ -47,8 +49,10 @@ class Checkpoints:
         Raises:
             UserError: where it cannot be written; those before it are kept.
         """
-        self.folder.mkdir(exist_ok=True)
         path = self.folder / f"step-{checkpoint.step:08d}.npz"
+        if not self.writes:
+            return path
+        self.folder.mkdir(exist_ok=True)
         named = {f"{index:05d}": array for index, array in enumerate(checkpoint.arrays)}
         text = np.frombuffer(json.dumps(checkpoint.state).encode(), dtype=np.uint8)
         try:

@@ -13,6 +13,12 @@ class TrainingDiverged(UserError):
     exit_status = 3
 
 
+class WorkersStopped(UserError):
+    """Another worker of a training has ended; what was saved before is kept, exit status 4."""
+
+    exit_status = 4
+
+
 class Preempted(UserError):
     """The system asked the process to end; a checkpoint was written, exit status 143."""
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import keras
 
-from keras_attention.applications.common.callbacks import SaveCheckpoint
+from keras_attention.applications.common.callbacks import SaveCheckpoint, is_time_for_a_word
 from keras_attention.applications.common.errors import Preempted
+from keras_attention.distribute import Workers
 
 
 class EndOnSignal(keras.callbacks.Callback):
@@ -19,12 +20,14 @@ class EndOnSignal(keras.callbacks.Callback):
     Args:
         saver: what writes checkpoints.
         steps: batches in an epoch.
+        workers: all of them end where one is asked to.
     """
 
-    def __init__(self, saver: SaveCheckpoint, steps: int):
+    def __init__(self, saver: SaveCheckpoint, steps: int, workers: Workers):
         super().__init__()
         self.saver = saver
         self.steps = steps
+        self.workers = workers
         self.asked = False
 
     @contextmanager
@@ -44,14 +47,18 @@ class EndOnSignal(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         # After the last batch of an epoch, its end is near and writes a checkpoint itself.
-        if self.asked and self.saver.within < self.steps:
+        if (
+            self.saver.within < self.steps
+            and is_time_for_a_word(self.workers, batch)
+            and self.workers.any(self.asked)
+        ):
             self.saver.save_within_epoch()
             self._end()
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.asked:
+        if self.workers.any(self.asked):
             self._end()
 
     def _end(self):
-        path = self.saver.checkpoints.paths()[-1]
+        path = self.saver.newest
         raise Preempted(f"ended by SIGTERM; {path} is written, continue with --resume.")

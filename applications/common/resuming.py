@@ -1,12 +1,12 @@
 """What a task does when a run is continued or used, whatever its model is."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_attention.applications.common.config import changed_keys, load_config, save_config
+from keras_attention.applications.common.distribute_config import RESUMABLE
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.run_folder import RunFolder
 
@@ -24,8 +24,7 @@ def take_over(folder: RunFolder, config: Any) -> None:
     own = load_config(type(config), [folder.config])
     changed = changed_keys(own, config)
     allowed = [f"training.{name}" for name in own.training.resumable]
-    # A batch is the same on other devices.
-    allowed += [f"distribute.{field.name}" for field in dataclasses.fields(own.distribute)]
+    allowed += [f"distribute.{name}" for name in RESUMABLE]
     if refused := [key for key in changed if key not in allowed]:
         why = ", as training.schedule cosine falls to 0 over all epochs"
         raise UserError(

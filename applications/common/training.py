@@ -1,7 +1,7 @@
 """One training run: Keras' `fit`, called once, from the start or from a checkpoint."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from keras_attention.applications.common.callbacks import (
     diverged,
 )
 from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.distribute_config import check_batches, strategy_of
+from keras_attention.applications.common.distribute_config import strategy_of, workers_of
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
@@ -35,7 +35,9 @@ from keras_attention.applications.common.schedules import make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
 from keras_attention.distribute import (
     GlobalMean,
+    Workers,
     make_replica_safe,
+    naming_lost_workers,
     replica_batches,
     spread_seeds,
 )
@@ -74,40 +76,21 @@ def start_from_seed(config: TrainingConfig) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
-def check_distribution(config: Any) -> None:
-    """Refuse devices that are not there, and what does not go with several replicas.
-
-    Args:
-        config: a task's configuration.
-
-    Raises:
-        UserError: naming the key.
-    """
-    strategy = strategy_of(config.distribute)
-    if strategy.num_replicas_in_sync == 1:
-        return
-    if not getattr(config.training, "batch_tokens", None):
-        check_batches(strategy, config.training.batch_size)
-    if config.training.jit_compile:
-        raise UserError(
-            "training.jit_compile true goes with one device only: XLA does not compile a step "
-            f"over several. Received: distribute.strategy {config.distribute.strategy}."
-        )
-
-
 @contextmanager
-def model_scope(config: Any) -> Iterator[None]:
+def model_scope(config: Any) -> Iterator[Workers]:
     """Build what trains - the model, its metrics - inside: on its devices, in its precision.
 
     Args:
         config: a task's configuration.
+
+    Yields:
+        The processes that train it, for `train`.
     """
-    check_distribution(config)
     policy = keras.config.dtype_policy()
     with strategy_of(config.distribute).scope():
         keras.config.set_dtype_policy(config.training.precision)
         try:
-            yield
+            yield workers_of(config.distribute)
         finally:
             keras.config.set_dtype_policy(policy)
 
@@ -137,6 +120,7 @@ def train(
     steps_per_pass: int,
     evaluate: Callable[[], dict[str, float]],
     metrics: Sequence[keras.metrics.Metric] = (),
+    workers: Workers | None = None,
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
@@ -149,41 +133,44 @@ def train(
             that come next; a pure function of that number, or a resumed run would differ.
         steps_per_pass: batches in one pass over the data.
         evaluate: returns figures on the development set, `val_loss` and the monitored one
-            among them.
+            among them. Of several workers the chief evaluates, each example once.
         metrics: Keras metrics of the training batches, made in `model_scope`.
+        workers: what `model_scope` gave; None for this process alone.
 
     Raises:
         TrainingDiverged: when a loss is not finite.
         Preempted: after a SIGTERM, when a checkpoint is written.
         UserError: when no checkpoint can be read, or it does not fit the model.
+        WorkerLost: when another worker has ended.
     """
+    workers = workers or Workers(model.distribute_strategy)
     steps = config.steps_per_epoch or steps_per_pass
     _check_executions(config, steps)
     _compile(model, config, loss, metrics, steps)
 
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
-    best = KeepBest(run.best_weights, monitor, mode, patience)
-    limit = TimeLimit(config.max_minutes and 60 * config.max_minutes)
+    best = KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience)
+    limit = TimeLimit(config.max_minutes and 60 * config.max_minutes, workers)
     figures = Figures()
     stateful = {"best": best, "time": limit, "figures": figures}
     if config.schedule == "halve":
         stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
     average = AverageWeights(config.average_checkpoints) if config.average_checkpoints > 1 else None
-    saver = SaveCheckpoint(Checkpoints(run.checkpoints), stateful, average)
+    checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
+    saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size)
     epoch, step = _resume(saver, model)
 
     if reason := _finished(config, epoch, best, limit):
         return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
     judges = [stateful[name] for name in ("best", "halve") if name in stateful]
-    callbacks = [figures, *([average] if average else []), Evaluation(evaluate)]
+    evaluation = Evaluation(lambda: workers.from_chief(evaluate))
+    callbacks = [figures, *([average] if average else []), evaluation]
     callbacks += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
     callbacks += [average.back] if average else []
-    progress = Progress(config.epochs, steps, first=saver.within)
-    callbacks += [progress, WriteMetrics(MetricsLog(run.metrics, step))]
-    if config.tensorboard:
-        callbacks.append(WriteTensorBoard(run.tensorboard))
-    ending = EndOnSignal(saver, steps)
+    if workers.is_chief:
+        callbacks += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
+    ending = EndOnSignal(saver, steps, workers)
 
     def fit(first, last, number_of_steps):
         history = model.fit(
@@ -197,13 +184,19 @@ def train(
         )
         return [history.history[name][-1] for name in ("epoch", "step")]
 
-    with _naming_bad_places(saver), ending.listening():
-        if progress.first:  # the rest of an epoch that was left
-            epoch, step = fit(epoch, epoch + 1, steps - progress.first)
+    with _naming_bad_places(saver, workers), ending.listening():
+        if saver.within:  # the rest of an epoch that was left
+            epoch, step = fit(epoch, epoch + 1, steps - saver.within)
         if not _finished(config, epoch, best, limit):
             epoch, step = fit(epoch, config.epochs, steps)
     reason = _finished(config, epoch, best, limit)
     return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
+
+
+def _reports(run, config, progress, step) -> list[keras.callbacks.Callback]:
+    """Return what shows and writes the figures of an epoch."""
+    reports = [progress, WriteMetrics(MetricsLog(run.metrics, step))]
+    return [*reports, WriteTensorBoard(run.tensorboard)] if config.tensorboard else reports
 
 
 def _check_executions(config: TrainingConfig, steps: int) -> None:
@@ -240,12 +233,14 @@ def _parts(model, batches, start):
 
 
 @contextmanager
-def _naming_bad_places(saver: SaveCheckpoint) -> Iterator[None]:
-    """Turn TensorFlow's error of a value that is not finite into one that says where it began."""
+def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None]:
+    """Turn TensorFlow's errors of a value that is not finite, and of a worker that has ended, into
+    ones that say what happened."""
     import tensorflow as tf
 
     try:
-        yield
+        with naming_lost_workers() if workers.count > 1 else nullcontext():
+            yield
     except tf.errors.InvalidArgumentError as error:
         place = bad_place(error)
         if place is None:

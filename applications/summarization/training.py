@@ -7,13 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.applications.common.config import load_config, save_config
+from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
-from keras_attention.applications.common.resuming import take_over
-from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.starting import resume_run, start_run
 from keras_attention.applications.common.training import (
     Outcome,
-    check_distribution,
     model_scope,
     start_from_seed,
     train,
@@ -36,9 +36,11 @@ def train_summarization(config: SummarizationConfig, output: Path | str) -> Outc
     Raises:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
-    refuse_existing(Path(output))
-    check_distribution(config)
-    config = with_absolute_paths(config)
+    return start_run(with_absolute_paths(config), output, _prepare, _fit)
+
+
+def _prepare(config: SummarizationConfig, output: Path | str) -> None:
+    """Make the run folder."""
     for split, what in (("train", "training data"), ("dev", "development set")):
         if not has_split(config.data, split):
             raise UserError(f"name the {what}: --data.{split}_file F, or --data.dataset reports.")
@@ -51,8 +53,6 @@ def train_summarization(config: SummarizationConfig, output: Path | str) -> Outc
     with RunFolder.prepare(output, TASK) as folder:
         save_config(config, folder / "config.yaml")
         tokenizer.save(folder / "tokenizers", WORDS)
-    with writing(RunFolder(output)):
-        return _fit(output)
 
 
 def resume_summarization(output: Path | str, config: SummarizationConfig) -> Outcome:
@@ -66,16 +66,13 @@ def resume_summarization(output: Path | str, config: SummarizationConfig) -> Out
     Raises:
         UserError: if another key was changed, or another process trains this run.
     """
-    folder = RunFolder(output)
-    with writing(folder):  # before config.yaml is written: another process may be reading it
-        take_over(folder, with_absolute_paths(config))
-        return _fit(output)
+    return resume_run(with_absolute_paths(config), output, _fit)
 
 
-def _fit(output: Path | str) -> Outcome:
-    config = load_config(SummarizationConfig, [RunFolder(output).config])
+def _fit(output: Path | str, prepared: None) -> Outcome:
+    config = on_all_replicas(load_config(SummarizationConfig, [RunFolder(output).config]))
     start_from_seed(config.training)
-    with model_scope(config):
+    with model_scope(config) as workers:
         run = load_run(output, weights=False)
     encoded = encode_corpus(load_corpus(config.data, "train"), run.encoder)
     say(encoded.report)
@@ -99,6 +96,7 @@ def _fit(output: Path | str) -> Outcome:
         batches.to_dataset,
         len(batches),
         Development(run.model, dev_batches.to_dataset(epochs=1)),
+        workers=workers,
     )
 
 

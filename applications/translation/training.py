@@ -9,18 +9,14 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_attention.applications.common.config import load_config, save_config
+from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.reporting import TokenCount
-from keras_attention.applications.common.resuming import take_over
-from keras_attention.applications.common.run_folder import (
-    RunFolder,
-    refuse_existing,
-    writing,
-)
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.starting import resume_run, start_run
 from keras_attention.applications.common.training import (
     Outcome,
-    check_distribution,
     model_scope,
     start_from_seed,
     train,
@@ -57,9 +53,11 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
     Raises:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
-    refuse_existing(Path(output))
-    check_distribution(config)
-    config = with_absolute_paths(config)
+    return start_run(with_absolute_paths(config), output, _prepare, _fit)
+
+
+def _prepare(config: TranslationConfig, output: Path | str) -> EncodedCorpus:
+    """Make the run folder; return the encoded training corpus."""
     _check_data(config)
     train_corpus = load_corpus(config.data, "train")
     tokenizers = train_tokenizers(config, train_corpus)
@@ -71,8 +69,7 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
         save_config(config, folder / "config.yaml")
         for tokenizer, name in zip(tokenizers, (SOURCE, TARGET), strict=True):
             tokenizer.save(folder / "tokenizers", name)
-    with writing(RunFolder(output)):
-        return _fit(output, encoded)
+    return encoded
 
 
 def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome:
@@ -89,16 +86,13 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
     Raises:
         UserError: if another key was changed, or another process trains this run.
     """
-    folder = RunFolder(output)
-    with writing(folder):  # before config.yaml is written: another process may be reading it
-        take_over(folder, with_absolute_paths(config))
-        return _fit(output)
+    return resume_run(with_absolute_paths(config), output, _fit)
 
 
-def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
-    config = load_config(TranslationConfig, [RunFolder(output).config])
+def _fit(output: Path | str, encoded: EncodedCorpus | None) -> Outcome:
+    config = on_all_replicas(load_config(TranslationConfig, [RunFolder(output).config]))
     start_from_seed(config.training)
-    with model_scope(config):
+    with model_scope(config) as workers:
         run = load_run(output, weights=False)
         metrics = [TokenCount()]
     if encoded is None:
@@ -122,6 +116,7 @@ def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
         len(batches),
         development,
         metrics=metrics,
+        workers=workers,
     )
 
 

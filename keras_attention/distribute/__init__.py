@@ -6,14 +6,18 @@ from keras_attention.distribute.global_mean import GlobalMean
 from keras_attention.distribute.replica_safe import make_replica_safe
 from keras_attention.distribute.seeds import spread_seeds
 from keras_attention.distribute.strategies import make_strategy
+from keras_attention.distribute.workers import WorkerLost, Workers, naming_lost_workers
 
 __all__ = [
     "Cluster",
     "GlobalMean",
+    "WorkerLost",
+    "Workers",
     "find_cluster",
     "make_replica_safe",
     "make_strategy",
     "multi_worker_strategy",
+    "naming_lost_workers",
     "replica_batches",
     "spread_seeds",
 ]

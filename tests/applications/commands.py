@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.command import main
-from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.checkpoints import Checkpoints, read_checkpoint
+from keras_attention.applications.common.config import load_config
 from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.translation import dates
+from keras_attention.applications.translation.config import TranslationConfig
 
 COMMAND = str(Path(sys.executable).with_name("keras-attention"))
 
@@ -95,6 +97,22 @@ def left_behind(path: Path) -> tuple:
         {k: v for k, v in line.items() if "second" not in k} for line in read_metrics(run.metrics)
     ]
     return arrays, checkpoint.step, states, lines
+
+
+def assert_whole(path: Path) -> None:
+    """What has its final name in a run folder, if there is one, can be read to its end."""
+    if not path.exists():
+        return
+    import h5py
+
+    run = RunFolder(path)
+    assert load_config(TranslationConfig, [run.config])
+    for each in Checkpoints(run.checkpoints).paths():
+        read_checkpoint(each)
+    read_metrics(run.metrics)
+    if run.best_weights.exists():
+        with h5py.File(run.best_weights) as file:
+            file.visititems(lambda _, item: item[()] if hasattr(item, "shape") else None)
 
 
 def assert_same_training(one: Path, other: Path) -> None:

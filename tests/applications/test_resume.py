@@ -10,26 +10,32 @@ import pytest
 from tests.applications.commands import (
     COMMAND,
     assert_same_training,
+    assert_whole,
     run_command,
     train_arguments,
 )
 
-# Runs the command in a process that kills itself at the n-th call of a function of `os`: between
-# writing a file and giving it its name, say.
+# Runs the command in a process that kills itself at the n-th call of a function: between writing a
+# file and giving it its name, say.
 KILLED_INSIDE = """
-import os, signal, sys
-name, count = sys.argv[1], int(sys.argv[2])
-function = getattr(os, name)
+import importlib, os, signal, sys
+module, name = sys.argv[1].rsplit(".", 1)
+module, count = importlib.import_module(module), int(sys.argv[2])
+function = getattr(module, name)
 def counting(*arguments, **settings):
     global count
     count -= 1
     if count == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return function(*arguments, **settings)
-setattr(os, name, counting)
+setattr(module, name, counting)
 from keras_attention_command import main
 sys.exit(main(sys.argv[3:]))
 """
+
+
+# Called between the search for the development set's translations and their score.
+EVALUATION = "keras_attention.applications.translation.training.bleu"
 
 
 def kill_inside(arguments, function, count):
@@ -62,7 +68,7 @@ def test_killed_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_
     path = tmp_path / "killed"
     arguments = train_arguments(dates_data, path, "--resume")
     # Preparing the run folder makes some of these calls, each epoch three.
-    assert kill_inside(arguments, "replace", chance.randint(6, 12))
+    assert kill_inside(arguments, "os.replace", chance.randint(6, 12))
     assert kill_after_epochs(arguments, 1, chance.uniform(0, 0.2))
     assert path.is_dir()
     done = run_command(*arguments)
@@ -74,16 +80,19 @@ def test_killed_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))  # 24 kills
 def test_killed_at_many_moments(trained_run, dates_data, tmp_path, seed):
     chance = random.Random(seed)
     path = tmp_path / "killed"
     arguments = train_arguments(dates_data, path, "--resume")
     for _ in range(6):
         if chance.random() < 0.5:
-            kill_inside(arguments, chance.choice(["replace", "fsync"]), chance.randint(1, 12))
+            kill_inside(arguments, chance.choice(["os.replace", "os.fsync"]), chance.randint(1, 12))
+        elif chance.random() < 0.3:
+            kill_inside(arguments, EVALUATION, chance.randint(1, 2))
         else:
             kill_after_epochs(arguments, chance.randint(1, 2), chance.uniform(0, 0.5))
+        assert_whole(path)
     assert run_command(*arguments).returncode == 0
     assert_same_training(path, trained_run)
 

@@ -14,19 +14,10 @@ import tensorflow as tf
 
 from keras_attention.distribute import Cluster, find_cluster
 from keras_attention.distribute.cluster import wait_for_workers
+from tests.applications.cluster import free_addresses
 from tests.distribute.same_training import train
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-def free_addresses(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
 
 
 def run_workers(count, folder, *options):

@@ -1,0 +1,145 @@
+"""`python -m benchmarks.training`: tokens a second of training, on one device and on several.
+
+Every row trains the same translator of dates by the real command. Replicas share this machine's
+processor: the rows say what distribution costs, not what further machines bring. The last line is
+what the input pipeline alone can feed.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import machine, report
+from benchmarks.children import ROOT, BenchmarkError, environment
+
+REPLICAS = 2
+SETTINGS = {
+    "data.dataset": "dates",
+    "model.architecture": "rnnsearch",
+    "model.embedding_size": 128,
+    "model.units": 256,
+    "training.batch_size": 64,
+    "training.early_stopping": "loss",
+    "training.patience": 99,
+    "training.tensorboard": "false",
+    "training.deterministic": "false",
+}
+STRATEGIES = {
+    "none": [],
+    "mirrored": [
+        "--distribute.strategy=mirrored",
+        "--distribute.devices=" + ",".join(f"CPU:{index}" for index in range(REPLICAS)),
+    ],
+    "multi-worker": ["--distribute.strategy=multi-worker", "--distribute.timeout=120"],
+}
+
+
+def main(arguments=None) -> int:
+    """Train, print the table; 0, or 2 after one line on what went wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training",
+        description="Tokens a second of training, for one process and each strategy.",
+    )
+    parser.add_argument("--steps", type=int, default=60, help="batches in an epoch")
+    parser.add_argument("--epochs", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--output", type=Path, help="JSON file to write the figures to")
+    options = parser.parse_args(arguments)
+    if options.steps < 1 or options.epochs < 2:
+        parser.error("--steps must be at least 1 and --epochs at least 2")
+    facts = machine.facts()
+    print(report.machine_line(facts), flush=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = measure(Path(folder), options.steps, options.epochs)
+    except (BenchmarkError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(table(figures))
+    if options.output:
+        options.output.write_text(json.dumps({"machine": facts, **figures}, indent=2) + "\n")
+    return 0
+
+
+def measure(folder: Path, steps: int, epochs: int) -> dict:
+    """Return what each strategy trained and what the input pipeline fed."""
+    common = [f"--{key}={value}" for key, value in SETTINGS.items()]
+    common += [f"--training.steps_per_epoch={steps}", f"--training.epochs={epochs}"]
+    rows = []
+    for name, more in STRATEGIES.items():
+        run = folder / name
+        count = REPLICAS if name == "multi-worker" else 1
+        _run(count, ["train", "translation", *common, *more, "--output", str(run)])
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        rows.append(row_of(name, [json.loads(line) for line in lines]))
+    (answer,) = _run(1, ["feed", str(folder / "none"), str(steps)])
+    return {"rows": rows, "pipeline_tokens_per_second": json.loads(answer)["tokens_per_second"]}
+
+
+def row_of(name: str, lines: list[dict]) -> dict:
+    """Return a strategy's figures, of the lines of its epochs."""
+    return {
+        "strategy": name,
+        "tokens_per_second": statistics.median(line["tokens_per_second"] for line in lines[1:]),
+        "retraces": lines[-1]["traces"] - lines[0]["traces"],
+        "loss": lines[-1]["loss"],
+    }
+
+
+def table(figures: dict) -> str:
+    """Write the figures as a Markdown table."""
+    fed = figures["pipeline_tokens_per_second"]
+    lines = ["| strategy | tokens a second | retraces after the first epoch | the pipeline feeds |"]
+    lines.append("| --- | --- | --- | --- |")
+    for row in figures["rows"]:
+        rate = row["tokens_per_second"]
+        lines.append(
+            f"| {row['strategy']} | {rate:,.0f} | {row['retraces']} | {fed / rate:.1f} times that |"
+        )
+    return "\n".join([*lines, "", f"The input pipeline alone: {fed:,.0f} tokens a second."])
+
+
+def _run(count: int, arguments: list[str]) -> list[str]:
+    """Run the worker in so many processes; return what they printed."""
+    addresses = _free_addresses(count)
+    processes = []
+    for index in range(count):
+        task = {"type": "worker", "index": index}
+        cluster = {"cluster": {"worker": addresses}, "task": task}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.training_worker", str(REPLICAS), *arguments],
+                env={
+                    **environment(),
+                    **({"TF_CONFIG": json.dumps(cluster)} if count > 1 else {}),
+                    "TF_CPP_MIN_LOG_LEVEL": "3",
+                },
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=None if index == 0 else subprocess.DEVNULL,
+                text=True,
+            )
+        )
+    printed = [process.communicate()[0] for process in processes]
+    for process in processes:
+        if process.returncode:
+            raise BenchmarkError(f"`{arguments[0]}` ended with status {process.returncode}")
+    return printed
+
+
+def _free_addresses(count: int) -> list[str]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""The table of training's throughput is of what the real command measured."""
+
+import json
+
+import pytest
+
+from benchmarks import training
+from keras_attention.applications.translation.task import TASK
+
+
+@pytest.mark.parametrize("name", training.STRATEGIES)
+def test_the_command_accepts_the_settings(name):
+    settings = [f"--{key}={value}" for key, value in training.SETTINGS.items()]
+    config = TASK.read_config(None, settings + training.STRATEGIES[name])
+    assert config.distribute.strategy == name
+    assert config.model.units == training.SETTINGS["model.units"]
+
+
+def test_the_first_epoch_is_not_counted():
+    rates, traces = (10.0, 400.0, 300.0, 800.0), (7, 7, 8, 9)
+    lines = [
+        {"tokens_per_second": rate, "traces": trace, "loss": 1.5}
+        for rate, trace in zip(rates, traces, strict=True)
+    ]
+    row = training.row_of("none", lines)
+    assert row == {"strategy": "none", "tokens_per_second": 400.0, "retraces": 2, "loss": 1.5}
+    text = training.table({"rows": [row], "pipeline_tokens_per_second": 3000.0})
+    assert "| none | 400 | 2 | 7.5 times that |" in text
+    assert text.endswith("The input pipeline alone: 3,000 tokens a second.")
+
+
+@pytest.mark.slow
+def test_all_strategies_are_measured(tmp_path, capsys):
+    file = tmp_path / "figures.json"
+    assert training.main(["--steps", "4", "--epochs", "2", "--output", str(file)]) == 0
+    figures = json.loads(file.read_text())
+    assert [row["strategy"] for row in figures["rows"]] == list(training.STRATEGIES)
+    assert figures["pipeline_tokens_per_second"] > 0
+    losses = [row["loss"] for row in figures["rows"]]
+    assert losses == pytest.approx([losses[0]] * 3, rel=0.05)  # dropout differs between replicas
+    assert "| multi-worker |" in capsys.readouterr().out
