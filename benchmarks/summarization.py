@@ -179,7 +179,7 @@ def complete(results: list, examples: list) -> float:
 
 
 def _statements(words: list[str]) -> list[str]:
-    return sorted(" ".join(words).split(" . "))
+    return sorted(f"{' '.join(words)} ".split(" . "))
 
 
 def answer_mass(results: list, examples: list) -> float | None:
