@@ -23,6 +23,14 @@ import pytest  # noqa: E402
 
 SEED = 20
 
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    # Replicas for tests of tf.distribute; it can be said only before the first operation.
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
+    )
+
 
 @pytest.fixture(autouse=True)
 def same_start():

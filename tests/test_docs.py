@@ -17,6 +17,7 @@ from tests.docs_examples import documented, fences, pages, run_fences, run_promp
 REPOSITORY = Path(__file__).resolve().parent.parent
 MODULES = [
     "keras_attention.decoding",
+    "keras_attention.distribute",
     "keras_attention.layers",
     "keras_attention.losses",
     "keras_attention.metrics",

@@ -5,6 +5,7 @@ from typing import Literal
 
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
 
 SPLITS = ("train", "dev", "test")
@@ -200,6 +201,7 @@ class AnswerSelectionConfig:
         vectors: where the vectors come from.
         model: the model.
         training: how it is trained.
+        distribute: on which devices.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -207,6 +209,7 @@ class AnswerSelectionConfig:
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

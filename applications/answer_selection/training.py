@@ -38,7 +38,13 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.resuming import take_over
 from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
-from keras_attention.applications.common.training import Outcome, start_from_seed, train
+from keras_attention.applications.common.training import (
+    Outcome,
+    check_distribution,
+    model_scope,
+    start_from_seed,
+    train,
+)
 from keras_attention.metrics import ranking_score
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 
@@ -50,6 +56,7 @@ def train_answer_selection(config: AnswerSelectionConfig, output: Path | str) ->
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
     refuse_existing(Path(output))
+    check_distribution(config)
     config = with_absolute_paths(config)
     for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
         if not has_split(config.data, split):
@@ -115,7 +122,8 @@ def prepare_words(
 def _fit(output: Path | str, questions: QuestionSet | None = None) -> Outcome:
     config = load_config(AnswerSelectionConfig, [RunFolder(output).config])
     start_from_seed(config.training)
-    run = load_run(output, weights=False)
+    with model_scope(config):
+        run = load_run(output, weights=False)
     questions = load_questions(config.data, "train") if questions is None else questions
     encoded = encode(questions, run.words)
     section = config.training

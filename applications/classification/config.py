@@ -7,6 +7,7 @@ from typing import Literal
 from keras_attention.applications.classification.model_config import PAIRS, ModelConfig
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
 
 __all__ = [
@@ -189,12 +190,14 @@ class ClassificationConfig:
         tokenizer: how texts become tokens.
         model: the model.
         training: how it is trained.
+        distribute: on which devices.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
 
     def check(self) -> None:
         """Refuse values that do not go together.

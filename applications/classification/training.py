@@ -29,7 +29,13 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.resuming import take_over
 from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
-from keras_attention.applications.common.training import Outcome, start_from_seed, train
+from keras_attention.applications.common.training import (
+    Outcome,
+    check_distribution,
+    model_scope,
+    start_from_seed,
+    train,
+)
 
 
 def train_classification(config: ClassificationConfig, output: Path | str) -> Outcome:
@@ -39,6 +45,7 @@ def train_classification(config: ClassificationConfig, output: Path | str) -> Ou
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
     refuse_existing(Path(output))
+    check_distribution(config)
     config.check()
     config = with_absolute_paths(config)
     if not has_split(config.data, "train"):
@@ -95,7 +102,8 @@ def resume_classification(output: Path | str, config: ClassificationConfig) -> O
 def _fit(output: Path | str) -> Outcome:
     config = load_config(ClassificationConfig, [RunFolder(output).config])
     start_from_seed(config.training)
-    run = load_run(output, weights=False)
+    with model_scope(config):
+        run = load_run(output, weights=False)
     encoded = _encoded(run, "train")
     development = Development(run)
     say(str(encoded.report))

@@ -16,6 +16,7 @@ import numpy as np
 from keras_attention.applications.common.checkpoints import Checkpoint, Checkpoints
 from keras_attention.applications.common.errors import TrainingDiverged, UserError
 from keras_attention.applications.common.files import replacing
+from keras_attention.applications.common.schedules import learning_rate_of, updates_made
 
 
 class Evaluation(keras.callbacks.Callback):
@@ -54,13 +55,21 @@ class StopWhenNotFinite(keras.callbacks.Callback):
     def _check(self, name, logs):
         value = logs.get(name, 0.0)
         if not math.isfinite(value):
-            kept = "The last good checkpoint and the best weights are kept."
-            raise TrainingDiverged(
-                f"{name} became {value} at step {int(self.model.optimizer.iterations)}. "
-                f"{kept if self.checkpoints.paths() else 'There is no checkpoint yet.'} "
-                "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
-                f"into another --output or after deleting {self.checkpoints.folder.parent}."
-            )
+            step = updates_made(self.model)
+            raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
+
+
+def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
+    """Return the error that ends a training, with the checkpoint that is kept."""
+    paths = checkpoints.paths()
+    kept = "There is no checkpoint yet."
+    if paths:
+        kept = f"The last good checkpoint ({paths[-1].name}) and the best weights are kept."
+    return TrainingDiverged(
+        f"{what}. {kept} "
+        "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
+        f"into another --output or after deleting {checkpoints.folder.parent}."
+    )
 
 
 class AverageWeights(keras.callbacks.Callback):
@@ -80,7 +89,7 @@ class AverageWeights(keras.callbacks.Callback):
         self.back = keras.callbacks.LambdaCallback(on_epoch_end=self._put_back)
 
     def on_epoch_end(self, epoch, logs=None):
-        own = [np.array(variable) for variable in self.model.trainable_variables]
+        own = [np.array(variable.numpy()) for variable in self.model.trainable_variables]
         self.window = [*self.window, own][-self.count :]
         means = [
             np.mean(arrays, axis=0, dtype="float64") for arrays in zip(*self.window, strict=True)
@@ -179,7 +188,7 @@ class HalveOnPlateau(keras.callbacks.Callback):
         if self.plateau.wait >= self.patience:
             self.plateau.wait = 0
             optimizer = self.model.optimizer
-            optimizer.learning_rate = 0.5 * float(optimizer.learning_rate)
+            optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
 
     def get_state(self):
         return {"best": self.plateau.best, "wait": self.plateau.wait}
@@ -195,18 +204,19 @@ class TimeLimit(keras.callbacks.Callback):
         super().__init__()
         self.seconds = seconds
         self.before = 0.0
-        self.start = time.monotonic()
+        self.start: float | None = None
 
     @property
     def elapsed(self) -> float:
-        return self.before + time.monotonic() - self.start
+        return self.before + (0.0 if self.start is None else time.monotonic() - self.start)
 
     @property
     def exhausted(self) -> bool:
         return self.seconds is not None and self.elapsed >= self.seconds
 
     def on_train_begin(self, logs=None):
-        self.start = time.monotonic()
+        if self.start is None:  # the rest of an epoch that was left is trained before the others
+            self.start = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
         if self.exhausted:
@@ -226,7 +236,8 @@ class TimeLimit(keras.callbacks.Callback):
 class SaveCheckpoint(keras.callbacks.Callback):
     """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
 
-    `batches` is how many batches have been seen, over all sittings.
+    `batches` is how many batches have been seen, over all sittings, and `within` how many of them
+    in an epoch that was left.
 
     Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
     """
@@ -242,18 +253,39 @@ class SaveCheckpoint(keras.callbacks.Callback):
         self.stateful = callbacks
         self.average = average
         self.batches = 0
+        self.within = 0
+        self._metrics: list[np.ndarray] = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        self.before = self.batches
 
     def on_train_batch_end(self, batch, logs=None):
-        self.batches += 1
+        # Counted by the batch's number: an execution of several batches ends once.
+        self.within += self.before + batch + 1 - self.batches
+        self.batches = self.before + batch + 1
+        if self._metrics:  # what the epoch's batches gave before it was left
+            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
+                variable.assign(variable.numpy() + value)
+            self._metrics = []
 
     def on_epoch_end(self, epoch, logs=None):
+        self.within = 0
+        self._save(epoch + 1, [])
+
+    def save_within_epoch(self) -> None:
+        """Write a checkpoint in the middle of an epoch; the figures so far are in it."""
+        self._save(self.epoch, [value.numpy() for value in self.model.metrics_variables])
+
+    def _save(self, epoch, metrics):
         states = {name: callback.get_state() for name, callback in self.stateful.items()}
-        arrays = [np.asarray(value) for value in training_variables(self.model)]
+        arrays = [value.numpy() for value in training_variables(self.model)]
+        counts = {"batches": self.batches, "within": self.within, "metrics": len(metrics)}
         self.checkpoints.save(
             Checkpoint(
-                step=int(self.model.optimizer.iterations),
-                arrays=arrays + (self.average.arrays if self.average else []),
-                state={"epoch": epoch + 1, "batches": self.batches, "callbacks": states},
+                step=updates_made(self.model),
+                arrays=arrays + (self.average.arrays if self.average else []) + metrics,
+                state={"epoch": epoch, **counts, "callbacks": states},
             )
         )
 
@@ -271,12 +303,17 @@ class SaveCheckpoint(keras.callbacks.Callback):
             )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+        state = checkpoint.state
+        kept = len(more) - state.get("metrics", 0)
+        self._metrics = more[kept:]
         if self.average:
-            self.average.restore(more, model)
+            self.average.restore(more[:kept], model)
         # Checkpoints of before batches were accumulated know one batch an update.
-        self.batches = checkpoint.state.get("batches", checkpoint.step)
+        self.batches = state.get("batches", checkpoint.step)
+        self.within = state.get("within", 0)
         for name, callback in self.stateful.items():
-            callback.set_state(checkpoint.state["callbacks"][name])
+            if name in state["callbacks"]:  # a run of an earlier version may lack the newest
+                callback.set_state(state["callbacks"][name])
         return checkpoint.state["epoch"]
 
 

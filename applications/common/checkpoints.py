@@ -42,13 +42,23 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.npz"))
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write `checkpoint`, then delete all but the newest `keep`."""
+        """Write `checkpoint`, then delete all but the newest `keep`.
+
+        Raises:
+            UserError: where it cannot be written; those before it are kept.
+        """
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"step-{checkpoint.step:08d}.npz"
         named = {f"{index:05d}": array for index, array in enumerate(checkpoint.arrays)}
         text = np.frombuffer(json.dumps(checkpoint.state).encode(), dtype=np.uint8)
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, state=text, **named)
+        try:
+            with replacing(path) as temporary, open(temporary, "wb") as file:
+                np.savez(file, state=text, **named)
+        except OSError as error:
+            raise UserError(
+                f"checkpoint {path} could not be written ({error.strerror or error}). The last "
+                "good one is kept: make room, and continue with --resume."
+            ) from None
         for old in self.paths()[: -self.keep]:
             old.unlink()
         return path

@@ -13,6 +13,12 @@ class TrainingDiverged(UserError):
     exit_status = 3
 
 
+class Preempted(UserError):
+    """The system asked the process to end; a checkpoint was written, exit status 143."""
+
+    exit_status = 143
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of `error` on one line, or the name of its class if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -11,6 +11,7 @@ from keras import ops
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import clock
 from keras_attention.applications.common.metrics_log import MetricsLog
+from keras_attention.applications.common.schedules import learning_rate_of, updates_made
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_REDRAWS = 0.2
@@ -37,22 +38,32 @@ class Figures(keras.callbacks.Callback):
     without the evaluation that comes after the epoch.
     """
 
+    def __init__(self):
+        super().__init__()
+        self.before = 0.0
+        self.start = self.end = 0.0
+
     def on_epoch_begin(self, epoch, logs=None):
-        self.start = time.monotonic()
-        self.end = self.start
+        self.start = self.end = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
-        seconds = max(self.end - self.start, 1e-9)
-        optimizer = self.model.optimizer
+        seconds = max(self.get_state()["seconds"], 1e-9)
+        self.before = self.start = self.end = 0.0
         logs["epoch"] = epoch + 1
-        logs["step"] = int(optimizer.iterations)
-        logs["learning_rate"] = float(optimizer.learning_rate)
+        logs["step"] = updates_made(self.model)
+        logs["learning_rate"] = learning_rate_of(self.model)
         logs["train_seconds"] = round(seconds, 3)
         if "tokens" in logs:
             logs["tokens_per_second"] = round(logs.pop("tokens") / seconds, 1)
+
+    def get_state(self):
+        return {"seconds": self.before + self.end - self.start}
+
+    def set_state(self, state):
+        self.before = state["seconds"]
 
 
 class WriteMetrics(keras.callbacks.Callback):
@@ -101,16 +112,18 @@ class Progress(keras.callbacks.Callback):
 
     Args:
         epochs: how many epochs there are at most.
-        steps: updates in an epoch.
+        steps: batches in an epoch.
         stream: where to; standard error by default.
+        first: batches of the first epoch that were made before.
     """
 
-    def __init__(self, epochs: int, steps: int, stream: TextIO | None = None):
+    def __init__(self, epochs: int, steps: int, stream: TextIO | None = None, first: int = 0):
         super().__init__()
         self.epochs = epochs
         self.steps = steps
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
+        self.first = first
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.shown = time.monotonic()
@@ -123,10 +136,12 @@ class Progress(keras.callbacks.Callback):
             return
         self.shown = now
         done, passed = batch + 1, now - self.start
+        left = passed / done * (self.steps - self.first - done)
+        done += self.first
         text = f"epoch {self.epoch}/{self.epochs}  {done}/{self.steps}  loss {logs['loss']:.4f}"
         if "tokens" in logs:
             text += f"  {logs['tokens'] / passed:,.0f} tokens/s"
-        text += f"  {clock(passed / done * (self.steps - done))} left"
+        text += f"  {clock(left)} left"
         if self.live:
             filled = 20 * done // self.steps
             text = f"\r\x1b[K[{'=' * filled}{' ' * (20 - filled)}] {text}"
@@ -139,6 +154,7 @@ class Progress(keras.callbacks.Callback):
             if name not in ("epoch", "train_seconds")
         )
         text += f"  {clock(time.monotonic() - self.start)}"
+        self.first = 0
         clear = "\r\x1b[K" if self.live else ""
         print(clear + text, file=self.stream, flush=True)
 

@@ -1,5 +1,6 @@
 """What a task does when a run is continued or used, whatever its model is."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ def take_over(folder: RunFolder, config: Any) -> None:
     own = load_config(type(config), [folder.config])
     changed = changed_keys(own, config)
     allowed = [f"training.{name}" for name in own.training.resumable]
+    # A batch is the same on other devices.
+    allowed += [f"distribute.{field.name}" for field in dataclasses.fields(own.distribute)]
     if refused := [key for key in changed if key not in allowed]:
         why = ", as training.schedule cosine falls to 0 over all epochs"
         raise UserError(

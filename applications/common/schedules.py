@@ -79,3 +79,13 @@ def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> keras.optimi
         arguments["gradient_accumulation_steps"] = config.accumulate
     optimizer = keras.optimizers.get(config.optimizer)
     return type(optimizer)(**arguments)
+
+
+def updates_made(model: keras.Model) -> int:
+    """Return how many updates the optimizer of `model` has made."""
+    return int(model.optimizer.iterations.numpy())
+
+
+def learning_rate_of(model: keras.Model) -> float:
+    """Return the learning rate of the next update."""
+    return float(model.optimizer.learning_rate.numpy())

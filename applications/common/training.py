@@ -1,7 +1,9 @@
 """One training run: Keras' `fit`, called once, from the start or from a checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
@@ -13,10 +15,15 @@ from keras_attention.applications.common.callbacks import (
     SaveCheckpoint,
     StopWhenNotFinite,
     TimeLimit,
+    diverged,
 )
 from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.distribute_config import check_batches, strategy_of
+from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
+from keras_attention.applications.common.numerics import bad_place, check_layers
+from keras_attention.applications.common.preemption import EndOnSignal
 from keras_attention.applications.common.reporting import (
     Figures,
     Progress,
@@ -26,6 +33,12 @@ from keras_attention.applications.common.reporting import (
 from keras_attention.applications.common.run_folder import RunFolder
 from keras_attention.applications.common.schedules import make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
+from keras_attention.distribute import (
+    GlobalMean,
+    make_replica_safe,
+    replica_batches,
+    spread_seeds,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,44 @@ def start_from_seed(config: TrainingConfig) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
+def check_distribution(config: Any) -> None:
+    """Refuse devices that are not there, and what does not go with several replicas.
+
+    Args:
+        config: a task's configuration.
+
+    Raises:
+        UserError: naming the key.
+    """
+    strategy = strategy_of(config.distribute)
+    if strategy.num_replicas_in_sync == 1:
+        return
+    if not getattr(config.training, "batch_tokens", None):
+        check_batches(strategy, config.training.batch_size)
+    if config.training.jit_compile:
+        raise UserError(
+            "training.jit_compile true goes with one device only: XLA does not compile a step "
+            f"over several. Received: distribute.strategy {config.distribute.strategy}."
+        )
+
+
+@contextmanager
+def model_scope(config: Any) -> Iterator[None]:
+    """Build what trains - the model, its metrics - inside: on its devices, in its precision.
+
+    Args:
+        config: a task's configuration.
+    """
+    check_distribution(config)
+    policy = keras.config.dtype_policy()
+    with strategy_of(config.distribute).scope():
+        keras.config.set_dtype_policy(config.training.precision)
+        try:
+            yield
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+
 def use_xla(config: TrainingConfig) -> bool | str:
     """Return what to give `compile` as `jit_compile`.
 
@@ -70,6 +121,8 @@ def use_xla(config: TrainingConfig) -> bool | str:
     """
     if config.jit_compile is not None:
         return config.jit_compile
+    if config.check_numerics:  # which XLA leaves out
+        return False
     import tensorflow as tf
 
     return "auto" if tf.config.list_physical_devices("GPU") else False
@@ -90,29 +143,30 @@ def train(
     Args:
         run: where checkpoints, best weights and logs go.
         config: the training section.
-        model: a built model.
+        model: a built model, made in `model_scope`.
         loss: its loss.
         batches: given the number of batches already seen, returns the endless dataset of batches
             that come next; a pure function of that number, or a resumed run would differ.
         steps_per_pass: batches in one pass over the data.
         evaluate: returns figures on the development set, `val_loss` and the monitored one
             among them.
-        metrics: Keras metrics of the training batches.
+        metrics: Keras metrics of the training batches, made in `model_scope`.
 
     Raises:
         TrainingDiverged: when a loss is not finite.
+        Preempted: after a SIGTERM, when a checkpoint is written.
         UserError: when no checkpoint can be read, or it does not fit the model.
     """
     steps = config.steps_per_epoch or steps_per_pass
-    optimizer = make_optimizer(config, steps)
-    model.compile(optimizer, loss=loss, metrics=list(metrics), jit_compile=use_xla(config))
-    model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
+    _check_executions(config, steps)
+    _compile(model, config, loss, metrics, steps)
 
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
     best = KeepBest(run.best_weights, monitor, mode, patience)
     limit = TimeLimit(config.max_minutes and 60 * config.max_minutes)
-    stateful = {"best": best, "time": limit}
+    figures = Figures()
+    stateful = {"best": best, "time": limit, "figures": figures}
     if config.schedule == "halve":
         stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
     average = AverageWeights(config.average_checkpoints) if config.average_checkpoints > 1 else None
@@ -121,25 +175,83 @@ def train(
 
     if reason := _finished(config, epoch, best, limit):
         return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
-    judges = [callback for name, callback in stateful.items() if name != "time"]
-    callbacks = [Figures(), *([average] if average else []), Evaluation(evaluate)]
+    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
+    callbacks = [figures, *([average] if average else []), Evaluation(evaluate)]
     callbacks += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
     callbacks += [average.back] if average else []
-    callbacks += [Progress(config.epochs, steps), WriteMetrics(MetricsLog(run.metrics, step))]
+    progress = Progress(config.epochs, steps, first=saver.within)
+    callbacks += [progress, WriteMetrics(MetricsLog(run.metrics, step))]
     if config.tensorboard:
         callbacks.append(WriteTensorBoard(run.tensorboard))
-    history = model.fit(
-        batches(saver.batches),
-        epochs=config.epochs,
-        initial_epoch=epoch,
-        steps_per_epoch=steps,
-        callbacks=[*callbacks, saver],
-        shuffle=False,
-        verbose=0,
-    )
-    epoch, step = (history.history[name][-1] for name in ("epoch", "step"))
+    ending = EndOnSignal(saver, steps)
+
+    def fit(first, last, number_of_steps):
+        history = model.fit(
+            _parts(model, batches, saver.batches),
+            epochs=last,
+            initial_epoch=first,
+            steps_per_epoch=number_of_steps,
+            callbacks=[*callbacks, saver, ending],
+            shuffle=False,
+            verbose=0,
+        )
+        return [history.history[name][-1] for name in ("epoch", "step")]
+
+    with _naming_bad_places(saver), ending.listening():
+        if progress.first:  # the rest of an epoch that was left
+            epoch, step = fit(epoch, epoch + 1, steps - progress.first)
+        if not _finished(config, epoch, best, limit):
+            epoch, step = fit(epoch, config.epochs, steps)
     reason = _finished(config, epoch, best, limit)
     return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
+
+
+def _check_executions(config: TrainingConfig, steps: int) -> None:
+    """Refuse executions that would run over the end of an epoch."""
+    if steps % config.steps_per_execution:
+        near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
+        raise UserError(
+            f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
+            f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
+        )
+
+
+def _compile(model, config, loss, metrics, steps) -> None:
+    with model.distribute_strategy.scope():
+        model.compile(
+            make_optimizer(config, steps),
+            loss=GlobalMean(loss),
+            metrics=list(metrics),
+            jit_compile=use_xla(config),
+            steps_per_execution=config.steps_per_execution,
+        )
+        model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
+    if config.check_numerics:
+        check_layers(model)
+    make_replica_safe(model)
+
+
+def _parts(model, batches, start):
+    """Return the dataset of batches from `start` on, cut into parts where there are replicas."""
+    strategy = model.distribute_strategy
+    if strategy.num_replicas_in_sync == 1:
+        return batches(start)
+    return replica_batches(strategy, lambda: batches(start))
+
+
+@contextmanager
+def _naming_bad_places(saver: SaveCheckpoint) -> Iterator[None]:
+    """Turn TensorFlow's error of a value that is not finite into one that says where it began."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        place = bad_place(error)
+        if place is None:
+            raise
+        what = f"{place} became NaN or infinite after {saver.batches} batches"
+        raise diverged(what, saver.checkpoints) from None
 
 
 def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
@@ -148,9 +260,12 @@ def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     for problem in problems:
         say(f"{problem} Going back to the one before it.")
     if checkpoint is None:
+        spread_seeds(model)
         return 0, 0
     epoch = saver.restore(model, checkpoint)
-    say(f"continuing after epoch {epoch}, step {checkpoint.step}")
+    spread_seeds(model)
+    within = f" and {saver.within} batches" if saver.within else ""
+    say(f"continuing after epoch {epoch}{within}, step {checkpoint.step}")
     return epoch, checkpoint.step
 
 

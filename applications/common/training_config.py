@@ -41,6 +41,14 @@ class TrainingConfig:
             the newest ones; training itself goes on from its own. 1 for no averaging.
         jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
             slower, and for Keras' own choice elsewhere.
+        precision: float32, or mixed: 16 bits in the layers, float32 in the weights, the loss and
+            the optimizer; with mixed_float16 the loss is scaled, so that small gradients do not
+            vanish. The other verbs compute in float32, or in decoding.precision where there is one.
+        steps_per_execution: batches trained on in one call, which saves time where batches are
+            small; progress, max_minutes and the check of the loss come after so many.
+        check_numerics: look at what each layer is given and gives, and at its gradients; where one
+            is NaN or infinite, end with the layer's name. Slower. Not with mixed_float16, whose
+            gradients may be infinite now and then, nor with jit_compile true.
         deterministic: make the same seed give the same weights, bit for bit, on one machine.
         tensorboard: write logs for TensorBoard.
     """
@@ -63,12 +71,16 @@ class TrainingConfig:
     max_minutes: float | None = None
     average_checkpoints: int = 1
     jit_compile: bool | None = None
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    steps_per_execution: int = 1
+    check_numerics: bool = False
     deterministic: bool = True
     tensorboard: bool = True
 
     def __post_init__(self):
         counts = ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience")
-        for name in (*counts, "accumulate", "average_checkpoints"):
+        counts += ("accumulate", "average_checkpoints", "steps_per_execution")
+        for name in counts:
             check_range(f"training.{name}", getattr(self, name), at_least=1)
         for name in ("learning_rate", "clip_norm", "max_minutes"):
             check_range(f"training.{name}", getattr(self, name), above=0)
@@ -92,13 +104,26 @@ class TrainingConfig:
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
             )
 
+        if self.jit_compile and self.deterministic:
+            raise UserError(
+                "training.jit_compile true needs training.deterministic false: XLA has no "
+                "deterministic form of every operation, and Keras leaves it out."
+            )
+        if self.check_numerics and (self.precision == "mixed_float16" or self.jit_compile):
+            raise UserError(
+                "training.check_numerics goes neither with training.precision mixed_float16 nor "
+                "with training.jit_compile true."
+            )
+
     @property
     def resumable(self) -> tuple[str, ...]:
         """Return what may differ when a run is continued: how long it goes on, not what shapes it.
 
+        And whether it is watched.
+
         Schedule cosine is spread over all epochs: with more of them it would be another.
         """
-        names = ("epochs", "max_minutes", "patience")
+        names = ("epochs", "max_minutes", "patience", "check_numerics")
         return names[1:] if self.schedule == "cosine" else names
 
     @property

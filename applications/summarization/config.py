@@ -5,6 +5,7 @@ from typing import Literal
 
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.summarization.model_config import ARCHITECTURES, ModelConfig
 
@@ -151,6 +152,7 @@ class SummarizationConfig:
         tokenizer: how text becomes words.
         model: the model.
         training: how it is trained.
+        distribute: on which devices.
         decoding: how a summary is searched for.
     """
 
@@ -158,6 +160,7 @@ class SummarizationConfig:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
 

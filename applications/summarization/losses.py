@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.text import PAD_ID
 
 
+@keras.saving.register_keras_serializable("keras_attention")
 class NegativeLogLikelihood(keras.losses.Loss):
     """The mean over real labels of minus their log probability.
 

@@ -11,7 +11,13 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.resuming import take_over
 from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
-from keras_attention.applications.common.training import Outcome, start_from_seed, train
+from keras_attention.applications.common.training import (
+    Outcome,
+    check_distribution,
+    model_scope,
+    start_from_seed,
+    train,
+)
 from keras_attention.applications.summarization.config import SPLITS, SummarizationConfig
 from keras_attention.applications.summarization.documents import Corpus, has_split, load_corpus
 from keras_attention.applications.summarization.encoding import (
@@ -31,6 +37,7 @@ def train_summarization(config: SummarizationConfig, output: Path | str) -> Outc
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
     refuse_existing(Path(output))
+    check_distribution(config)
     config = with_absolute_paths(config)
     for split, what in (("train", "training data"), ("dev", "development set")):
         if not has_split(config.data, split):
@@ -68,7 +75,8 @@ def resume_summarization(output: Path | str, config: SummarizationConfig) -> Out
 def _fit(output: Path | str) -> Outcome:
     config = load_config(SummarizationConfig, [RunFolder(output).config])
     start_from_seed(config.training)
-    run = load_run(output, weights=False)
+    with model_scope(config):
+        run = load_run(output, weights=False)
     encoded = encode_corpus(load_corpus(config.data, "train"), run.encoder)
     say(encoded.report)
     sizes = {

@@ -5,6 +5,7 @@ from typing import Literal
 
 from keras_attention.applications.common import training_config
 from keras_attention.applications.common.checks import check_range
+from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation.model_config import ModelConfig
 
@@ -132,14 +133,11 @@ class TrainingConfig(training_config.TrainingConfig):
         + """
         batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
             included, counted on the longer side; batches of short sentences then hold more.
-        precision: float32, or mixed: half precision in the layers, float32 in the weights, the loss
-            and the optimizer. The other verbs compute in decoding.precision.
     """
     )
 
     label_smoothing: float = 0.1
     batch_tokens: int | None = None
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
 
     def __post_init__(self):
@@ -209,6 +207,7 @@ class TranslationConfig:
         tokenizer: how they become tokens.
         model: the model.
         training: how it is trained.
+        distribute: on which devices.
         decoding: how a translation is searched for.
     """
 
@@ -216,6 +215,7 @@ class TranslationConfig:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self):

@@ -18,7 +18,13 @@ from keras_attention.applications.common.run_folder import (
     refuse_existing,
     writing,
 )
-from keras_attention.applications.common.training import Outcome, start_from_seed, train
+from keras_attention.applications.common.training import (
+    Outcome,
+    check_distribution,
+    model_scope,
+    start_from_seed,
+    train,
+)
 from keras_attention.applications.translation.config import (
     SPLITS,
     TrainingConfig,
@@ -52,6 +58,7 @@ def train_translation(config: TranslationConfig, output: Path | str) -> Outcome:
         UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
     """
     refuse_existing(Path(output))
+    check_distribution(config)
     config = with_absolute_paths(config)
     _check_data(config)
     train_corpus = load_corpus(config.data, "train")
@@ -91,7 +98,9 @@ def resume_translation(output: Path | str, config: TranslationConfig) -> Outcome
 def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
     config = load_config(TranslationConfig, [RunFolder(output).config])
     start_from_seed(config.training)
-    run = load_run(output, weights=False)
+    with model_scope(config):
+        run = load_run(output, weights=False)
+        metrics = [TokenCount()]
     if encoded is None:
         corpus = load_corpus(config.data, "train")
         encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, config.data)
@@ -112,7 +121,7 @@ def _fit(output: Path | str, encoded: EncodedCorpus | None = None) -> Outcome:
         batches.to_dataset,
         len(batches),
         development,
-        metrics=[TokenCount()],
+        metrics=metrics,
     )
 
 

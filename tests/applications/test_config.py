@@ -49,6 +49,7 @@ def test_saved_config_reloads_equal(tmp_path):
         "--training.learning_rate=3e-05",
         "--training.steps_per_epoch=11",
         "--training.jit_compile=true",
+        "--training.deterministic=false",
         "--decoding.length_penalty=0.6",
         "--training.clip_norm=null",
     )
@@ -192,7 +193,7 @@ def test_wrong_options_are_refused_in_one_line(overrides, message):
     [
         ("data: {fodler: x}", "section 'data' has no key 'fodler'. Did you mean 'folder'?"),
         ("dat: {}", "no key 'dat'. Did you mean 'data'?"),
-        ("- a", "must hold the sections data, tokenizer, model, training, decoding"),
+        ("- a", "must hold the sections data, tokenizer, model, training, distribute, decoding"),
         ("data: [1]", "section 'data' must hold keys. Received: [1]"),
         ("data: [", "is not YAML"),
         ("training: {epochs: many}", "training.epochs must be a whole number. Received: 'many'"),

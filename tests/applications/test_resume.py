@@ -86,3 +86,19 @@ def test_killed_at_many_moments(trained_run, dates_data, tmp_path, seed):
             kill_after_epochs(arguments, chance.randint(1, 2), chance.uniform(0, 0.5))
     assert run_command(*arguments).returncode == 0
     assert_same_training(path, trained_run)
+
+
+@pytest.mark.slow
+def test_terminated_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_path):
+    path = tmp_path / "terminated"
+    arguments = train_arguments(dates_data, path, "--resume")
+    for wanted in range(1, 4):
+        process = subprocess.Popen([COMMAND, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
+        for line in process.stderr:
+            if line.startswith(f"epoch {wanted}/"):
+                break
+        process.terminate()
+        assert "ended by SIGTERM" in process.communicate()[1]
+        assert process.returncode == 143
+    assert run_command(*arguments).returncode == 0
+    assert_same_training(path, trained_run)

@@ -1,8 +1,11 @@
 """Training: exact resume, stopping, the learning rate, what is reported, and traces."""
 
+import errno
 import io
 import json
 import math
+import os
+import signal
 
 import keras
 import numpy as np
@@ -11,120 +14,21 @@ import tensorflow as tf
 
 from keras_attention.applications.common.callbacks import training_variables
 from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.errors import TrainingDiverged, UserError
+from keras_attention.applications.common.distribute_config import DistributeConfig
+from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.reporting import Progress, TokenCount
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.reporting import Progress
 from keras_attention.applications.common.schedules import LearningRate, make_optimizer
-from keras_attention.applications.common.training import start_from_seed, train
 from keras_attention.applications.common.training_config import TrainingConfig
-
-STEPS = 5
-LENGTHS = (3, 7, 5, 11, 2)
-
-
-def batch(step):
-    """A batch that depends on its step alone: each token is to be followed by the next number."""
-    generator = np.random.default_rng(step)
-    ids = generator.integers(1, 13, size=(4, LENGTHS[step % len(LENGTHS)])).astype("int32")
-    ids[0, 1:] = 0
-    return ids, np.where(ids > 0, 1 + ids % 12, 0).astype("int32")
-
-
-def batches(start_step):
-    def generate():
-        step = start_step
-        while True:
-            yield batch(step)
-            step += 1
-
-    signature = (tf.TensorSpec([None, None], tf.int32),) * 2
-    return tf.data.Dataset.from_generator(generate, output_signature=signature)
-
-
-class CountingModel(keras.Sequential):
-    traces = 0
-
-    def train_step(self, data):
-        self.traces += 1
-        return super().train_step(data)
-
-
-def make_model():
-    model = CountingModel(
-        [
-            keras.layers.Embedding(13, 6),
-            keras.layers.Dropout(0.3),
-            keras.layers.GRU(7, return_sequences=True),
-            keras.layers.Dense(13),
-        ]
-    )
-    model.build((None, None))
-    return model
-
-
-def make_run(path):
-    with RunFolder.prepare(path, "translation") as folder:
-        (folder / "config.yaml").write_text("")
-    return RunFolder(path)
-
-
-class Evaluate:
-    """The loss on one held-out batch; fails at the `fail_at`-th call, as a kill there would."""
-
-    def __init__(self, model, fail_at=None, values=()):
-        self.model = model
-        self.calls = 0
-        self.fail_at = fail_at
-        self.values = values
-
-    def __call__(self):
-        self.calls += 1
-        if self.calls == self.fail_at:
-            raise InterruptedError
-        if self.values:
-            return {"val_loss": self.values[self.calls - 1]}
-        inputs, labels = batch(10**6)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-        return {"val_loss": float(loss(labels, self.model(inputs)))}
-
-
-def fit(run, evaluate_options=(), batches=batches, **settings):
-    settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
-    config = TrainingConfig(**settings)
-    start_from_seed(config)
-    model = make_model()
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    outcome = train(
-        run,
-        config,
-        model,
-        loss,
-        batches,
-        STEPS,
-        Evaluate(model, **dict(evaluate_options)),
-        metrics=[TokenCount()],
-    )
-    return outcome, model
-
-
-def saved(run):
-    """All that a run leaves behind but times: variables, state, best weights, metrics."""
-    checkpoint, _ = Checkpoints(run.checkpoints).latest()
-    timeless = {k: v for k, v in checkpoint.state["callbacks"].items() if k != "time"}
-    best = make_model()
-    best.load_weights(run.best_weights)
-    lines = [
-        {k: v for k, v in line.items() if "second" not in k} for line in read_metrics(run.metrics)
-    ]
-    return checkpoint.step, checkpoint.arrays, timeless, best.get_weights(), lines
-
-
-def assert_same_runs(one, other):
-    (step, arrays, state, best, lines), (step2, arrays2, state2, best2, lines2) = one, other
-    assert (step, state, lines) == (step2, state2, lines2)
-    for a, b in zip(arrays + best, arrays2 + best2, strict=True):
-        np.testing.assert_array_equal(a, b)
+from tests.applications.small_training import (
+    STEPS,
+    assert_same_runs,
+    batch,
+    batches,
+    fit,
+    make_run,
+    saved,
+)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +37,28 @@ def unbroken(tmp_path_factory):
     keras.utils.set_random_seed(5)
     fit(run, schedule="halve", patience=3)
     return run
+
+
+@pytest.mark.parametrize("batch", [1, 7, 10])
+def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
+    unbroken, tmp_path, monkeypatch, batch
+):
+    run = make_run(tmp_path / "run")
+    seen = []
+
+    def interrupt(self, *_, **__):
+        seen.append(None)
+        if len(seen) == batch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch, pytest.raises(Preempted, match="ended by SIGTERM") as end:
+        patch.setattr(Progress, "on_train_batch_end", interrupt)
+        fit(run, schedule="halve", patience=3)
+    assert end.value.exit_status == 143 and signal.getsignal(signal.SIGTERM) is before
+    assert f"step-{batch:08d}.npz is written" in str(end.value)
+    fit(run, schedule="halve", patience=3)
+    assert_same_runs(saved(run), saved(unbroken))
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
@@ -176,7 +102,7 @@ def test_the_checkpoint_holds_all_that_training_changes(unbroken):
 def test_another_model_does_not_take_the_checkpoint(unbroken, monkeypatch):
     wider = keras.Sequential([keras.layers.Embedding(13, 6), keras.layers.Dense(13)])
     wider.build((None, None))
-    monkeypatch.setattr(f"{__name__}.make_model", lambda: wider)
+    monkeypatch.setattr("tests.applications.small_training.make_model", lambda: wider)
     with pytest.raises(UserError, match="step 20 does not fit the model: expected .* variables"):
         fit(unbroken, schedule="halve")
 
@@ -209,7 +135,8 @@ def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(t
     with pytest.raises(TrainingDiverged, match=message) as caught:
         fit(run, **options)
     assert caught.value.exit_status == 3
-    assert "The last good checkpoint and the best weights are kept." in str(caught.value)
+    kept = "The last good checkpoint (step-00000005.npz) and the best weights are kept."
+    assert kept in str(caught.value)
     assert_same_runs(saved(run), before)
 
 
@@ -221,6 +148,79 @@ def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(t
     assert "There is no checkpoint yet." in message and "kept" not in message
     assert f"into another --output or after deleting {run.path}." in message
     assert not Checkpoints(run.checkpoints).paths() and not run.best_weights.exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: x / 0.0, "the output of layer spoilt became NaN or infinite after 0 batches"),
+        # Its value is 0 and its gradient 0 times infinity.
+        (lambda x: keras.ops.sqrt(0.0 * x), "the gradient at the input of layer spoilt became"),
+    ],
+)
+def test_the_layer_where_a_value_became_bad_is_named(tmp_path, monkeypatch, spoil, message):
+    layers = [keras.layers.Embedding(13, 6), keras.layers.Activation(spoil, name="spoilt")]
+    model = keras.Sequential([*layers, keras.layers.Dense(13)])
+    model.build((None, None))
+    monkeypatch.setattr("tests.applications.small_training.make_model", lambda: model)
+    with pytest.raises(TrainingDiverged, match=message) as caught:
+        fit(make_run(tmp_path / "run"), check_numerics=True)
+    assert "There is no checkpoint yet." in str(caught.value)
+
+
+def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, schedule="halve", patience=3, check_numerics=True)
+    assert_same_runs(saved(run), saved(unbroken))
+
+
+def test_several_devices_resume_exactly(tmp_path):
+    settings = {"distribute": DistributeConfig("mirrored", "CPU:0,CPU:1"), "epochs": 3}
+    whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
+    fit(whole, **settings)
+    with pytest.raises(InterruptedError):
+        fit(parts, {"fail_at": 2}, **settings)
+    fit(parts, **settings)
+    assert_same_runs(saved(whole), saved(parts))
+
+
+@pytest.mark.parametrize(
+    "precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
+)
+def test_16_bits_train_and_resume(tmp_path, precision):
+    settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
+    whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
+    fit(whole, **settings)
+    fit(parts, epochs=2, **settings)
+    _, model = fit(parts, **settings)
+    assert model.dtype_policy.name == precision and model.layers[-1].compute_dtype in precision
+    assert_same_runs(saved(whole), saved(parts))
+    losses = [line["loss"] for line in read_metrics(whole.metrics)]
+    assert losses[-1] < losses[0] - 0.05
+
+
+def test_steps_of_one_execution_are_the_same_steps(unbroken, tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, schedule="halve", patience=3, steps_per_execution=STEPS)
+    assert_same_runs(saved(run), saved(unbroken))
+    with pytest.raises(UserError, match="must divide the 5 batches .* to 4, say. Received: 2"):
+        fit(make_run(tmp_path / "other"), steps_per_execution=2)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(unbroken, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=2, schedule="halve", patience=3)
+
+    def full(file, **arrays):
+        file.write(b"the beginning of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="step-00000015.*No space"):
+        patch.setattr(np, "savez", full)
+        fit(run, schedule="halve", patience=3)
+    assert [path.name[:5] for path in run.checkpoints.iterdir()] == ["step-"] * 2
+    fit(run, schedule="halve", patience=3)
+    assert_same_runs(saved(run), saved(unbroken))
 
 
 def test_training_stops_early_and_keeps_the_best_weights(tmp_path):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.training import model_scope
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
 from keras_attention.applications.translation.export import export_saved_model
 from keras_attention.applications.translation.model import Transformer
@@ -311,7 +312,8 @@ def test_half_precision_trains_and_the_other_verbs_compute_in_full(training, tmp
         average_checkpoints=1,
     )
     train_translation(dataclasses.replace(training, training=section), tmp_path / "run")
-    assert load_run(tmp_path / "run", weights=False).model.compute_dtype == "bfloat16"
     run = load_run(tmp_path / "run")
+    with model_scope(run.config):
+        assert load_run(tmp_path / "run", weights=False).model.compute_dtype == "bfloat16"
     assert run.model.compute_dtype == keras.config.floatx()
     assert np.isfinite(Translator(run).perplexity(SOURCE_LINES, TARGET_LINES))

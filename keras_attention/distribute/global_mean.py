@@ -1,0 +1,111 @@
+"""A mean over the examples of all replicas."""
+
+import keras
+from keras import ops
+
+MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class GlobalMean(keras.losses.Loss):
+    """Another loss, whose mean is taken over all replicas and not over each by itself.
+
+    Under `tf.distribute` a Keras loss divides by the weight of its own replica's part of the batch
+    and by the number of replicas. Where parts have different weights - masks of different lengths,
+    a part of padding alone - this is not the mean of the batch, and training depends on how the
+    batch was cut. This loss divides the sum of replica `r` by the weight of all:
+
+    `loss_r = Σ_{i in r} w_i l_i / Σ_{all i} w_i`,
+
+    so that the shares add up to what one device computes on the whole batch. It counts what the
+    loss counts: weights with `"mean_with_sample_weight"`, examples that no mask leaves out with
+    `"sum_over_batch_size"` and `"mean"`. A sum is passed through, as its shares add up already.
+    Outside of a strategy, or with one replica, it is the loss itself.
+
+    It belongs to `make_replica_safe`: Keras' own training step would average its shares.
+
+    Args:
+        loss: A `keras.losses.Loss` whose reduction is a mean or a sum.
+        name: Name of the loss; that of `loss` where not given.
+
+    Raises:
+        ValueError: If the loss is no `keras.losses.Loss`, or does not reduce.
+
+    Example:
+
+    ```python
+    import keras
+    from keras_attention.distribute import GlobalMean
+    from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+
+    loss = GlobalMean(MaskedSparseCategoricalCrossentropy())
+    ```
+    """
+
+    def __init__(self, loss, name=None):
+        if not isinstance(loss, keras.losses.Loss):
+            raise ValueError(
+                "`loss` must be a keras.losses.Loss; keras.losses.get makes one of a name. "
+                f"Received: loss={loss!r}"
+            )
+        if loss.reduction not in (*MEANS, "sum"):
+            raise ValueError(
+                f"`loss` must have one of the reductions {', '.join(MEANS)} and sum. "
+                f"Received: reduction={loss.reduction!r}"
+            )
+        super().__init__(name=name or loss.name, reduction=loss.reduction, dtype=loss.dtype)
+        self.loss = loss
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        context = _replica_context()
+        if context is None or self.reduction == "sum":
+            return self.loss(y_true, y_pred, sample_weight)
+        kept = []
+
+        def values(*arguments):
+            kept.append(self.loss.call(*arguments))
+            return kept[-1]
+
+        total = _summed(self.loss, values)(y_true, y_pred, sample_weight)
+        # The same loss, had every value been 1: what it counts, masks and weights included.
+        counts = sample_weight if self.reduction == "mean_with_sample_weight" else None
+        weight = _summed(self.loss, lambda *_: _ones(kept[0]))(y_true, y_pred, counts)
+        return ops.divide_no_nan(total, context.all_reduce("SUM", weight))
+
+    def call(self, y_true, y_pred):
+        return self.loss.call(y_true, y_pred)
+
+    def get_config(self):
+        return {"loss": keras.saving.serialize_keras_object(self.loss), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.saving.deserialize_keras_object(config["loss"]), config["name"])
+
+
+def _summed(loss, call):
+    """Return `loss` with other values, added up."""
+    changed = object.__new__(type(loss))  # copy.copy would save and load it: see its __reduce__
+    changed.__dict__.update(loss.__dict__)
+    changed.call = call
+    changed.reduction = "sum"
+    return changed
+
+
+def _ones(values):
+    """Return ones with the mask of `values`, by which a loss says what it ignores."""
+    ones = ops.ones_like(values)
+    mask = getattr(values, "_keras_mask", None)
+    if mask is not None:
+        ones._keras_mask = mask
+    return ones
+
+
+def _replica_context():
+    """Return the context of this replica where there are several, else None."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return context if context is not None and context.num_replicas_in_sync > 1 else None

@@ -1,0 +1,192 @@
+"""What `fit` and `evaluate` need under a strategy of several replicas."""
+
+import functools
+import inspect
+
+import keras
+
+
+def make_replica_safe(model: keras.Model) -> keras.Model:
+    """Make `fit` and `evaluate` of a compiled model agree with a single process.
+
+    Keras 3's own step does not, under `tf.distribute`:
+
+    - `MultiWorkerMirroredStrategy` fails in `fit`
+      ([keras-team/keras#20585](https://github.com/keras-team/keras/issues/20585), open in Keras
+      3.15): metrics, which are scalars of each replica, are reduced over an axis they do not have,
+      and where a worker has several replicas the first batch, of which the model is built, is
+      averaged over all of them.
+    - Gradients are clipped, and tested for being finite, on each replica before they are added up,
+      so that the update depends on the number of replicas.
+    - Gradient accumulation and loss scaling inside a conditional fail under `MirroredStrategy`.
+    - The loss in the logs is the mean of the replicas' means.
+
+    This function gives the model other steps. Each replica computes its share of loss and
+    gradients; shares are added up over all replicas; then one update is made of the sum, by the
+    model's optimizer as it is, and every copy of the variables takes it. Logs are those of all
+    replicas together. Losses should be wrapped in `GlobalMean`, and batches cut by
+    `replica_batches`. Where the model has one replica nothing is changed.
+
+    Keras offers two ways in: `train_function` and `test_function`, which `fit` and `evaluate` keep
+    if they are set, and, without a public name, the building of the model from the first batch;
+    that one is given the batch of a single replica, and left alone in a version that has no such
+    method.
+
+    Args:
+        model: A model made under the strategy's scope and compiled; `fit` is then called outside
+            of the scope. Compiling it anew undoes what this function did.
+
+    Returns:
+        The same model.
+
+    Raises:
+        ValueError: If the model is not compiled, has a `train_step` or `test_step` of its own, or
+            was compiled for XLA.
+
+    Example:
+
+    ```python
+    import keras
+    import tensorflow as tf
+    from keras_attention import distribute
+
+    strategy = distribute.make_strategy("auto")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", distribute.GlobalMean(keras.losses.MeanSquaredError()))
+    distribute.make_replica_safe(model)
+    rows = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1))))
+    parts = distribute.replica_batches(strategy, lambda: rows.batch(4).repeat())
+    model.fit(parts, steps_per_epoch=3, shuffle=False, verbose=0)
+    ```
+    """
+    strategy = getattr(model, "distribute_strategy", None)
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return model
+    _check(model)
+    model.train_function = _function(model, strategy, _train_step(model, strategy))
+    model.test_function = _function(model, strategy, _test_step(model, strategy))
+    _build_from_one_replica(model, strategy)
+    return model
+
+
+def _train_step(model, strategy):
+    """Return a function of a distributed batch that makes one update."""
+    import tensorflow as tf
+
+    def share(data):
+        variables = model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = _share_of_loss(model, data, training=True)
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = dict(enumerate(tape.gradient(scaled, variables)))
+        # Those of embeddings stay slices: the global norm of Keras' clipping is over slices.
+        known = {i: gradient for i, gradient in gradients.items() if gradient is not None}
+        return tf.distribute.get_replica_context().all_reduce("SUM", known)
+
+    def step(data):
+        sums = strategy.run(share, args=(data,))
+        # The sums are equal on all replicas. With one of them the optimizer needs no knowledge of
+        # replicas: it sets all copies of its variables and of the model's.
+        known = {i: strategy.experimental_local_results(g)[0] for i, g in sums.items()}
+        variables = model.trainable_variables
+        model.optimizer.apply([known.get(i) for i in range(len(variables))], variables)
+
+    return step
+
+
+def _test_step(model, strategy):
+    def step(data):
+        strategy.run(lambda part: _share_of_loss(model, part, training=False), args=(data,))
+
+    return step
+
+
+def _share_of_loss(model, data, training):
+    """Return this replica's share of the loss of a batch; update the metrics."""
+    import tensorflow as tf
+
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    takes_training = "training" in inspect.signature(model.call).parameters
+    y_pred = model(x, **({"training": training} if takes_training else {}))
+    loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
+    # As in Keras, a batch counts in the epoch's loss by its rows. Each replica adds the share of
+    # its loss with the rows of all, so that the sums over replicas are those of one process.
+    context = tf.distribute.get_replica_context()
+    rows = tf.cast(tf.shape(tf.nest.flatten(x)[0])[0], "float32")
+    weight = context.all_reduce("SUM", rows) / context.num_replicas_in_sync
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss * context.num_replicas_in_sync, sample_weight=weight)
+    model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    return loss
+
+
+def _function(model, strategy, step):
+    """Return what `fit` calls with an iterator for each execution of one or more steps."""
+    import tensorflow as tf
+
+    def execute(iterator):
+        steps = model.steps_per_execution
+
+        def one_more(done):
+            step(iterator.get_next())
+            return done + 1
+
+        if steps == 1:
+            one_more(0)
+        else:
+            tf.while_loop(lambda done: done < steps, one_more, [tf.constant(0)])
+        return model.get_metrics_result()
+
+    run = (
+        execute
+        if model.run_eagerly
+        else tf.function(execute, reduce_retracing=True, autograph=False)
+    )
+
+    @functools.wraps(execute)
+    def function(iterator):
+        if tf.distribute.in_cross_replica_context():
+            raise ValueError(
+                "A replica-safe model trains outside of its strategy's scope: build and compile "
+                "inside of `with strategy.scope():`, and call fit and evaluate after it. "
+                f"Received: a call inside of the scope of {type(strategy).__name__}"
+            )
+        return run(iterator)
+
+    return function
+
+
+def _build_from_one_replica(model, strategy):
+    import tensorflow as tf
+
+    build = getattr(model, "_maybe_symbolic_build", None)
+    if build is None:
+        return
+
+    def build_from_one_replica(iterator=None, data_batch=None):
+        if iterator is not None:
+            _, _, batches = next(iter(iterator))
+            data_batch = tf.nest.map_structure(
+                lambda value: strategy.experimental_local_results(value)[0], next(batches)
+            )
+        build(data_batch=data_batch)
+
+    model._maybe_symbolic_build = build_from_one_replica
+
+
+def _check(model):
+    if not getattr(model, "compiled", False):
+        raise ValueError("The model must be compiled first. Received: a model without compile()")
+    for name in ("train_step", "test_step"):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(
+                f"A model with a `{name}` of its own cannot be made replica-safe: what it does is "
+                "replaced. Override compute_loss or compute_metrics, which are kept. "
+                f"Received: {type(model).__name__}.{name}"
+            )
+    if model.jit_compile:
+        raise ValueError(
+            "XLA cannot compile a step that spans several replicas here: compile the model with "
+            f"jit_compile=False. Received: jit_compile={model.jit_compile}"
+        )

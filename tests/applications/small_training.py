@@ -1,0 +1,127 @@
+"""A small training through the run module, and what it leaves behind."""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_attention.applications.common.checkpoints import Checkpoints
+from keras_attention.applications.common.distribute_config import DistributeConfig
+from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.common.reporting import TokenCount
+from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.training import model_scope, start_from_seed, train
+from keras_attention.applications.common.training_config import TrainingConfig
+
+STEPS = 5
+LENGTHS = (3, 7, 5, 11, 2)
+
+
+def batch(step):
+    """A batch that depends on its step alone: each token is to be followed by the next number."""
+    generator = np.random.default_rng(step)
+    ids = generator.integers(1, 13, size=(4, LENGTHS[step % len(LENGTHS)])).astype("int32")
+    ids[0, 1:] = 0
+    return ids, np.where(ids > 0, 1 + ids % 12, 0).astype("int32")
+
+
+def batches(start_step):
+    def generate():
+        step = start_step
+        while True:
+            yield batch(step)
+            step += 1
+
+    signature = (tf.TensorSpec([None, None], tf.int32),) * 2
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+ONE_DEVICE = DistributeConfig()
+
+
+class CountingModel(keras.Sequential):
+    traces = 0
+
+    def compute_loss(self, *arguments, **settings):
+        self.traces += 1
+        return super().compute_loss(*arguments, **settings)
+
+
+def make_model():
+    model = CountingModel(
+        [
+            keras.layers.Embedding(13, 6),
+            keras.layers.Dropout(0.3),
+            keras.layers.GRU(7, return_sequences=True),
+            keras.layers.Dense(13),
+        ]
+    )
+    model.build((None, None))
+    return model
+
+
+def make_run(path):
+    with RunFolder.prepare(path, "translation") as folder:
+        (folder / "config.yaml").write_text("")
+    return RunFolder(path)
+
+
+class Evaluate:
+    """The loss on one held-out batch; fails at the `fail_at`-th call, as a kill there would."""
+
+    def __init__(self, model, fail_at=None, values=()):
+        self.model = model
+        self.calls = 0
+        self.fail_at = fail_at
+        self.values = values
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise InterruptedError
+        if self.values:
+            return {"val_loss": self.values[self.calls - 1]}
+        inputs, labels = batch(10**6)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+        return {"val_loss": float(loss(labels, self.model(inputs)))}
+
+
+def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, **settings):
+    settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
+    config = TrainingConfig(**settings)
+    start_from_seed(config)
+    with model_scope(SimpleNamespace(training=config, distribute=distribute)):
+        model = make_model()
+        metrics = [TokenCount()]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    outcome = train(
+        run,
+        config,
+        model,
+        loss,
+        batches,
+        STEPS,
+        Evaluate(model, **dict(evaluate_options)),
+        metrics=metrics,
+    )
+    return outcome, model
+
+
+def saved(run):
+    """All that a run leaves behind but times: variables, state, best weights, metrics."""
+    checkpoint, _ = Checkpoints(run.checkpoints).latest()
+    timeless = {k: v for k, v in checkpoint.state["callbacks"].items() if k != "time"}
+    best = make_model()
+    best.load_weights(run.best_weights)
+    lines = [
+        {k: v for k, v in line.items() if "second" not in k} for line in read_metrics(run.metrics)
+    ]
+    return checkpoint.step, checkpoint.arrays, timeless, best.get_weights(), lines
+
+
+def assert_same_runs(one, other):
+    (step, arrays, state, best, lines), (step2, arrays2, state2, best2, lines2) = one, other
+    assert (step, state, lines) == (step2, state2, lines2)
+    for a, b in zip(arrays + best, arrays2 + best2, strict=True):
+        np.testing.assert_array_equal(a, b)

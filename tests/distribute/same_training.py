@@ -1,0 +1,88 @@
+"""A small training that gives the same on any number of replicas."""
+
+import functools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_attention.distribute import (
+    GlobalMean,
+    make_replica_safe,
+    make_strategy,
+    replica_batches,
+)
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+
+WORDS = 13
+# The last batch is smaller, and one of three rows leaves one of four replicas without any.
+ROWS = (8, 8, 7, 3)
+
+
+def masked_data(seed=0):
+    """Batches of ids of very different lengths; a part of some batches is padding alone."""
+    random = np.random.default_rng(seed)
+    batches = []
+    for rows in ROWS:
+        ids = random.integers(1, WORDS, (rows, 6)).astype("int32")
+        lengths = random.integers(1, 7, rows)
+        lengths[: rows // 2] = 1
+        ids[np.arange(6) >= lengths[:, None]] = 0
+        if rows == 8:
+            ids[-2:] = 0
+        batches.append((ids, np.where(ids > 0, 1 + ids % (WORDS - 1), 0).astype("int32")))
+    return batches
+
+
+def dataset():
+    signature = (tf.TensorSpec([None, None], tf.int32),) * 2
+    return tf.data.Dataset.from_generator(masked_data, output_signature=signature).repeat()
+
+
+def adam(**settings):
+    # A large epsilon: else rounding decides the sign of updates where gradients are near 0.
+    return keras.optimizers.Adam(0.03, epsilon=1e-3, global_clipnorm=0.1, **settings)
+
+
+def train(strategy, optimizer=adam, epochs=2, policy="float32", **settings):
+    keras.utils.set_random_seed(3)
+    keras.config.set_dtype_policy(policy)
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.layers.Embedding(WORDS, 6),
+                keras.layers.GRU(5, return_sequences=True),
+                keras.layers.Dense(WORDS),
+            ]
+        )
+        model.build((None, None))
+        loss = GlobalMean(MaskedSparseCategoricalCrossentropy(0.1))
+        metric = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        model.compile(optimizer(), loss, metrics=[metric], jit_compile=False, **settings)
+        model.optimizer.build(model.trainable_variables)
+    make_replica_safe(model)
+    data = dataset()
+    if strategy.num_replicas_in_sync > 1:
+        data = replica_batches(strategy, dataset)
+    log = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: log.append({k: float(v) for k, v in logs.items()})
+    )
+    settings = {"verbose": 0, "callbacks": [watch]}
+    model.fit(data, epochs=epochs, steps_per_epoch=len(ROWS), shuffle=False, **settings)
+    return model, log, model.evaluate(data, steps=len(ROWS), verbose=0, return_dict=True)
+
+
+@functools.cache  # which keeps it: its thread pool warns when it is collected
+def mirrored(replicas):
+    return make_strategy("mirrored", [f"CPU:{index}" for index in range(replicas)])
+
+
+def assert_same(one, other, tolerance=5e-6):
+    (model, log, evaluated), (model2, log2, evaluated2) = one, other
+    for logs, logs2 in zip([*log, evaluated], [*log2, evaluated2], strict=True):
+        assert logs.keys() == logs2.keys()
+        for name in logs:
+            np.testing.assert_allclose(logs2[name], logs[name], rtol=tolerance, err_msg=name)
+    for a, b in zip(model.get_weights(), model2.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, atol=tolerance)
