@@ -15,6 +15,8 @@ from benchmarks.problems import (
     DECODERS,
     INNER,
     INNER_SIZES,
+    POINTER_SIZES,
+    POINTERS,
     SELF_ATTENTIONS,
     SELF_SIZES,
     TRANSFORMER_SIZES,
@@ -28,17 +30,18 @@ from benchmarks.problems import (
 QUICK_SIZE = Size(3, 5, 7, 16)
 CHOICES = {"decoder": DECODERS, "attention": ATTENTIONS, "inner": INNER}
 CHOICES |= {kind: (kind,) for kind in (*DECODERS, *INNER, *SELF_ATTENTIONS)}
-CHOICES |= {kind: (kind,) for kind in (*TRANSFORMERS, *TRANSLATIONS)}
+CHOICES |= {kind: (kind,) for kind in (*POINTERS, *TRANSFORMERS, *TRANSLATIONS)}
 SIZES = {
     **dict.fromkeys(DECODERS, DECODER_SIZES),
     **dict.fromkeys(ATTENTIONS, ATTENTION_SIZES),
     **dict.fromkeys(SELF_ATTENTIONS, SELF_SIZES),
     **dict.fromkeys(INNER, INNER_SIZES),
+    **dict.fromkeys(POINTERS, POINTER_SIZES),
     **dict.fromkeys(TRANSFORMERS, TRANSFORMER_SIZES),
     **dict.fromkeys(TRANSLATIONS, TRANSLATION_SIZES),
 }
 NEEDED = {
-    **dict.fromkeys((*DECODERS, *INNER, *SELF_ATTENTIONS), ("torch", "PyTorch")),
+    **dict.fromkeys((*DECODERS, *INNER, *SELF_ATTENTIONS, *POINTERS), ("torch", "PyTorch")),
     **dict.fromkeys(TRANSLATIONS, ("ctranslate2", "CTranslate2")),
 }
 """The package of a peer, and its name."""
@@ -70,8 +73,8 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
     add("--output", type=Path, help="JSON file; default: one in benchmarks/results")
     options = parser.parse_args(arguments)
-    without_loop = ("attention", *SELF_ATTENTIONS, *TRANSFORMERS, *TRANSLATIONS)
-    if options.torch_compile and options.only in without_loop:
+    without = ("attention", *SELF_ATTENTIONS, *POINTERS, *TRANSFORMERS, *TRANSLATIONS)
+    if options.torch_compile and options.only in without:
         parser.error(f"--torch-compile is of what has a loop. Received: --only {options.only}")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)

@@ -44,8 +44,10 @@ class Problem:
     LSTM, general score, input feeding), `"additive"` (additive attention over a whole sequence),
     `"multi-head"` (causal self-attention of 8 heads: the memory is the sequence itself),
     `"inner-gate"`, `"inner-word"`, `"inner-context"` (a GRU with attention before its state; the
-    memory is the one vector that asks), `"transformer"` (a translation model, in training: the
-    memory is the source), or `"translation"` (the same, searching).
+    memory is the one vector that asks), `"pointer-generator"` (decoder: LSTM, additive attention
+    with coverage and its loss, input feeding, words generated or copied), `"transformer"` (a
+    translation model, in training: the memory is the source), or `"translation"` (the same,
+    searching).
     """
 
     kind: str
@@ -66,6 +68,10 @@ SELF_SIZES = tuple(
 SELF_ATTENTIONS = ("multi-head",)
 INNER_SIZES = (Size(64, 50, 1, 256), Size(64, 50, 1, 512), Size(32, 200, 1, 256))
 INNER = ("inner-gate", "inner-word", "inner-context")
+POINTER_SIZES = (Size(16, 100, 400, 256),)
+POINTERS = ("pointer-generator",)
+UNKNOWN_WORDS = 20
+"""Of a document to summarise; their ids follow the vocabulary's."""
 TRANSFORMER_SIZES = (Size(170, 24, 24, 128), Size(32, 25, 25, 512))
 TRANSFORMERS = ("transformer",)
 TRANSLATION_SIZES = (Size(32, 30, 20, 512), Size(1, 30, 20, 512))
@@ -84,6 +90,11 @@ def heads_of(units: int) -> int:
     return 1 if units % 8 else 8
 
 
+def vocabulary_of(units: int) -> int:
+    """How many words a pointer-generator of that width knows."""
+    return 20_000 if units >= 128 else 97
+
+
 def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
     if kind in INNER:
         return _inner_shapes(kind, units)
@@ -98,6 +109,8 @@ def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
     }
     if kind == "additive":
         return additive
+    if kind in POINTERS:
+        return additive | _pointer_shapes(units)
     if kind == "bahdanau":
         return additive | {
             "kernel": (2 * units, 3 * units),  # rows: input, then context
@@ -110,6 +123,21 @@ def _shapes(kind: str, units: int) -> dict[str, tuple[int, ...]]:
         "recurrent_kernel": (units, 4 * units),
         "bias": (4 * units,),
         "attentional_kernel": (2 * units, units),  # rows: context, then cell output
+    }
+
+
+def _pointer_shapes(units: int) -> dict[str, tuple[int, ...]]:
+    decoder = {
+        name: shape for name, shape in _shapes("luong", units).items() if "score" not in name
+    }
+    gate = {f"{name}_vector": (units,) for name in ("context", "state", "input")}
+    return {
+        "coverage_vector": (units,),
+        **decoder,
+        "readout_kernel": (units, vocabulary_of(units)),
+        "readout_bias": (vocabulary_of(units),),
+        **gate,
+        "gate_bias": (),
     }
 
 
@@ -128,10 +156,10 @@ def make_weights(problem: Problem) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(SEED)
     weights = {}
     for name, shape in _shapes(problem.kind, problem.size.units).items():
-        scale = 1.0 if name == "score_vector" else shape[0] ** -0.5
+        scale = 1.0 if name == "score_vector" or not shape else shape[0] ** -0.5
         if problem.kind == "multi-head":
             scale = problem.size.units**-0.5  # the first axis of the output's kernel is the heads
-        weights[name] = (scale * rng.standard_normal(shape)).astype("float32")
+        weights[name] = np.asarray(scale * rng.standard_normal(shape), "float32")
     return weights
 
 
@@ -144,10 +172,23 @@ def make_inputs(problem: Problem) -> dict[str, np.ndarray]:
         return rng.standard_normal(shape).astype("float32")
 
     lengths = rng.integers((size.memory + 1) // 2, size.memory + 1, size.batch)
-    return {
+    inputs = {
         "inputs": normal(size.batch, size.steps, size.units),
         "value": normal(size.batch, size.memory, size.units),
         "mask": np.arange(size.memory) < lengths[:, None],
         "states": np.tanh(normal(2, size.batch, size.units)),
         "targets": normal(size.batch, size.steps, size.units),
     }
+    return inputs | (_words(problem, lengths) if problem.kind in POINTERS else {})
+
+
+def _words(problem: Problem, lengths: np.ndarray) -> dict[str, np.ndarray]:
+    """`source_ids` `(B, S)` and `labels` `(B, T)`, half of which their document holds."""
+    rng = np.random.default_rng(SEED + 2)
+    size, known = problem.size, vocabulary_of(problem.size.units)
+    source = rng.integers(0, known + UNKNOWN_WORDS, (size.batch, size.memory))
+    places = rng.integers(0, lengths[:, None], (size.batch, size.steps))
+    copied = rng.random((size.batch, size.steps)) < 0.5
+    generated = rng.integers(0, known, (size.batch, size.steps))
+    labels = np.where(copied, np.take_along_axis(source, places, axis=1), generated)
+    return {"source_ids": source.astype("int32"), "labels": labels.astype("int32")}

@@ -13,7 +13,15 @@ from benchmarks.contenders import (
     OURS_HALF,
     TORCH,
 )
-from benchmarks.problems import INNER, PASSES, SEARCHES, Problem, passes_of
+from benchmarks.problems import (
+    INNER,
+    PASSES,
+    POINTERS,
+    SEARCHES,
+    Problem,
+    passes_of,
+    vocabulary_of,
+)
 
 TITLES = {
     "bahdanau": "Decoder, Bahdanau: additive attention by the state before the step, GRU",
@@ -23,6 +31,7 @@ TITLES = {
     "multi-head": "Causal self-attention, 8 heads",
     "inner-word": "InnerAttentionGRU, word",
     "inner-context": "InnerAttentionGRU, context",
+    "pointer-generator": "Pointer-generator: coverage and its loss, copying, LSTM",
     "transformer": "Transformer, a translation model in training",
     "translation": "Translation by a Transformer",
 }
@@ -107,6 +116,8 @@ def table(problem: Problem, measurements: list[Measurement]) -> str:
         steps = f"{size.steps} steps"
     if searches:
         steps = f"{size.memory} tokens to {size.steps}"
+    if problem.kind in POINTERS:
+        steps += f", {vocabulary_of(size.units):,} words"
     lines = [f"### {TITLES[problem.kind]}", "", f"Batch {size.batch}, {steps}, {size.units} units."]
     lines += ["", *(_searches if searches else _passes)(problem, measurements), ""]
     labels = {m.contender.name: m.contender.label for m in measurements}

@@ -15,6 +15,7 @@ from benchmarks.problems import (
     ATTENTIONS,
     DECODERS,
     INNER,
+    POINTERS,
     SELF_ATTENTIONS,
     TRANSFORMERS,
     Problem,
@@ -27,7 +28,7 @@ from keras_attention.applications.answer_selection.config import AnswerSelection
 from keras_attention.applications.common.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
-LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER)
+LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER, *POINTERS)
 KINDS = (*LAYERS, *TRANSFORMERS)
 TINY = Size(3, 5, 7, 11)
 EVEN = Size(3, 5, 7, 12)  # two heads share the width of a Transformer

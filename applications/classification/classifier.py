@@ -25,12 +25,14 @@ class Prediction:
         probabilities: of each label; none for a number.
         number: where the model gives a number.
         truncated: whether the model read the first `data.max_length` tokens only.
+        empty: whether a text has no words, so that the answer is what the model says of nothing.
     """
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
     number: float | None = None
     truncated: bool = False
+    empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class TextClassifier:
     def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[Prediction]:
         """Return what the model says of each text, or pair of texts.
 
-        A text longer than `data.max_length` is cut, and says so; one without words gets what the
-        model says of nothing.
+        A text longer than `data.max_length` is cut, one without words gets what the model says of
+        nothing; both say so.
 
         Raises:
             UserError: where single texts are given to a model of pairs, or the other way round.
@@ -96,7 +98,8 @@ class TextClassifier:
                 ids[index] = [self.run.reader.ids(part, limit) for part in text]
         columns = list(map(list, zip(*ids, strict=True)))
         answers = self.answers(columns) if texts else []
-        return [self._prediction(*each) for each in zip(answers, cut, strict=True)]
+        empty = [not all(map(length_of, parts)) for parts in ids]
+        return [self._prediction(*each) for each in zip(answers, cut, empty, strict=True)]
 
     def answers(self, columns: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
         """Return probabilities `(examples, labels)`, or numbers `(examples, 1)`, of ids."""
@@ -141,16 +144,16 @@ class TextClassifier:
             )
         return parts
 
-    def _prediction(self, answer: np.ndarray, cut: bool) -> Prediction:
+    def _prediction(self, answer: np.ndarray, cut: bool, empty: bool) -> Prediction:
         labels = self.run.labels
         if labels.kind == "number":
-            return Prediction((), {}, float(answer[0]), cut)
+            return Prediction((), {}, float(answer[0]), cut, empty)
         by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
         if labels.kind == "one":
             chosen = (labels.names[int(answer.argmax())],)
         else:
             chosen = tuple(name for name, p in by_name.items() if p >= THRESHOLD)
-        return Prediction(chosen, by_name, None, cut)
+        return Prediction(chosen, by_name, None, cut, empty)
 
 
 def probabilities(scores, labels) -> np.ndarray:

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attention.applications.classification.context import Contextual
 from keras_attention.applications.classification.pools import Pool
 from keras_attention.applications.classification.words import (
     PACKAGE,
-    Contextual,
     WordVectors,
     build_once,
 )

@@ -31,8 +31,13 @@ class Labels:
     scale: float = 1.0
 
     @classmethod
-    def of(cls, kind: str, items: Sequence[Example]) -> "Labels":
+    def of(cls, kind: str, items: Sequence[Example], name: str = "the training data") -> "Labels":
         """Return the labels of training examples.
+
+        Args:
+            kind: as above.
+            items: the examples.
+            name: where they come from, for messages.
 
         Raises:
             UserError: where there is nothing to choose between.
@@ -40,15 +45,15 @@ class Labels:
         if kind == "number":
             numbers = np.array([item.label for item in items])
             if np.ptp(numbers) == 0:
-                raise UserError(f"all training texts have the number {numbers[0]:g}.")
+                raise UserError(f"{name}: all texts have the number {numbers[0]:g}.")
             return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()))
         labels = [(item.label,) if kind == "one" else item.label for item in items]
         names = tuple(sorted({label for each in labels for label in each}))
         if len(names) < (2 if kind == "one" else 1):
             raise UserError(
-                f"the training texts must have at least two labels. Received: {', '.join(names)}."
+                f"{name}: expected at least two labels. Received: {', '.join(names)}."
                 if kind == "one"
-                else "no training text has a label."
+                else f"{name}: no text has a label."
             )
         return cls(kind, names)
 

@@ -5,11 +5,12 @@ from keras import ops
 
 from keras_attention.applications.classification.backbone_encoder import OFFSET, BackboneEncoder
 from keras_attention.applications.classification.backbones import Pretrained
+from keras_attention.applications.classification.context import Contextual
 from keras_attention.applications.classification.encoders import FlatEncoder, HierarchicalEncoder
 from keras_attention.applications.classification.model_config import ModelConfig
 from keras_attention.applications.classification.pairs import build_pair_encoder
 from keras_attention.applications.classification.pools import Pool
-from keras_attention.applications.classification.words import PACKAGE, Contextual, WordVectors
+from keras_attention.applications.classification.words import PACKAGE, WordVectors
 
 __all__ = ["Classifier", "FlatEncoder", "HierarchicalEncoder", "build_model"]
 

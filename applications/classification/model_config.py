@@ -40,11 +40,11 @@ class ModelConfig:
             keras_nlp, its states under attention pooling).
         embedding_size: width of the word embeddings; in self-attention and transformer of every
             layer (not backbone).
-        units: width of each direction of the recurrent layers, and of the layer before the answer
-            of a pair.
-        encoder: what reads the words: gru (bidirectional) or none, where the word embeddings
-            themselves are pooled or compared (pooling, mean, han, cross, inner only; null for
-            gru).
+        units: width of each direction of the recurrent layers, or of each convolution, and of the
+            layer before the answer of a pair.
+        encoder: what reads the words: gru (bidirectional), convolution (over 3, 4 and 5 words) or
+            none, where the word embeddings themselves are pooled or compared (pooling, mean, han,
+            cross, inner only; null for gru).
         attention_units: width of the hidden layer of attention pooling; null for units.
         layers: how many layers (self-attention, transformer only; null for 2).
         heads: attention heads of each layer (self-attention, transformer only; null for 4).
@@ -71,7 +71,7 @@ class ModelConfig:
     ] = "pooling"
     embedding_size: int = 128
     units: int = 128
-    encoder: Literal["gru", "none"] | None = None
+    encoder: Literal["gru", "convolution", "none"] | None = None
     attention_units: int | None = None
     layers: int | None = None
     heads: int | None = None

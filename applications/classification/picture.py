@@ -75,10 +75,13 @@ def draw(
 def describe(prediction: Prediction) -> str:
     """Write a prediction as one line for people."""
     if prediction.number is not None:
-        return f"{prediction.number:.3f}"
-    if not prediction.labels:
-        return "no label"
-    return ", ".join(f"{name} {prediction.probabilities[name]:.3f}" for name in prediction.labels)
+        said = f"{prediction.number:.3f}"
+    else:
+        likely = prediction.probabilities
+        said = ", ".join(f"{name} {likely[name]:.3f}" for name in prediction.labels) or "no label"
+    if prediction.truncated:
+        said += " (the text is longer than data.max_length: of its beginning)"
+    return said
 
 
 def _rows(part: Weights) -> list[ShadedTokens]:

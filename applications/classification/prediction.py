@@ -29,18 +29,21 @@ def predict(options: Namespace) -> None:
     run = load_run(options.run)
     texts = _texts(options.input, run.config.data)
     classifier = TextClassifier(run)
-    count = cut = 0
+    count = cut = empty = 0
     with output_file(options.output) as file:
         for chunk in texts:
             for result in classifier.predict(chunk):
                 print(json.dumps(as_json(result), ensure_ascii=False), file=file)
                 cut += result.truncated
+                empty += result.empty
             count += len(chunk)
             file.flush()
         if not count:
             raise UserError("the input is empty: expected one text a line.")
     if cut:
         say(f"{cut:,} of {count:,} texts were cut to data.max_length {run.config.data.max_length}")
+    if empty:
+        say(f"{empty:,} of {count:,} texts have no words: what is said of them says nothing")
 
 
 def as_json(prediction: Prediction) -> dict:
@@ -50,7 +53,8 @@ def as_json(prediction: Prediction) -> dict:
     else:
         several = list(prediction.labels)
         result = {"labels": several, "probabilities": prediction.probabilities}
-    return {**result, "truncated": True} if prediction.truncated else result
+    marks = {"truncated": prediction.truncated, "empty": prediction.empty}
+    return {**result, **{name: True for name, holds in marks.items() if holds}}
 
 
 def _texts(path: str | None, data) -> Iterator[list]:

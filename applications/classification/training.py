@@ -56,7 +56,7 @@ def _prepare(config: ClassificationConfig, output: Path | str) -> None:
             "opinions."
         )
     examples = load_examples(config.data, "train")
-    labels = Labels.of(config.data.labels, examples.items)
+    labels = Labels.of(config.data.labels, examples.items, examples.report.name)
     pretrained = None
     if config.model.architecture == "backbone":
         pretrained = load_pretrained(config.model.backbone)
@@ -71,6 +71,8 @@ def _prepare(config: ClassificationConfig, output: Path | str) -> None:
     # Nor must texts that are refused: a run cannot be resumed with another data section.
     for split in ("train", "dev"):
         encode_examples(load_examples(config.data, split), reader, labels, config.data)
+    if has_split(config.data, "test"):
+        load_examples(config.data, "test")  # a wrong column is not to be found out after training
     with RunFolder.prepare(output, TASK) as folder:
         save_config(config, folder / "config.yaml")
         if pretrained:

@@ -238,10 +238,14 @@ def write_document(matrix: np.ndarray, document: list[list[int]]) -> None:
         matrix[place, : len(sentence)] = sentence
 
 
+def padded_shape(document: list[list[int]]) -> tuple[int, int]:
+    """Return the sentences of a document, and the words of its longest; each at least 1."""
+    return max(1, len(document)), max([1, *map(len, document)])
+
+
 def padded_documents(documents: Sequence[list[list[int]]]) -> np.ndarray:
     """Return ids `(B, N, W)`, padded; at least one sentence and one word."""
-    count = max(1, *(len(document) for document in documents))
-    width = max(1, *(len(sentence) for document in documents for sentence in document))
+    count, width = map(max, zip((1, 1), *map(padded_shape, documents), strict=True))
     matrix = np.full((len(documents), count, width), PAD_ID, np.int32)
     for place, document in enumerate(documents):
         write_document(matrix[place], document)

@@ -12,7 +12,7 @@ from keras_attention.applications.summarization.documents import (
     read_corpus,
 )
 from keras_attention.applications.summarization.run import SummarizationRun, load_run
-from keras_attention.applications.summarization.summarizer import Summarizer
+from keras_attention.applications.summarization.summarizer import Summarizer, Summary
 from keras_attention.metrics import repeated_ngrams, rouge
 
 
@@ -49,6 +49,11 @@ def evaluate(
     run = run if isinstance(run, SummarizationRun) else load_run(run)
     corpus = evaluation_corpus(run) if corpus is None else corpus
     results = Summarizer(run).summarize([each.sentences for each in corpus.documents], **options)
+    return measure(run, corpus, results, lead)
+
+
+def measure(run: SummarizationRun, corpus: Corpus, results: list[Summary], lead: int = 1) -> dict:
+    """Return what `evaluate` does, of the summaries that are there already."""
     wanted = [_as_written(run, each.summaries) for each in corpus.documents]
     texts = [result.text for result in results]
     leads = [_as_written(run, [" ".join(d.sentences[:lead])])[0] for d in corpus.documents]

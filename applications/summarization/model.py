@@ -125,6 +125,9 @@ class SummarizationModel(keras.Model):
         mask = ops.not_equal(source, PAD_ID)
         words = self.dropout(self.embed(source), training=training)
         memory, mask, last = self.encoder(words, mask)
+        if not self.config.attention:  # to the last state alone
+            memory = ops.expand_dims(last, 1)
+            mask = ops.ones(ops.shape(memory)[:2], "bool")
         return memory, mask, [bridge(last) for bridge in self.bridges]
 
     def embed(self, ids):
@@ -164,8 +167,9 @@ class SummarizationModel(keras.Model):
         embedded = self.embed(tokens)
         output, scores, after = self.decoder.step(embedded, state["memory"], state["decoder"])
         state = {**state, "decoder": after}
-        scores = ops.reshape(scores, ops.shape(state["attention"]))
-        state["attention"] = ops.cast(scores, "float32")
+        if self.config.attention:
+            scores = ops.reshape(scores, ops.shape(state["attention"]))
+            state["attention"] = ops.cast(scores, "float32")
         read = output
         if self.intra is not None:
             own, _, state["own"] = self.intra.step(output, state["room"], state["own"])
@@ -217,7 +221,7 @@ def _attention(config: ModelConfig):
         attention = TemporalAttention()
     else:
         attention = BahdanauAttention(units, use_bias=True)
-    if config.encoder == "hierarchical":
+    if config.encoder == "hierarchical" and config.attention:
         return HierarchicalAttention(attention, BahdanauAttention(units, use_bias=True))
     return attention
 

@@ -20,6 +20,8 @@ class ModelConfig:
             trained by maximum likelihood).
         encoder: flat reads all words in one sequence, with a bidirectional GRU; hierarchical reads
             each sentence, then the sentences, and attends to both; transformer reads all words.
+        attention: attend to the document; without, the decoder reads the encoder's last state at
+            each step, for comparison (switch pointer, coverage and temporal off too).
         coverage: attend with coverage.
         temporal: attend with temporal attention; not together with coverage.
         intra_decoder: let the decoder attend to its own earlier states too.
@@ -38,6 +40,7 @@ class ModelConfig:
         "see2017", "nallapati2016-temporal", "nallapati2016-hierarchical", "paulus2017"
     ] = "see2017"
     encoder: Literal["flat", "hierarchical", "transformer"] = "flat"
+    attention: bool = True
     coverage: bool = True
     temporal: bool = False
     intra_decoder: bool = False
@@ -64,6 +67,11 @@ class ModelConfig:
         if self.coverage and self.temporal:
             raise UserError(
                 "model.coverage and model.temporal are two ways to attend: switch one off."
+            )
+        if not self.attention and (self.pointer or self.coverage or self.temporal):
+            raise UserError(
+                "model.attention false leaves nothing to copy by or to change: set model.pointer, "
+                "model.coverage and model.temporal to false too."
             )
         if self.encoder == "transformer" and self.embedding_size % self.heads:
             raise UserError(

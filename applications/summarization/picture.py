@@ -23,10 +23,12 @@ def draw(summarizer: Summarizer, document, output: Path | str) -> Summary:
         output: the file, whose suffix names its format.
 
     Raises:
-        UserError: where the document or its summary has no word.
+        UserError: where the document or its summary has no word, or the run no attention.
     """
     from matplotlib.figure import Figure
 
+    if not summarizer.run.config.model.attention:
+        raise UserError("there is nothing to draw: this run has model.attention false.")
     (result,) = summarizer.summarize([document])
     if not result.tokens:
         raise UserError("there is nothing to draw: the document or its summary has no words.")

@@ -27,22 +27,30 @@ URGENT = (
 
 
 class Example(NamedTuple):
-    """A document, its summary, and which of its sentences the summary is made of."""
+    """A document, its summary, and of which of its sentences each statement is made."""
 
     sentences: list[str]
     summary: str
     urgent: list[int]
 
 
-def generate(split: str, seed: int = 0) -> list[Example]:
-    """Return the examples of `"train"`, `"dev"` or `"test"`; the same for the same seed."""
+def generate(split: str, seed: int = 0, ordered: bool = True) -> list[Example]:
+    """Return the examples of `"train"`, `"dev"` or `"test"`; the same for the same seed.
+
+    Args:
+        split: the name of the split.
+        seed: of the random numbers.
+        ordered: whether a summary follows its document. Else there are more statements, in any
+            order: which of them were made has to be remembered, place alone does not tell.
+    """
     draw = random.Random(f"{split} {seed}")
-    return [_example(draw) for _ in range(SIZES[split])]
+    return [_example(draw, ordered) for _ in range(SIZES[split])]
 
 
-def _example(draw: random.Random) -> Example:
-    count = draw.randint(3, 7)
-    urgent = sorted(draw.sample(range(count), draw.randint(1, 3)))
+def _example(draw: random.Random, ordered: bool) -> Example:
+    count = draw.randint(3, 7) if ordered else draw.randint(5, 8)
+    number = draw.randint(1, 3) if ordered else draw.randint(3, 5)
+    urgent = sorted(draw.sample(range(count), number))
     sentences, facts = [], []
     for place in range(count):
         words = {
@@ -55,4 +63,7 @@ def _example(draw: random.Random) -> Example:
         sentences.append(draw.choice(forms).format(**words))
         if place in urgent:
             facts.append("{name} needs {number} {thing} .".format(**words))
+    if not ordered:
+        order = draw.sample(range(number), number)
+        urgent, facts = [urgent[i] for i in order], [facts[i] for i in order]
     return Example(sentences, " ".join(facts), urgent)

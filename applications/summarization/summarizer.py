@@ -12,10 +12,14 @@ from keras_attention.applications.summarization.encoding import (
     EncodedDocument,
     as_read,
     padded_documents,
+    padded_shape,
 )
 from keras_attention.applications.summarization.run import SummarizationRun, load_run
 from keras_attention.decoding import beam_search
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
+
+MOST_WORDS = 2**17
+"""The most words, padding included, of documents that are searched for together."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,7 +33,7 @@ class Summary:
         copied: of each token, whether the vocabulary does not hold it.
         unknown: of each token, whether it was left unknown.
         source: the words of each sentence of the document, as far as they were read.
-        attention: weights `(T, S)` over the words of all sentences on end.
+        attention: weights `(T, S)` over the words of all sentences on end; zeros without attention.
         p_gen: the probability with which each token was generated; ones without a pointer.
     """
 
@@ -151,11 +155,26 @@ class Summarizer:
         return self._searches[options]
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:
-        """Yield the rows of documents that have words, in batches of like lengths."""
-        lengths = [sum(map(len, document.ids)) for document in documents]
-        ordered = sorted(filter(lengths.__getitem__, range(len(lengths))), key=lambda i: lengths[i])
-        for first in range(0, len(ordered), size):
-            yield ordered[first : first + size]
+        """Yield the rows of documents that have words, in batches of like lengths.
+
+        A batch has fewer documents where, padded to the same sentences and words, they would take
+        too much memory: one sentence of a thousand words makes all others as wide.
+        """
+        shapes = {
+            row: padded_shape(as_read(document.ids, self.run.model.is_hierarchical))
+            for row, document in enumerate(documents)
+            if document.ids
+        }
+        batch: list[int] = []
+        widest = (0, 0)
+        for row in sorted(shapes, key=lambda row: (np.prod(shapes[row]), row)):
+            wider = tuple(map(max, widest, shapes[row]))
+            if batch and (len(batch) == size or (len(batch) + 1) * np.prod(wider) > MOST_WORDS):
+                yield batch
+                batch, wider = [], shapes[row]
+            batch, widest = [*batch, row], wider
+        if batch:
+            yield batch
 
 
 def search(model, source, options):

@@ -115,6 +115,7 @@ def search(
         "attention_key": "attention_scores" if keeps_attention else None,
         "constant_keys": ("memory",),
         "growing_axes": model.growing_axes,
+        "shrink_batch": True,
     }
     step, state = _writable_only(model), model.start(source, max_length=FIRST_ROOM)
     if options.sampling:

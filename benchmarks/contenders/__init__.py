@@ -3,9 +3,9 @@
 A program is built by `program(problem, compiled)` and has
 
 - `forward()`: one forward pass; returns the outputs as NumPy;
-- `train()`: one training step (forward, mean squared error, gradients to the weights, the inputs
-  and the memory, SGD); returns the loss and those gradients as a callable `gradients()`, so that
-  converting them to NumPy is no part of the step's time;
+- `train()`: one training step (forward, mean squared error or the model's own loss, gradients to
+  the weights, the inputs and the memory, SGD); returns the loss and those gradients as a callable
+  `gradients()`, so that converting them to NumPy is no part of the step's time;
 
 or, where sentences are translated, `greedy()` and `beam()`, which return the words.
 """
@@ -13,7 +13,7 @@ or, where sentences are translated, `greedy()` and `beam()`, which return the wo
 import importlib
 from dataclasses import dataclass
 
-from benchmarks.problems import INNER, TRANSFORMERS, TRANSLATIONS
+from benchmarks.problems import INNER, POINTERS, TRANSFORMERS, TRANSLATIONS
 
 OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
 OURS_HALF, KERAS_HUB, ENGINE, ENGINE_INT8 = "ours-half", "keras-hub", "engine", "engine-int8"
@@ -70,6 +70,10 @@ _SELF_ATTENTIONS = [
     *_tensorflow("keras", KERAS, "keras_layers", "KerasSelfAttention", "Keras MultiHeadAttention"),
     Contender("torch", TORCH, "torch_attention", "TorchSelfAttention", False, "PyTorch fused"),
 ]
+_POINTERS = [
+    *_tensorflow("ours", OURS, "pointer_generator", "OurPointerGenerator", "our layers"),
+    Contender("torch", TORCH, "torch_pointer", "TorchPointerGenerator", False, "PyTorch loop"),
+]
 _TRANSFORMERS = [
     *_tensorflow("ours", OURS, "transformers", "OurTransformer", "Transformer"),
     *_tensorflow("hub", KERAS_HUB, "transformers", "KerasHubTransformer", "KerasHub's blocks"),
@@ -104,6 +108,8 @@ def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
         return list(_ATTENTIONS)
     if kind == "multi-head":
         return list(_SELF_ATTENTIONS)
+    if kind in POINTERS:
+        return list(_POINTERS)
     if kind in TRANSFORMERS:
         return list(_TRANSFORMERS)
     if kind in TRANSLATIONS:

@@ -10,12 +10,15 @@ from benchmarks.problems import LEARNING_RATE, Problem, make_inputs, make_weight
 class TensorFlowProgram:
     """A subclass gives `build(problem)` and `call(inputs, value, mask, states)`.
 
+    One whose outputs are losses names further arrays in `arrays`, and gives its own `loss`.
+
     `build` makes the layers, built, and returns the variable of each shared weight by name.
     Weights named in `transposed` are held the other way round; beside the weights', the gradients
     of the inputs in `differentiated` are taken. Arrays are arguments of the
     compiled functions, so that none is folded into the graph.
     """
 
+    arrays: tuple[str, ...] = ("inputs", "value", "mask", "states")
     transposed: frozenset[str] = frozenset()
     differentiated: tuple[str, ...] = ("inputs", "value")
 
@@ -27,7 +30,7 @@ class TensorFlowProgram:
             self._names.append(name)
             self._variables.append(variable)
         arrays = make_inputs(problem)
-        self._arrays = [tf.constant(arrays[name]) for name in ("inputs", "value", "mask", "states")]
+        self._arrays = [tf.constant(arrays[name]) for name in self.arrays]
         self._targets = tf.constant(arrays["targets"])
         self._optimizer = keras.optimizers.SGD(LEARNING_RATE)
         self._optimizer.build(self._variables)
@@ -43,17 +46,20 @@ class TensorFlowProgram:
     def call(self, inputs, value, mask, states):
         raise NotImplementedError
 
+    def loss(self, outputs, targets):
+        return tf.reduce_mean(tf.square(outputs - targets))
+
     def call_in_training(self, *arrays):
         """`call`, of a program whose layers want to know that a gradient will be asked for."""
         return self.call(*arrays)
 
-    def _step(self, inputs, value, mask, states, targets):
+    def _step(self, inputs, value, *rest):
+        *rest, targets = rest
         weights = [variable.value for variable in self._variables]
         with tf.GradientTape() as tape:
             sources = [{"inputs": inputs, "value": value}[name] for name in self.differentiated]
             tape.watch(sources)
-            outputs = self.call_in_training(inputs, value, mask, states)
-            loss = tf.reduce_mean(tf.square(outputs - targets))
+            loss = self.loss(self.call_in_training(inputs, value, *rest), targets)
         # Zeros, since the yardstick of a comparison may not read the memory.
         gradients = tape.gradient(loss, [*weights, *sources], unconnected_gradients="zero")
         self._optimizer.apply(gradients[: len(weights)], self._variables)

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from keras import ops
-
 from keras_attention.decoding.arguments import check_integer, length_limits
 from keras_attention.decoding.beams import BeamLoop
 from keras_attention.decoding.constraints import Constraints
@@ -30,6 +28,7 @@ def beam_search(
     attention_mask=None,
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -80,6 +79,10 @@ def beam_search(
             axis of the places, which their tensors share. They may come with places for some steps
             only: more are made as they fill, so that early steps are not slowed by the room of late
             ones. Not with XLA, where sizes cannot change: give all places there and leave this out.
+        shrink_batch: Boolean, whether sentences leave the batch when they are finished, so that
+            the others go on without their cost (whenever a quarter of them is). No result changes.
+            All that the step reads and that has rows must then be in `state`. It does nothing on
+            JAX, where sizes cannot change, and cannot be had with XLA.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
@@ -131,24 +134,22 @@ def beam_search(
         Constraints(end_id, min_length, no_repeat_ngram),
         length_limits(max_length, min_length, stepper.batch_size),
         as_length_penalty(length_penalty),
-        _coverage(as_coverage_penalty(coverage_penalty), attention_key, attention_mask),
+        _coverage(as_coverage_penalty(coverage_penalty), attention_key),
+        attention_mask,
         start_id=start_id,
         end_id=end_id,
         pad_id=pad_id,
         beam_size=beam_size,
         n_best=n_best,
         keeps_attention=attention_key is not None,
+        shrinks=shrink_batch,
     ).run()
 
 
-def _coverage(penalty, attention_key, mask) -> Callable | None:
-    """Return the penalty as a function of the coverage `(B, K, S)` alone."""
-    if penalty is None:
-        return None
-    if attention_key is None:
+def _coverage(penalty, attention_key) -> Callable | None:
+    if penalty is not None and attention_key is None:
         raise ValueError(
             "`coverage_penalty` needs the attention weights: name their entry of `state` as "
             "`attention_key`. Received: attention_key=None"
         )
-    mask = None if mask is None else ops.cast(mask, "bool")[:, None, :]
-    return lambda coverage: penalty(coverage, mask)
+    return penalty

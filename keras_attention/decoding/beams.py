@@ -6,6 +6,7 @@ from keras import ops, tree
 
 from keras_attention.decoding.arguments import LengthLimits
 from keras_attention.decoding.constraints import Constraints
+from keras_attention.decoding.departures import Departures
 from keras_attention.decoding.loop import (
     Rooms,
     history_buffer,
@@ -47,13 +48,16 @@ class BeamLoop:
         constraints: What a prefix may not continue with.
         limits: Most tokens of each sentence.
         length_penalty: Callable from lengths to divisors.
-        coverage_penalty: Callable from coverage `(B, K, S)` to terms `(B, K)`, or None.
+        coverage_penalty: Callable from coverage `(B, K, S)` and a mask `(B, 1, S)` or None to
+            terms `(B, K)`, or None.
+        attention_mask: Boolean tensor `(B, S)`, the mask of the coverage penalty, or None.
         start_id: Integer, or integer tensor `(B,)`.
         end_id: Integer.
         pad_id: Integer.
         beam_size: Integer, `K`.
         n_best: Integer, `N`.
         keeps_attention: Boolean, whether the attention history is wanted.
+        shrinks: Boolean, whether finished sentences leave the batch.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class BeamLoop:
         limits: LengthLimits,
         length_penalty: Callable,
         coverage_penalty: Callable | None,
+        attention_mask=None,
         *,
         start_id,
         end_id: int,
@@ -70,34 +75,40 @@ class BeamLoop:
         beam_size: int,
         n_best: int,
         keeps_attention: bool = False,
+        shrinks: bool = False,
     ):
         self.stepper = stepper
         self.constraints = constraints
         self.limits = limits
         self.length_penalty = length_penalty
         self.coverage_penalty = coverage_penalty
+        self.attention_mask = attention_mask
         self.start_id = start_id
         self.end_id = end_id
         self.pad_id = pad_id
         self.beam_size = beam_size
         self.n_best = n_best
         self.keeps_attention = keeps_attention
+        self.shrinks = shrinks
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
         rooms = Rooms(self.stepper.growing_axes, self.limits.longest)
-        loop = run_loop(self._unfinished, self._advance, self._first(), rooms)
-        done = loop["done"]
-        return DecodingResult(
-            tokens=done["history"]["tokens"],
-            lengths=done["lengths"],
-            scores=done["scores"],
-            log_probabilities=done["log_probabilities"],
-            attention=self._attention(loop["weights"], done) if self.keeps_attention else None,
-        )
+        departures = Departures(_is_open, self._results, self.beam_size) if self.shrinks else None
+        loop, fixed = run_loop(self._unfinished, self._advance, *self._first(), rooms, departures)
+        results = departures.results if "results" in fixed else self._results
+        return DecodingResult(**results(loop, fixed))
 
-    def _first(self) -> dict:
-        """Return the variables before the first step."""
+    def _results(self, loop: dict, fixed: dict) -> dict:
+        done = loop["done"]
+        results = {key: done[key] for key in ("lengths", "scores", "log_probabilities")}
+        results["tokens"] = done["history"]["tokens"]
+        if self.keeps_attention:
+            results["attention"] = self._attention(loop["weights"], done)
+        return results
+
+    def _first(self) -> tuple[dict, dict]:
+        """Return the variables before the first step, and what no step changes."""
         batch_size, state = self.stepper.batch_size, self.stepper.initial
         start = ops.broadcast_to(ops.cast(self.start_id, "int32"), (batch_size,))
         # The beams of a sentence are alike as yet: one of them grows, into K different ones.
@@ -121,7 +132,10 @@ class BeamLoop:
             first["weights"] = history_buffer(weights, self.limits.longest)
         if self.coverage_penalty:
             live["coverage"] = self._by_beam(ops.zeros(ops.shape(weights), dtype="float32"))
-        return {**first, "live": live}
+        fixed = {"limits": self.limits.each, "constants": self.stepper.constants}
+        if self.coverage_penalty and self.attention_mask is not None:
+            fixed["mask"] = ops.cast(self.attention_mask, "bool")[:, None, :]
+        return {**first, "live": live}, fixed
 
     def _no_history(self, count: int) -> dict:
         shape = (self.stepper.batch_size, count, self.limits.longest)
@@ -131,13 +145,13 @@ class BeamLoop:
         return history
 
     def _unfinished(self, loop: dict):
-        some_live = ops.any(loop["live"]["log_probabilities"] > NEVER)
-        return some_live & (loop["index"] < self.limits.longest)
+        return ops.any(_is_open(loop)) & (loop["index"] < self.limits.longest)
 
-    def _advance(self, loop: dict) -> dict:
+    def _advance(self, loop: dict, fixed: dict) -> dict:
         """Take one step."""
         index, live = loop["index"], loop["live"]
-        logits, state = self.stepper(ops.reshape(live["last"], (-1,)), loop["state"], index)
+        last = ops.reshape(live["last"], (-1,))
+        logits, state = self.stepper(last, loop["state"], index, fixed["constants"])
         advanced = {"index": index + 1}
         if self.keeps_attention:
             weights = self.stepper.attention(state)
@@ -145,12 +159,13 @@ class BeamLoop:
         if self.coverage_penalty:
             reached = live["coverage"] + self._by_beam(ops.cast(weights, "float32"))
             live = {**live, "coverage": reached}
-        candidates = self._candidates(logits, live, index)
-        done = self._best(loop["done"], self._completed(candidates, live, index))
-        going_on, parents = self._going_on(candidates, live, done)
+        candidates = self._candidates(logits, live, index, fixed["limits"])
+        completed = self._completed(candidates, live, index, fixed.get("mask"))
+        done = self._best(loop["done"], completed)
+        going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
 
-    def _candidates(self, logits, live: dict, index) -> dict:
+    def _candidates(self, logits, live: dict, index, limits) -> dict:
         """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
 
         A prefix has one extension by the end token, so at least `K` of the `2K` go on. They are
@@ -161,11 +176,11 @@ class BeamLoop:
         values, tokens = chunked_top_k(self.constraints(logits, prefix, index), count)
         values = normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
-        flat = (self.stepper.batch_size, self.beam_size * count)
+        flat = (ops.shape(totals)[0], self.beam_size * count)
         totals, places = ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
         tokens = gather_beams(ops.reshape(tokens, flat), places)
-        at_limit = (index + 1 >= self.limits.each)[:, None]
+        at_limit = (index + 1 >= limits)[:, None]
         return {
             "log_probabilities": totals,
             "beams": beams,
@@ -181,7 +196,7 @@ class BeamLoop:
             extended["beams"] = write_column(moved["beams"], index, beams)
         return extended
 
-    def _completed(self, candidates: dict, live: dict, index) -> dict:
+    def _completed(self, candidates: dict, live: dict, index, mask) -> dict:
         """Return the `K` best candidates with their scores, `-inf` where one is not complete.
 
         A candidate below the `K` best would not be in a beam of `K`; it is there to take the place
@@ -191,7 +206,8 @@ class BeamLoop:
         length = index + 1
         scores = best["log_probabilities"] / self.length_penalty(ops.cast(length, "float32"))
         if self.coverage_penalty:
-            scores = scores + gather_beams(self.coverage_penalty(live["coverage"]), best["beams"])
+            penalties = self.coverage_penalty(live["coverage"], mask)
+            scores = scores + gather_beams(penalties, best["beams"])
         return {
             "scores": ops.where(best["complete"], scores, NEVER),
             "log_probabilities": best["log_probabilities"],
@@ -205,7 +221,7 @@ class BeamLoop:
         _, order = ordered_top_k(both["scores"], self.n_best)
         return tree.map_structure(lambda x: gather_beams(x, order), both)
 
-    def _going_on(self, candidates: dict, live: dict, done: dict) -> tuple:
+    def _going_on(self, candidates: dict, live: dict, done: dict, limits) -> tuple:
         """Return the `K` best prefixes among the candidates, and the beams they continue.
 
         A prefix that cannot beat the worst hypothesis kept is emptied. None of its continuations
@@ -213,7 +229,7 @@ class BeamLoop:
         """
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
         probable, order = ordered_top_k(probable, self.beam_size)
-        highest = self.length_penalty(ops.cast(self.limits.each, "float32"))
+        highest = self.length_penalty(ops.cast(limits, "float32"))
         bound = probable / ops.reshape(highest, (-1, 1))
         worst = done["scores"][:, -1:]
         parents = gather_beams(candidates["beams"], order)
@@ -238,7 +254,7 @@ class BeamLoop:
         """Return `(B, N, L, S)`: of each hypothesis' tokens the weights, zero after the last."""
         steps, rows, memory = ops.shape(weights)
         step = ops.arange(steps, dtype="int32")
-        first = ops.arange(self.stepper.batch_size, dtype="int32") * self.beam_size
+        first = ops.arange(rows // self.beam_size, dtype="int32") * self.beam_size
         places = step * rows + first[:, None, None] + done["history"]["beams"]
         picked = take_rows(ops.reshape(weights, (steps * rows, memory)), places)
         is_token = (step < done["lengths"][:, :, None])[..., None]
@@ -246,4 +262,10 @@ class BeamLoop:
 
     def _by_beam(self, x):
         """`(R, ...)` is `(B, K, ...)`."""
-        return ops.reshape(x, (self.stepper.batch_size, self.beam_size, *ops.shape(x)[1:]))
+        rows, *rest = ops.shape(x)
+        return ops.reshape(x, (rows // self.beam_size, self.beam_size, *rest))
+
+
+def _is_open(loop: dict):
+    """Return whether something may yet be kept of each sentence `(B,)`: not all beams are empty."""
+    return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)

@@ -25,6 +25,7 @@ def greedy_search(
     attention_key: str | None = None,
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -53,6 +54,10 @@ def greedy_search(
             axis of the places, which their tensors share. They may come with places for some steps
             only: more are made as they fill, so that early steps are not slowed by the room of late
             ones. Not with XLA, where sizes cannot change: give all places there and leave this out.
+        shrink_batch: Boolean, whether sentences leave the batch when they are finished, so that
+            the others go on without their cost (whenever a quarter of them is). No result changes.
+            All that the step reads and that has rows must then be in `state`. It does nothing on
+            JAX, where sizes cannot change, and cannot be had with XLA.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -94,9 +99,10 @@ def greedy_search(
         end_id=end_id,
         pad_id=pad_id,
         keeps_attention=attention_key is not None,
+        shrinks=shrink_batch,
     ).run()
 
 
-def _most_probable(logits, normalizer, index):
+def _most_probable(logits, normalizer, index, numbers):
     tokens = ops.cast(ops.argmax(logits, axis=-1), "int32")
     return tokens, normalize(ops.max(logits, axis=-1), normalizer)

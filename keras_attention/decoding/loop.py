@@ -5,33 +5,72 @@ from collections.abc import Callable, Mapping
 import keras
 from keras import ops, tree
 
+from keras_attention.decoding.departures import Departures, known_when_run
 
-def run_loop(unfinished: Callable, advance: Callable, loop: dict, rooms=None) -> dict:
+
+def run_loop(
+    unfinished: Callable,
+    advance: Callable,
+    loop: dict,
+    fixed: dict,
+    rooms: "Rooms | None" = None,
+    departures: Departures | None = None,
+) -> tuple[dict, dict]:
     """Run `advance` while `unfinished`: compiled on TensorFlow and JAX, in Python on PyTorch.
+
+    Sizes change between stretches of the loop only: rooms are made when they are full, and what is
+    finished leaves when there is much of it. The steps of a stretch need not ask, and write to
+    tensors that nothing else holds. On JAX, whose loops have fixed sizes, it is one stretch.
 
     Args:
         unfinished: Callable from the loop's variables to a boolean scalar.
-        advance: Callable from the loop's variables to the next: same names, shapes and dtypes.
-        loop: Nested dictionary of tensors.
-        rooms: The `Rooms` of `loop["state"]`, or None where nothing in it grows.
-    """
+        advance: Callable from the loop's variables, and what is fixed, to the next: same names,
+            shapes and dtypes.
+        loop: Nested dictionary of tensors, the loop's variables.
+        fixed: Nested dictionary of tensors, what no step changes.
+        rooms: The `Rooms` of `loop["state"]`, or `None` where nothing in it grows.
+        departures: The `Departures`, or `None` where what is finished stays.
 
-    def body(variables):
+    Returns:
+        The variables after the last step, and what is fixed.
+    """
+    if keras.backend.backend() == "jax":
+        departures = None
         if rooms:
-            state = rooms.grown(variables["state"], variables["index"])
-            variables = {**variables, "state": state}
+            loop, rooms = {**loop, "state": rooms.whole(loop["state"])}, None
+    if not rooms and not departures:
+        return _stretch(unfinished, advance, loop, fixed), fixed
+
+    def stretch(loop, fixed):
+        if departures:
+            loop, fixed = departures.made(loop, fixed)
+        if rooms:
+            loop = {**loop, "state": rooms.grown(loop["state"], loop["index"])}
+
+        def goes_on(variables):
+            is_on = unfinished(variables)
+            if departures:
+                is_on = is_on & ~departures.are_due(variables)
+            return is_on & rooms.fits(loop["state"], variables["index"]) if rooms else is_on
+
+        return _stretch(goes_on, advance, loop, fixed), fixed
+
+    if departures:
+        loop, fixed = departures.first(loop, fixed)
+    if rooms:
+        # What comes of a branch has no static size on the axes that grow, and so none in the loop.
+        index = known_when_run(loop["index"])
+        loop = {**loop, "state": rooms.grown(loop["state"], index)}
+    return ops.while_loop(lambda loop, fixed: unfinished(loop), stretch, (loop, fixed))
+
+
+def _stretch(goes_on, advance, loop, fixed):
+    def body(variables):
         # TensorFlow holds a loop to the static sizes it began with, which a gather at indices of
         # unknown size loses. Reshaping states them again, and costs nothing.
-        return (tree.map_structure(_with_shape_of, advance(variables), variables),)
+        return (tree.map_structure(_with_shape_of, advance(variables, fixed), variables),)
 
-    if rooms and keras.backend.backend() == "jax":
-        loop = {**loop, "state": rooms.whole(loop["state"])}
-        rooms = None
-    elif rooms:
-        # What comes of a branch has no static size on the axes that grow, and so none in the loop.
-        index = _known_when_run(loop["index"])
-        loop = {**loop, "state": rooms.grown(loop["state"], index)}
-    (loop,) = ops.while_loop(unfinished, body, (loop,))
+    (loop,) = ops.while_loop(goes_on, body, (loop,))
     return loop
 
 
@@ -70,6 +109,14 @@ class Rooms:
 
         return ops.cond(index >= room, double, lambda: part)
 
+    def fits(self, state: dict, index):
+        """Whether the state has a place for step `index`."""
+        rooms = [ops.shape(tree.flatten(state[key])[0])[axis] for key, axis in self.axes.items()]
+        fits = index < rooms[0]
+        for room in rooms[1:]:
+            fits = fits & (index < room)
+        return fits
+
     def whole(self, state: dict) -> dict:
         """Return the state with a place for every step."""
         state = dict(state)
@@ -83,12 +130,6 @@ class Rooms:
             return ops.pad(x, [[0, places if i == axis else 0] for i in range(len(x.shape))])
 
         return tree.map_structure(widened, part)
-
-
-def _known_when_run(index):
-    """Return `index` out of a loop of no turns: TensorFlow leaves a branch on a constant out."""
-    (index,) = ops.while_loop(lambda i: i < 0, lambda i: (i + 1,), (index,))
-    return index
 
 
 def _with_shape_of(x, like):

@@ -34,7 +34,8 @@ class Stepper:
 
     Splits the state once: `initial` is what the steps change, which a search carries through its
     loop, and reorders. The entries in `constant_keys` stay outside: they are repeated for the
-    hypotheses of a sentence, handed to each step, and what the step returns of them is dropped.
+    hypotheses of a sentence, handed to each step as `constants` (the tensors among them), and what
+    the step returns of them is dropped.
 
     Args:
         step: Callable `(tokens (R,), state, index) -> (logits (R, V), state)`.
@@ -49,6 +50,7 @@ class Stepper:
         tokens: Integer tensor `(R,)`, the tokens before.
         state: What `initial` or the last call gave.
         index: Integer scalar tensor, the number of the step.
+        constants: The list `constants`, or the same rows of all its tensors.
 
     Returns:
         `(logits, state)`, the logits `(R, V)` in float32, at the least.
@@ -77,6 +79,7 @@ class Stepper:
             lambda x: None if x is None else broadcast_rows(x, copies), state
         )
         self._constants = {key: state[key] for key in constant_keys}
+        self.constants = [x for x in tree.flatten(self._constants) if x is not None]
         self.initial = (
             {key: value for key, value in state.items() if key not in self._constants}
             if isinstance(state, dict)
@@ -84,13 +87,17 @@ class Stepper:
         )
         _check_no_nones(self.initial)
 
-    def __call__(self, tokens, state, index):
-        given = {**state, **self._constants} if self._constants else state
+    def __call__(self, tokens, state, index, constants):
+        given = {**state, **self._with_nones(constants)} if self._constants else state
         logits, changed = self._step(tokens, given, index)
         if self._constants:
             changed = {key: changed[key] for key in changed if key not in self._constants}
         self._check_logits(logits)
         return ops.cast(logits, "float32"), _same_form(changed, state)
+
+    def _with_nones(self, constants):
+        tensors = iter(constants)
+        return tree.map_structure(lambda x: None if x is None else next(tensors), self._constants)
 
     def attention(self, state):
         """Return the attention weights `(R, S)` that the last step left in its state."""

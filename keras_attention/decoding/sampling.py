@@ -37,6 +37,7 @@ def sample(
     attention_key: str | None = None,
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -75,6 +76,10 @@ def sample(
             axis of the places, which their tensors share. They may come with places for some steps
             only: more are made as they fill, so that early steps are not slowed by the room of late
             ones. Not with XLA, where sizes cannot change: give all places there and leave this out.
+        shrink_batch: Boolean, whether sentences leave the batch when they are finished, so that
+            the others go on without their cost (whenever a quarter of them is). No result changes.
+            All that the step reads and that has rows must then be in `state`. It does nothing on
+            JAX, where sizes cannot change, and cannot be had with XLA.
 
     Returns:
         A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
@@ -121,9 +126,13 @@ def sample(
     numbers = keras.random.uniform(
         (limits.longest, 2, stepper.batch_size * n_best), dtype="float32", seed=seed
     )
+
+    def choose(logits, normalizer, index, rows):
+        return sampler(logits, ops.take(ops.take(numbers, index, axis=0), rows, axis=1))
+
     result = SingleHypothesisLoop(
         stepper,
-        lambda logits, normalizer, index: sampler(logits, ops.take(numbers, index, axis=0)),
+        choose,
         Constraints(end_id, min_length, no_repeat_ngram),
         limits,
         start_id=start_id,
@@ -131,6 +140,7 @@ def sample(
         pad_id=pad_id,
         copies=n_best,
         keeps_attention=attention_key is not None,
+        shrinks=shrink_batch,
     ).run()
     return result if n_best == 1 else _ranked(result)
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from keras import ops
+from keras import ops, tree
 
 from keras_attention.decoding.arguments import LengthLimits
 from keras_attention.decoding.constraints import Constraints
+from keras_attention.decoding.departures import Departures
 from keras_attention.decoding.loop import (
     Rooms,
     history_buffer,
@@ -22,15 +23,15 @@ from keras_attention.decoding.rows import Stepper, broadcast_rows
 class SingleHypothesisLoop:
     """Extends each row by the token that `choose` picks, until every row is complete.
 
-    A complete row is frozen: it goes through the step with the others (the rows of a tensor cannot
-    leave a compiled loop), but its tokens, its length, its scores and its attention stay.
+    A complete row is frozen: as long as it goes through the step with the others, its tokens, its
+    length, its scores and its attention stay.
 
     Args:
         stepper: The step function over `R` rows.
-        choose: Callable `(logits (R, V), normalizer (R,), index) -> (tokens (R,), scores (R,))`:
-            the tokens taken, out of logits in which the forbidden ones are `-inf`, and their terms
-            of the score. `normalizer` is the log of the sum of the exponentials of the logits
-            before tokens were forbidden.
+        choose: Callable `(logits (R, V), normalizer (R,), index, numbers (R,)) -> (tokens (R,),
+            scores (R,))`: the tokens taken, out of logits in which the forbidden ones are `-inf`,
+            and their terms of the score. `normalizer` is the log of the sum of the exponentials of
+            the logits before tokens were forbidden; `numbers` are those of the rows at first.
         constraints: What a row may not continue with.
         limits: Most tokens of each sentence.
         start_id: Integer, or integer tensor `(B,)`.
@@ -38,6 +39,7 @@ class SingleHypothesisLoop:
         pad_id: Integer.
         copies: Integer, rows of each sentence.
         keeps_attention: Boolean, whether the attention history is wanted.
+        shrinks: Boolean, whether complete rows leave the batch.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SingleHypothesisLoop:
         pad_id: int,
         copies: int = 1,
         keeps_attention: bool = False,
+        shrinks: bool = False,
     ):
         self.stepper = stepper
         self.choose = choose
@@ -63,30 +66,34 @@ class SingleHypothesisLoop:
         self.pad_id = pad_id
         self.copies = copies
         self.keeps_attention = keeps_attention
+        self.shrinks = shrinks
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, `copies` of each sentence, in the order of the rows."""
-        loop = run_loop(
+        departures = Departures(_is_open, self._results) if self.shrinks else None
+        loop, fixed = run_loop(
             lambda loop: ops.any(loop["open"]) & (loop["index"] < self.longest),
             self._advance,
-            self._first(),
+            *self._first(),
             Rooms(self.stepper.growing_axes, self.longest),
+            departures,
         )
-        attention = ops.swapaxes(loop["attention"], 0, 1) if self.keeps_attention else None
+        results = (departures.results if "results" in fixed else self._results)(loop, fixed)
+        return DecodingResult(**tree.map_structure(self._by_sentence, results))
+
+    def _results(self, loop: dict, fixed: dict) -> dict:
         is_token = ops.arange(self.longest, dtype="int32") < loop["lengths"][:, None]
-        return DecodingResult(
-            tokens=self._by_sentence(ops.where(is_token, loop["tokens"], self.pad_id)),
-            lengths=self._by_sentence(loop["lengths"]),
-            scores=self._by_sentence(loop["scores"]),
-            log_probabilities=self._by_sentence(loop["log_probabilities"]),
-            attention=self._by_sentence(attention) if self.keeps_attention else None,
-        )
+        results = {key: loop[key] for key in ("lengths", "scores", "log_probabilities")}
+        results["tokens"] = ops.where(is_token, loop["tokens"], self.pad_id)
+        if self.keeps_attention:
+            results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
+        return results
 
     def _by_sentence(self, x):
         """`(B * copies, ...)` is `(B, copies, ...)`."""
         return ops.reshape(x, (self.stepper.batch_size, self.copies, *ops.shape(x)[1:]))
 
-    def _first(self) -> dict:
+    def _first(self) -> tuple[dict, dict]:
         batch_size = self.stepper.batch_size
         rows = batch_size * self.copies
         start = ops.broadcast_to(ops.cast(self.start_id, "int32"), (batch_size,))
@@ -103,15 +110,19 @@ class SingleHypothesisLoop:
         }
         if self.keeps_attention:
             weights = self.stepper.attention(self.stepper.initial)
-            loop["attention"] = history_buffer(weights, self.longest)
-        return loop
+            loop["weights"] = history_buffer(weights, self.longest)
+        return loop, {
+            "limits": self.limits,
+            "constants": self.stepper.constants,
+            "numbers": ops.arange(rows, dtype="int32"),
+        }
 
-    def _advance(self, loop: dict) -> dict:
+    def _advance(self, loop: dict, fixed: dict) -> dict:
         index, is_open = loop["index"], loop["open"]
-        logits, state = self.stepper(loop["last"], loop["state"], index)
+        logits, state = self.stepper(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.constraints(logits, loop["tokens"], index)
-        tokens, scores = self.choose(allowed, normalizer, index)
+        tokens, scores = self.choose(allowed, normalizer, index, fixed["numbers"])
         log_probabilities = normalize(pick(allowed, tokens), normalizer)
         # A row that nothing can follow ends, with a log-probability that says so.
         tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, self.end_id)
@@ -119,7 +130,7 @@ class SingleHypothesisLoop:
             "index": index + 1,
             "state": state,
             "last": tokens,
-            "open": is_open & (tokens != self.end_id) & (index + 1 < self.limits),
+            "open": is_open & (tokens != self.end_id) & (index + 1 < fixed["limits"]),
             "tokens": write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
@@ -129,5 +140,9 @@ class SingleHypothesisLoop:
         if self.keeps_attention:
             weights = self.stepper.attention(state)
             kept = ops.where(is_open[:, None], weights, ops.zeros_like(weights))
-            advanced["attention"] = write_step(loop["attention"], index, kept)
+            advanced["weights"] = write_step(loop["weights"], index, kept)
         return advanced
+
+
+def _is_open(loop: dict):
+    return loop["open"]

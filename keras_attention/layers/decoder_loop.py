@@ -111,7 +111,13 @@ class DecoderLoop:
             # One tensor, since Keras' custom gradient takes one output on PyTorch.
             return ops.concatenate(_flat(outputs), axis=2), gradient
 
-        return self._split(run(*named.values()), memory)
+        outputs = self._split(run(*named.values()), memory)
+        units, size = self.products.units, memory["value"].shape[2]
+        outputs["states"] = [_sized(state, units) for state in outputs["states"]]
+        outputs["context"] = _sized(outputs["context"], size)
+        if self.has_attentional_vector:
+            outputs["attentional"] = _sized(outputs["attentional"], weights["attentional"].shape[1])
+        return outputs
 
     # Forward.
 
@@ -298,6 +304,11 @@ def _flat(outputs):
     """List outputs in the order in which they are concatenated."""
     names = [name for name in ("context", "scores", "attentional") if name in outputs]
     return [*outputs["states"], *(outputs[name] for name in names)]
+
+
+def _sized(part, size):
+    """Give a part of the outputs its size: a graph forgets it where the memory's length is open."""
+    return part if part.shape[-1] == size else ops.reshape(part, (*ops.shape(part)[:-1], size))
 
 
 def _shift(first, sequence):

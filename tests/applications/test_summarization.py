@@ -184,6 +184,14 @@ def test_documents_are_cut_by_words_and_by_sentences_and_it_is_reported(tmp_path
     assert len(encode_corpus(corpus, skipping, skip=False).inputs) == 1
 
 
+def test_a_summary_may_be_longer_than_its_document(tmp_path):
+    rows = [{"source": "Bakilo", "target": "Bakilo of the mill needs two ropes ."}]
+    encode = encoder()
+    encoded = encode_corpus(read_corpus(write(tmp_path / "f.jsonl", rows)), encode)
+    assert sum(map(len, encoded.documents[0])) == 1 and len(encoded.labels[0]) == 9
+    assert encoded.labels[0][0] == encode.tokenizer.vocabulary_size
+
+
 @pytest.mark.parametrize("hierarchical", [False, True])
 def test_batches_hold_each_document_once(tmp_path, hierarchical):
     rows = [{"source": d, "target": s} for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)]
@@ -299,6 +307,47 @@ def test_evaluation_and_picture(run, tmp_path, traced_nowhere):
         assert (tmp_path / "picture.png").stat().st_size > 1000
     with pytest.raises(UserError, match="nothing to draw"):
         draw(summarizer, "", tmp_path / "none.png")
+
+
+def test_documents_searched_together_are_not_padded_without_bound(run):
+    """A sentence of 5,000 words goes alone where fifty sentences would be padded to it."""
+    encode = DocumentEncoder(run.encoder.tokenizer, small_config("--data.max_words=10000"))
+    documents = [["a b"] * 50, ["a " * 5000], ["a b"] * 50, [], ["a b"] * 50]
+    batches = list(Summarizer(run)._batches([encode.document(each) for each in documents], 4))
+    assert batches == ([[0, 2, 4], [1]] if run.model.is_hierarchical else [[0, 2, 4, 1]])
+    batches = Summarizer(run)._batches([encode.document(["a"])] * 5, 2)
+    assert list(batches) == [[0, 1], [2, 3], [4]]
+
+
+def test_odd_batches_have_finite_gradients(run):
+    """A document of padding alone, a sentence of padding, a summary longer than its document."""
+    import tensorflow as tf
+
+    extra = run.encoder.tokenizer.vocabulary_size if run.config.model.pointer else UNK_ID
+    source = np.zeros((3, 3, 2), "int32")
+    source[1] = [[5, 6], [0, 0], [7, 0]]
+    source[2, 0, 0] = extra  # one word, which is unknown
+    labels = np.array([[5, 6, 7, 5, 6, END_ID], [extra, END_ID, 0, 0, 0, 0], [extra] * 5 + [0]])
+    target = np.where(labels >= extra, UNK_ID, labels)
+    with tf.GradientTape() as tape:
+        log_p = run.model({"source": source, "target": target, "labels": labels}, training=True)
+        loss = NegativeLogLikelihood()(labels, log_p) + sum(run.model.losses)
+    gradients = tape.gradient(loss, [each.value for each in run.model.trainable_variables])
+    assert np.all(np.isfinite(log_p)) and np.isfinite(float(loss))
+    assert all(np.all(np.isfinite(tf.convert_to_tensor(each))) for each in gradients)
+
+
+def test_a_model_without_attention_reads_the_last_state_alone(tmp_path):
+    off = [f"--model.{name}=false" for name in ("attention", "coverage", "pointer")]
+    run = load_run(make_run(tmp_path / "run", *off))
+    memory, mask, _ = run.model.encode(np.array([[[5, 6, 7]], [[8, 0, 0]]]))
+    assert tuple(memory.shape) == (2, 1, 6) and np.all(mask)
+    (result,) = Summarizer(run).summarize([DOCUMENTS[0]], max_length=3, min_length=3)
+    assert len(result.tokens) == 3 and not np.any(result.attention)
+    with pytest.raises(UserError, match="model.attention false"):
+        draw(Summarizer(run), DOCUMENTS[0], tmp_path / "picture.png")
+    with pytest.raises(UserError, match="nothing to copy by"):
+        small_config("--model.attention=false")
 
 
 @pytest.mark.parametrize("document", [["word"], ["a b ."] * 5000, ["Xyz Xyw Xyv"]])

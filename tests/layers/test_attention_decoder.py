@@ -244,3 +244,20 @@ def test_a_policy_of_its_own_goes_with_parts_of_another():
     np.testing.assert_allclose(outputs, run(exact)[0][0], atol=0.1)
     result = layer(ops.convert_to_tensor(X), ops.convert_to_tensor(VALUE))
     assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "current", "input_feeding": True}])
+def test_a_call_knows_its_features_where_lengths_are_open(options):
+    """What follows, a pointer or a checked input, is built for a number of features."""
+    layer = decoder(keras.layers.GRUCell(C), **options)
+    features = {}
+
+    def call(arrays):
+        outputs, contexts = layer(arrays["x"], arrays["value"], return_context=True)
+        features.update(outputs=outputs.shape[-1], contexts=contexts.shape[-1])
+        return {"outputs": outputs, "contexts": contexts}
+
+    arrays = {"x": random(1, B, T, E), "value": random(2, B, S, V)}
+    results = compiled(call, arrays)(tensors_of(arrays))
+    assert features == {"outputs": layer.output_size, "contexts": V}
+    assert results["contexts"].shape == (B, T, V)

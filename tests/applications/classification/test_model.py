@@ -12,6 +12,7 @@ from tests.applications.translation_runs import randomize
 ARCHITECTURES = {
     "pooling": {"max_pooling": True},
     "pooling, no gru": {"architecture": "pooling", "encoder": "none"},
+    "pooling, convolution": {"architecture": "pooling", "encoder": "convolution"},
     "mean": {},
     "han": {},
     "self-attention": {"layers": 1, "heads": 2},

@@ -218,9 +218,20 @@ def test_a_text_cut_at_prediction_says_so(tmp_path):
     cut, whole = classifier.predict([words, "it was good . " * 3])
     assert cut.truncated and not whole.truncated
     assert cut.probabilities == pytest.approx(whole.probabilities)
+    assert "longer than data.max_length" in draw(classifier, words, color=False)
+    assert "max_length" not in draw(classifier, "it was good .", color=False)
 
 
-def test_resume_is_exact_and_a_bad_set_leaves_nothing(tmp_path, capsys, monkeypatch):
+def test_a_text_without_words_is_answered_and_counted(opinions_run, tmp_path, capsys):
+    table = tmp_path / "new.tsv"
+    table.write_text("text\nit was good .\n \n")
+    done = call_command(capsys, "predict", opinions_run, "--input", table)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [each.get("empty") for each in found] == [None, True]
+    assert done.err.startswith("1 of 2 texts have no words")
+
+
+def test_resume_is_exact(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
     small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
@@ -229,8 +240,43 @@ def test_resume_is_exact_and_a_bad_set_leaves_nothing(tmp_path, capsys, monkeypa
     again = ["train", "classification", "--output", "parts", "--resume"]
     assert call_command(capsys, *again, "--training.epochs=2").status == 0
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
-    (tmp_path / "bad.csv").write_text("text,label\na,x\nb,x\nc,y\n")
-    bad = ["train", "classification", "--data.train_file", "bad.csv", "--output", "no"]
-    done = call_command(capsys, *bad)
-    assert done.status == 2 and "bad.csv, line 4: label 'y' has 1 example" in done.err
-    assert len(done.err.strip().splitlines()) == 1 and not (tmp_path / "no").exists()
+
+
+WHOLE = "text\tlabel\n" + "it was good .\tyes\nit was bad .\tno\n" * 10  # 21 lines
+LONG = "so " * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "message"),
+    [
+        ("train", WHOLE, ["--data.text_column=txt"], "line 1: there is no column 'txt'. Did you"),
+        (
+            "train",
+            WHOLE,
+            ["--data.second_column=b", "--model.architecture=cross"],
+            "no column 'b'",
+        ),
+        ("train", WHOLE + "so so\tmaybe\n", [], "line 22: label 'maybe' has 1 example"),
+        ("train", WHOLE + " \tyes\n", [], "line 22: column 'text' is empty"),
+        ("train", WHOLE + f"{LONG}\tyes\n", [], "line 22: 100,000 tokens, more than data.max_"),
+        ("train", WHOLE.encode() + b"caf\xe9\tyes\n", [], "line 22: expected UTF-8 text"),
+        ("train", "text\tlabel\n" + "so\tyes\n" * 9, [], "expected at least two labels"),
+        ("dev", "text\tlabel\nso\tmaybe\n", [], "line 2: the training data have no label 'may"),
+        ("dev", f"text\tlabel\n{LONG}\tyes\n", [], "line 2: 100,000 tokens"),
+        ("test", "texts\tlabel\nso\tyes\n", [], "line 1: there is no column 'text'"),
+        ("test", "text\tlabel\nso\tyes\n\tyes\n", [], "line 3: column 'text' is empty"),
+    ],
+)
+def test_a_bad_file_ends_training_with_one_line(name, content, more, message, tmp_path, capsys):
+    """Before anything is written; the line says which file, and which line of it."""
+    files = {"train": WHOLE, name: content}
+    options = ["--model.encoder=none", *more]
+    for split, text in files.items():
+        path = tmp_path / f"{split}.tsv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        options.append(f"--data.{split}_file={path}")
+    output = tmp_path / "run"
+    done = call_command(capsys, "train", "classification", *options, "--output", output)
+    assert done.status == 2 and len(done.err.strip().splitlines()) == 1
+    assert str(tmp_path / f"{name}.tsv") in done.err and message in done.err
+    assert not output.exists()

@@ -1,0 +1,249 @@
+"""`python -m benchmarks.summarization`: which switch of a summariser cures which fault.
+
+Each row is trained by the real command, from several seeds, and measured on the test set of
+
+- `reports`, which the package makes itself;
+- `unordered`, the same with more statements in any order, so that a decoder has to remember
+  which it has made;
+- `scitldr`, abstracts of papers and summaries of a sentence.
+
+Trigrams are not blocked, or there would be no repetition to cure. A run that is there already is
+continued, and one that is measured is not measured again, so that the measurement may be
+interrupted, and spread over processes by `--only`.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.children import BenchmarkError
+from benchmarks.commands import command
+
+SPLITS = ("train", "dev", "test")
+PRESETS = ("see2017", "nallapati2016-temporal", "nallapati2016-hierarchical", "paulus2017")
+# What is changed beside the preset, where a row is no preset itself.
+CONTRASTS = {
+    "without coverage": {"architecture": "see2017", "coverage": "false"},
+    "without pointer": {"architecture": "see2017", "pointer": "false"},
+    "without attention": {
+        "architecture": "see2017",
+        "attention": "false",
+        "coverage": "false",
+        "pointer": "false",
+    },
+}
+MODELS = {name: {"architecture": name} for name in PRESETS} | CONTRASTS
+ROWS = {
+    "reports": [*PRESETS, "without coverage", "without pointer"],
+    "unordered": ["without coverage", "see2017", "nallapati2016-temporal", "paulus2017"],
+    "scitldr": [*PRESETS, "without attention"],
+}
+SEEDS = {"reports": 3, "unordered": 3, "scitldr": 1}
+SMALL = {"training.epochs": 1, "training.steps_per_epoch": 400, "decoding.beam_size": 3}
+SETTINGS = {
+    "reports": {"data.dataset": "reports", **SMALL},
+    "unordered": {
+        "tokenizer.vocabulary_size": 60,
+        "tokenizer.extra_words": 40,
+        "model.embedding_size": 32,
+        "model.units": 64,
+        "training.learning_rate": 0.003,
+        "decoding.max_length": 40,
+        **SMALL,
+    },
+    "scitldr": {
+        "data.dataset": "scitldr",
+        "tokenizer.vocabulary_size": 10_000,
+        "data.max_words": 8_000,  # no abstract is cut; and the run can read whole papers
+        "data.max_sentences": 300,
+        "data.max_summary_words": 40,
+        "model.embedding_size": 128,
+        "model.units": 128,
+        "model.dropout": 0.2,
+        "training.batch_size": 16,
+        "training.learning_rate": 0.002,
+        "training.epochs": 12,
+        "training.patience": 2,
+        "training.max_minutes": 6,
+        "decoding.max_length": 40,
+    },
+}
+ALWAYS = {"training.tensorboard": "false", "decoding.no_repeat_ngram": 0}
+
+
+def main(arguments=None) -> int:
+    """Train, measure and print the table; 0, or 2 after one line on what went wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.summarization",
+        description="Train summarisers with and without their mechanisms and measure what each "
+        "changes. Further arguments, `--section.key=value`, are settings of all runs.",
+    )
+    parser.add_argument("--corpus", choices=ROWS, required=True)
+    parser.add_argument("--folder", help="where SciTLDR's files lie")
+    parser.add_argument("--seeds", type=int, help="default: 3, of scitldr 1")
+    parser.add_argument("--output", type=Path, default=Path("runs/summarization"))
+    parser.add_argument("--only", choices=MODELS, action="append")
+    options, more = parser.parse_known_args(arguments)
+    results = {}
+    try:
+        for seed in range(1, (options.seeds or SEEDS[options.corpus]) + 1):
+            for name in options.only or ROWS[options.corpus]:
+                row = measure(name, seed, options, more)
+                results.setdefault(name, []).append(row)
+                print(json.dumps(row), file=sys.stderr, flush=True)
+    except (BenchmarkError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
+    print(table(results))
+    return 0
+
+
+def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
+    """Return the settings of one run, as the command takes them."""
+    settings = {
+        "training.seed": seed,
+        **ALWAYS,
+        **SETTINGS[options.corpus],
+        **{f"model.{key}": value for key, value in MODELS[name].items()},
+    }
+    if options.corpus == "scitldr":
+        settings["data.folder"] = options.folder
+    if options.corpus == "unordered":
+        settings |= {f"data.{split}_file": _unordered(split, options.output) for split in SPLITS}
+    return [f"--{key}={value}" for key, value in settings.items()]
+
+
+def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) -> dict:
+    """Return the figures of one run, training it first where that is not done."""
+    run = options.output / f"{options.corpus}-{name.replace(' ', '-')}-{seed}"
+    kept = run.with_suffix(".json")
+    if kept.is_file():
+        return json.loads(kept.read_text(encoding="utf-8"))
+    arguments = ["--resume"] if run.exists() else [*overrides(name, seed, options), *more]
+    command("train", "summarization", *arguments, "--output", str(run))
+    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    row = {
+        "name": name,
+        "seed": seed,
+        "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60,
+        **_evaluate(run, options.corpus),
+    }
+    kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    return row
+
+
+def _unordered(split: str, folder: Path) -> Path:
+    """Return the file of a split of `unordered`, written where it is not there."""
+    from keras_attention.applications.summarization.reports import generate
+
+    path = folder / f"unordered-{split}.jsonl"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = generate(split, ordered=False)
+        lines = [json.dumps({"source": row.sentences, "target": row.summary}) for row in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _evaluate(run: Path, corpus: str) -> dict:
+    import keras
+
+    from keras_attention.applications.summarization import Summarizer, load_run
+    from keras_attention.applications.summarization.evaluation import evaluation_corpus, measure
+    from keras_attention.applications.summarization.reports import generate
+
+    loaded = load_run(run)
+    documents = evaluation_corpus(loaded)
+    results = Summarizer(loaded).summarize([each.sentences for each in documents.documents])
+    report = measure(loaded, documents, results)
+    if corpus == "reports":
+        report["answer_mass"] = answer_mass(results, generate("test"))
+    if corpus == "unordered":
+        report["complete"] = complete(results, generate("test", ordered=False))
+    keras.backend.clear_session()
+    return report
+
+
+def complete(results: list, examples: list) -> float:
+    """Return the percentage of summaries with the statements asked for, in any order."""
+    pairs = zip(results, examples, strict=True)
+    hits = [_statements(result.tokens) == _statements(ex.summary.split()) for result, ex in pairs]
+    return 100 * float(np.mean(hits))
+
+
+def _statements(words: list[str]) -> list[str]:
+    return sorted(f"{' '.join(words)} ".split(" . "))
+
+
+def answer_mass(results: list, examples: list) -> float | None:
+    """Return the percentage of attention on the sentence that holds the answer.
+
+    The n-th statement of a summary is drawn from the n-th urgent sentence of its report. Counted
+    are the words of a statement, but its full stop; those of statements that the report does not
+    ask for are left out.
+
+    Args:
+        results: summaries.
+        examples: what `reports.generate` gave for them.
+    """
+    found = []
+    for result, example in zip(results, examples, strict=True):
+        statement = 0
+        for token, weights in zip(result.tokens, result.sentence_weights, strict=True):
+            if token == ".":
+                statement += 1
+            elif statement < len(example.urgent):
+                found.append(weights[example.urgent[statement]])
+    return 100 * float(np.mean(found)) if found else None
+
+
+COLUMNS = {
+    "ROUGE-1": "rouge1",
+    "ROUGE-2": "rouge2",
+    "ROUGE-L": "rougeL",
+    "exact match %": "exact_match",
+    "complete %": "complete",
+    "repeated trigrams %": "repeated_trigrams",
+    "unknown %": "unknown",
+    "copied unknown %": "copied_unknown",
+    "weight on the answer's sentence %": "answer_mass",
+    "minutes": "minutes",
+}
+
+
+def table(results: dict[str, list[dict]]) -> str:
+    """Write the means over the seeds, with the lowest and the highest, as a Markdown table."""
+    rows = [row for found in results.values() for row in found]
+    columns = {name: key for name, key in COLUMNS.items() if any(key in row for row in rows)}
+    lines = [["", "seeds", *columns], ["---"] * (len(columns) + 2)]
+    for name, found in results.items():
+        figures = [_spread([row.get(key) for row in found]) for key in columns.values()]
+        lines.append([name, str(len(found)), *figures])
+    others = {
+        f"lead-{rows[0]['lead']}": rows[0]["lead_rouge"],
+        "the references": {"repeated_trigrams": rows[0]["repeated_trigrams_of_references"]},
+    }
+    for name, report in others.items():
+        lines.append([name, "", *(_spread([report.get(key)]) for key in columns.values())])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _spread(values: list[float | None]) -> str:
+    values = [value for value in values if value is not None]
+    if not values:
+        return ""
+    mean, low, high = (
+        f"{each:.1f}" for each in (statistics.mean(values), min(values), max(values))
+    )
+    return mean if low == high else f"{mean} ({low}-{high})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

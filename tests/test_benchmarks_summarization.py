@@ -1,0 +1,112 @@
+"""The tables of summarisation are of what the real command trained."""
+
+import argparse
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import summarization
+from benchmarks.children import BenchmarkError
+from keras_attention.applications.summarization.reports import generate
+from keras_attention.applications.summarization.task import TASK
+
+LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
+FIGURES = {
+    **{key: 50.0 for key in ("rouge1", "rouge2", "rougeL", "exact_match", "copied_unknown")},
+    **{"repeated_trigrams": 4.0, "unknown": 2.0, "repeated_trigrams_of_references": 1.0},
+    **{"lead": 1, "lead_rouge": LEAD},
+}
+
+
+@pytest.mark.parametrize("corpus", summarization.ROWS)
+def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
+    options = argparse.Namespace(corpus=corpus, folder="data", output=tmp_path)
+    for name in summarization.ROWS[corpus]:
+        config = TASK.read_config(None, summarization.overrides(name, 2, options))
+        assert config.data.dataset == (None if corpus == "unordered" else corpus)
+        assert corpus != "unordered" or Path(config.data.test_file).is_file()
+        assert config.training.seed == 2
+        assert config.model.pointer == (name not in ("without pointer", "without attention"))
+        assert config.model.coverage == (name in ("see2017", "without pointer"))
+        assert config.model.temporal == (name in ("nallapati2016-temporal", "paulus2017"))
+        assert config.model.attention == (name != "without attention")
+        assert config.decoding.no_repeat_ngram == 0
+
+
+def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monkeypatch, capsys):
+    calls = []
+
+    def command(verb, *arguments):
+        calls.append((verb, *arguments))
+        run = Path(arguments[-1])
+        run.mkdir(parents=True)
+        (run / "metrics.jsonl").write_text(json.dumps({"train_seconds": 90.0}) + "\n")
+
+    monkeypatch.setattr(summarization, "command", command)
+    exact = iter([90.0, 100.0])
+    monkeypatch.setattr(
+        summarization,
+        "_evaluate",
+        lambda run, corpus: {**FIGURES, "exact_match": next(exact), "answer_mass": None},
+    )
+    arguments = ["--corpus", "reports", "--output", str(tmp_path), "--seeds", "2"]
+    arguments += ["--only", "see2017", "--training.epochs=1"]
+    assert summarization.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = ["see2017", "2", "50.0", "50.0", "50.0", "95.0 (90.0-100.0)", "4.0", "2.0", "50.0", ""]
+    assert lines[2] == f"| {' | '.join(row)} | 1.5 |"
+    assert lines[3].startswith("| lead-1 |  | 30.0 | 10.0 | 20.0 |  |  |")
+    assert lines[4].startswith("| the references |  |  |  |  |  | 1.0 |")
+    assert len({line.count("|") for line in lines}) == 1
+    assert len(calls) == 2 and "--training.epochs=1" in calls[0]
+    assert summarization.main(arguments) == 0 and len(calls) == 2
+    (tmp_path / "reports-see2017-1.json").unlink()
+    exact = iter([90.0])
+    monkeypatch.setattr(
+        summarization, "command", lambda *arguments: calls.append(arguments)
+    )  # the run is there
+    assert summarization.main(arguments) == 0
+    assert calls[2][2] == "--resume"
+
+
+def test_the_weight_on_the_answer_is_that_of_the_statements_sentence():
+    examples = generate("test")
+    results = []
+    for example in examples:
+        words = example.summary.split()
+        weights = np.full((len(words), len(example.sentences)), 0.1)
+        for place in range(len(words)):
+            statement = words[:place].count(".")
+            weights[place, example.urgent[statement]] = 0.0 if words[place] == "." else 0.75
+        results.append(SimpleNamespace(tokens=words, sentence_weights=weights))
+    assert summarization.answer_mass(results, examples) == pytest.approx(75.0)
+    more = [word for _ in range(4) for word in ("a", ".")]  # more statements than are asked for
+    results[0] = SimpleNamespace(
+        tokens=more, sentence_weights=np.zeros((8, len(examples[0].sentences)))
+    )
+    assert summarization.answer_mass(results, examples) < 75.0
+    empty = SimpleNamespace(tokens=[], sentence_weights=np.zeros((0, 1)))
+    assert summarization.answer_mass([empty], examples[:1]) is None
+
+
+def test_a_summary_is_complete_with_its_statements_in_any_order():
+    examples = generate("test", ordered=False)
+    assert all(3 <= len(example.urgent) <= 5 for example in examples)
+    assert any(example.urgent != sorted(example.urgent) for example in examples)
+    turned = [" . ".join(reversed(ex.summary[:-2].split(" . "))) + " ." for ex in examples]
+    results = [SimpleNamespace(tokens=text.split()) for text in turned]
+    assert summarization.complete(results, examples) == 100
+    results[0].tokens.extend(results[0].tokens[:5])
+    assert summarization.complete(results, examples) == 99.5
+
+
+def test_a_run_that_fails_ends_it_with_one_line(monkeypatch, capsys):
+    def command(*arguments):
+        raise BenchmarkError("`keras-attention train` of x ended with status 2")
+
+    monkeypatch.setattr(summarization, "command", command)
+    assert summarization.main(["--corpus", "scitldr", "--folder", "nowhere"]) == 2
+    assert capsys.readouterr().err.strip().startswith("error: `keras-attention train`")
