@@ -209,7 +209,7 @@ class TimeLimit(keras.callbacks.Callback):
     Of several workers, all stop where the time of one is over.
     """
 
-    def __init__(self, seconds: float | None, workers: Workers | None = None):
+    def __init__(self, seconds: float | None, workers: Workers):
         super().__init__()
         self.seconds = seconds
         self.workers = workers
@@ -239,8 +239,7 @@ class TimeLimit(keras.callbacks.Callback):
     def _look(self):
         if self.seconds is None:
             return
-        over = self.elapsed >= self.seconds
-        self.over = self.workers.any(over) if self.workers else over
+        self.over = self.workers.any(self.elapsed >= self.seconds)
         if self.over:
             self.model.stop_training = True
 
@@ -251,9 +250,9 @@ class TimeLimit(keras.callbacks.Callback):
         self.before = state["seconds"]
 
 
-def is_time_for_a_word(workers: Workers | None, batch: int) -> bool:
+def is_time_for_a_word(workers: Workers, batch: int) -> bool:
     """Return whether workers ask each other something after this batch of an epoch."""
-    return workers is None or workers.count == 1 or (batch + 1) % BATCHES_BETWEEN_WORDS == 0
+    return workers.count == 1 or (batch + 1) % BATCHES_BETWEEN_WORDS == 0
 
 
 class SaveCheckpoint(keras.callbacks.Callback):
