@@ -51,7 +51,7 @@ def start_run(
     refuse_existing(Path(output))
     check_distribution(config)
     workers = workers_of(config.distribute)
-    with ExitStack() as held, _naming_what_is_left(output):
+    with ExitStack() as held, _naming_what_is_left(output, workers):
         _agree(workers, config, output, "a new run")
 
         def make():
@@ -83,7 +83,7 @@ def resume_run(
     folder = RunFolder(output)
     check_distribution(config)
     workers = workers_of(config.distribute)
-    with ExitStack() as held, _naming_what_is_left(output):
+    with ExitStack() as held, _naming_what_is_left(output, workers):
         newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
         _agree(workers, config, output, *newest or ["no checkpoint"])
 
@@ -132,14 +132,15 @@ def _wait_to_see(output: Path) -> None:
 
 
 @contextmanager
-def _naming_what_is_left(output: Path | str) -> Iterator[None]:
+def _naming_what_is_left(output: Path | str, workers: Workers) -> Iterator[None]:
     try:
         yield
     except WorkerLost as error:
+        who = f": nobody answers at {', '.join(silent)}" if (silent := workers.silent()) else ""
         paths = Checkpoints(Path(output) / "checkpoints").paths()
         kept = f"{paths[-1]} is kept" if paths else "There is no checkpoint yet"
         raise WorkersStopped(
-            f"stopped, as {error}. {kept}: start all workers again, with --resume."
+            f"stopped, as {error}{who}. {kept}: start all workers again, with --resume."
         ) from None
 
 

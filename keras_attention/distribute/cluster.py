@@ -110,7 +110,7 @@ def wait_for_workers(cluster: Cluster, timeout: float) -> None:
     missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]
     with _listening(port):
         while missing:
-            missing = [address for address in missing if not _answers(address)]
+            missing = [address for address in missing if not answers(address)]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
                     f"no worker answered at {', '.join(missing)} within {timeout:g} seconds: is "
@@ -132,7 +132,8 @@ def _listening(port: int) -> socket.socket:
     return server
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
+    """Return whether somebody listens at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()

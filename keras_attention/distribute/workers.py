@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.distribute.cluster import Cluster
+from keras_attention.distribute.cluster import Cluster, answers
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -103,6 +103,13 @@ class Workers:
                         f"{self.address(index)} has {its!r}. Start all with the same."
                     )
 
+    def silent(self) -> list[str]:
+        """Return the addresses of the other workers at which nobody answers any more."""
+        others = self.cluster.addresses if self.cluster else ()
+        return [
+            each for i, each in enumerate(others) if i != self.cluster.index and not answers(each)
+        ]
+
     def _gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values (n,) of all workers, (workers, n); each below 2**24."""
         rows = np.zeros((self.count, len(values)), "float32")
@@ -126,10 +133,7 @@ def naming_lost_workers() -> Iterator[None]:
         errors.DeadlineExceededError,
         errors.InternalError,
     ) as error:
-        first = str(error.message).strip().splitlines()[:1]
-        raise WorkerLost(
-            f"another worker has ended or cannot be reached ({''.join(first)[:200]})"
-        ) from None
+        raise WorkerLost("another worker has ended or cannot be reached") from error
 
 
 def _sum_function(strategy, count):
