@@ -10,12 +10,13 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_attention.applications.common import starting
 from keras_attention.applications.common.distribute_config import DistributeConfig, on_all_replicas
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.errors import UserError, WorkersStopped
 from keras_attention.applications.translation.config import TranslationConfig
-from keras_attention.distribute import Cluster, Workers
+from keras_attention.distribute import Cluster, Workers, naming_lost_workers
 from tests.applications.cluster import (
     MULTI_WORKER,
     free_addresses,
@@ -113,6 +114,23 @@ def test_a_worker_that_never_comes_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config(addresses, 0))
     message = f"no worker answered at {addresses[1]} within 0.3 seconds"
     assert_refused(capsys, tmp_path, message, "--distribute.timeout=0.3")
+
+
+def test_who_has_ended_is_named_and_what_is_kept(tmp_path):
+    addresses = free_addresses(2)
+    workers = Pretended(None)
+    workers.cluster = Cluster(tuple(addresses), 0)
+    (tmp_path / "checkpoints").mkdir()
+    for kept in ("There is no checkpoint yet", r"\S*step-00000007.npz is kept"):
+        message = f"cannot be reached: nobody answers at {addresses[1]}. {kept}: start all workers"
+        with (
+            pytest.raises(WorkersStopped, match=message) as caught,
+            starting._naming_what_is_left(tmp_path, workers),
+            naming_lost_workers(),
+        ):
+            raise tf.errors.UnavailableError(None, None, "Socket closed")
+        assert caught.value.exit_status == 4
+        (tmp_path / "checkpoints" / "step-00000007.npz").write_bytes(b"")
 
 
 def assert_refused(capsys, path, message, *more):
