@@ -240,8 +240,14 @@ class AttentionDecoder(keras.layers.Layer):
         if self.has_attentional_vector:
             weights = {**weights, "attentional": self._cast(self.attentional_kernel)}
         loop = DecoderLoop(products, self.query, self.has_attentional_vector, self.input_feeding)
+        coverage = state["attention"].get("coverage")
         results = loop(
-            products.project(inputs), state["cell"], memory, weights, state.get("attentional")
+            products.project(inputs),
+            state["cell"],
+            memory,
+            weights,
+            state.get("attentional"),
+            coverage,
         )
         outputs = results.get("attentional", results["states"][0])
         after = {
@@ -249,6 +255,9 @@ class AttentionDecoder(keras.layers.Layer):
             "cell": [sequence[:, -1] for sequence in results["states"]],
             "context": results["context"][:, -1],
         }
+        if coverage is not None:
+            read = ops.sum(ops.cast(results["scores"], coverage.dtype), axis=1)
+            after["attention"] = {"coverage": coverage + read}
         if self.input_feeding:
             after["attentional"] = outputs[:, -1]
         return outputs, results["context"], results["scores"], after

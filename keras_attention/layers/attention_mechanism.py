@@ -241,7 +241,8 @@ class AttentionMechanism(keras.layers.Layer):
 
         A mechanism that is a softmax over an additive or a dot score of projected queries and
         keys gives the weights concerned: `query` where queries are projected, `score_vector`
-        where the score is additive. Any other gives `None`.
+        where the score is additive, `coverage_vector` where it knows the coverage, which its state
+        holds. Any other gives `None`.
         """
         return None
 

@@ -166,6 +166,15 @@ class CoverageAttention(BahdanauAttention):
             (weights,), (coverage,) = run_loop(answer, query, [state["coverage"]])
         return self.read(weights, memory), weights, {"coverage": coverage}
 
+    def loop_weights(self):
+        if type(self) is not CoverageAttention:
+            return None  # a subclass may score otherwise
+        return {
+            "query": self.cast(self.query_kernel),
+            "score_vector": self.cast(self.score_vector),
+            "coverage_vector": self.cast(self.coverage_vector),
+        }
+
     def _answer(self, query, real, memory, coverage):
         """Return the weights `(B, S)` of one projected query a row, and the coverage after it."""
         scores = coverage_score(

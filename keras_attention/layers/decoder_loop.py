@@ -6,7 +6,9 @@ each step's products; every weight's gradient is then one product over the whole
 memory's likewise, and the hidden layer of an additive score is never kept.
 
 It serves the cells of `cell_products` and mechanisms that are a softmax over an additive or a
-dot score (`AttentionMechanism.loop_weights`); the decoder runs all others step by step.
+dot score, coverage among them (`AttentionMechanism.loop_weights`); the decoder runs all others step
+by step. Coverage makes each step's hidden layer another, so that the gradient of the keys cannot
+wait for the end: the backward loop carries its sum, which is as large as the keys.
 """
 
 import keras
@@ -14,6 +16,7 @@ from keras import ops
 
 from keras_attention.layers.cell_products import _outer
 from keras_attention.ops.additive import additive_key_gradients, additive_query_gradient
+from keras_attention.ops.coverage import coverage_gradients, coverage_hidden
 from keras_attention.ops.normalizers import masked_softmax
 
 
@@ -69,15 +72,17 @@ class DecoderLoop:
         self.has_attentional_vector = has_attentional_vector
         self.input_feeding = input_feeding
 
-    def __call__(self, sequence, states, memory, weights, attentional=None):
+    def __call__(self, sequence, states, memory, weights, attentional=None, coverage=None):
         """Run all steps.
 
         Args:
             sequence: The projected inputs, `(B, T, G)`.
             states: The cell's states before the first step.
             memory: The mechanism's memory.
-            weights: `query`, `score_vector` and `attentional`, those that there are.
+            weights: `query`, `score_vector`, `coverage_vector` and `attentional`, those that there
+                are.
             attentional: The attentional vector before the first step, with input feeding.
+            coverage: The coverage before the first step, with a `coverage_vector`.
 
         Returns:
             Dictionary of `(B, T, ...)`: `states`, a list; `context`; `scores`; and `attentional`
@@ -88,6 +93,8 @@ class DecoderLoop:
         named |= self.products.weights | weights
         if self.input_feeding:
             named["first_feed"] = attentional
+        if coverage is not None:
+            named["coverage"] = coverage
         # Masks are arguments with a gradient of zero, which all backends allow.
         for name in ("mask", "dropout"):
             if name in memory:
@@ -128,21 +135,25 @@ class DecoderLoop:
 
         def step(x, states):
             before, feed = list(states[:state_count]), None
+            coverage = states[state_count] if "coverage" in inputs else None
             if self.order == "previous":
-                query, weights, context = self._attend(before[0], inputs)
+                query, weights, context = self._attend(before[0], inputs, coverage)
                 feed = context
             elif self.input_feeding:
                 feed = states[-1]
             after, residuals = self.products.step(x, feed, before, inputs)
             if self.order == "current":
-                query, weights, context = self._attend(after[0], inputs)
+                query, weights, context = self._attend(after[0], inputs, coverage)
             outputs = {"states": after, "context": context, "scores": weights}
             if self.has_attentional_vector:
                 joined = ops.concatenate([context, after[0]], axis=1)
                 outputs["attentional"] = ops.tanh(ops.matmul(joined, inputs["attentional"]))
-            after = after + [outputs["attentional"]] if self.input_feeding else after
+            if coverage is not None:
+                after = [*after, coverage + ops.cast(weights, coverage.dtype)]
+            after = [*after, outputs["attentional"]] if self.input_feeding else after
             return [*_flat(outputs), query, *residuals], after
 
+        states = [*states, inputs["coverage"]] if "coverage" in inputs else states
         if self.input_feeding:
             states = [*states, inputs["first_feed"]]
         results, _ = run_loop(step, inputs["sequence"], states)
@@ -152,10 +163,14 @@ class DecoderLoop:
             outputs["attentional"] = results.pop(0)
         return outputs, {"query": results.pop(0), "residuals": results}
 
-    def _attend(self, hidden, inputs):
+    def _attend(self, hidden, inputs, coverage=None):
         query = ops.matmul(hidden, inputs["query"]) if "query" in inputs else hidden
         key, value = inputs["key"], inputs["value"]
-        if "score_vector" in inputs:
+        if coverage is not None:
+            coverage = ops.cast(coverage, query.dtype)
+            summed = coverage_hidden(query, key, coverage, inputs["coverage_vector"])
+            scores = ops.matmul(summed, inputs["score_vector"])
+        elif "score_vector" in inputs:
             summed = ops.tanh(ops.expand_dims(query, 1) + key)
             scores = ops.matmul(summed, inputs["score_vector"])
         else:
@@ -180,6 +195,8 @@ class DecoderLoop:
         if len(states) > 1:
             columns["carry"] = states[1]
         columns |= {f"residual_{i}": part for i, part in enumerate(kept["residuals"])}
+        if "coverage" in inputs:
+            columns["coverage"] = ops.cast(_covered(inputs, outputs["scores"]), upstream.dtype)
         if self.has_attentional_vector:
             columns["attentional"] = outputs["attentional"]
         sequence, unpack = _pack(columns)
@@ -188,6 +205,9 @@ class DecoderLoop:
             return self._backward_step(unpack(x), list(carried), inputs)
 
         carried = [ops.zeros_like(first) for first in firsts]
+        if "coverage" in inputs:
+            names = ("coverage", "key", "score_vector", "coverage_vector")
+            carried += [ops.zeros_like(inputs[name], dtype="float32") for name in names]
         if self.input_feeding:
             carried.append(ops.zeros_like(inputs["first_feed"]))
         results, carried = run_loop(step, sequence, carried, reverse=True)
@@ -195,6 +215,8 @@ class DecoderLoop:
         steps = dict(zip(names, results, strict=False))
         gradients = self._weight_gradients(inputs, outputs, kept, before, steps)
         gradients |= {f"state_{i}": carried[i] for i in range(len(firsts))}
+        if "coverage" in inputs:
+            gradients |= self._sums_of_coverage(inputs, carried[len(firsts) :])
         if self.input_feeding:
             gradients["first_feed"] = carried[-1]
         return gradients
@@ -205,6 +227,7 @@ class DecoderLoop:
         given = self._split(at["upstream"], inputs)
         d_states = [a + b for a, b in zip(carried[:count], given["states"], strict=True)]
         d_context = given["context"]
+        sums = carried[count : count + 4] if "coverage" in inputs else []
         outputs = []
         if self.has_attentional_vector:
             d_vector = given["attentional"]
@@ -215,7 +238,9 @@ class DecoderLoop:
             d_states[0] = d_states[0] + d_joined[:, inputs["value"].shape[2] :]
             outputs = [d_vector]
         if self.order == "current":
-            d_energy, d_query, d_asking = self._attend_backward(at, given, d_context, inputs)
+            d_energy, d_query, d_asking, sums = self._attend_backward(
+                at, given, d_context, inputs, sums
+            )
             d_states[0] = d_states[0] + d_asking
         before = [at[f"before_{i}"] for i in range(count)]
         residuals = [at[f"residual_{i}"] for i in range(self.products.residual_count)]
@@ -226,30 +251,53 @@ class DecoderLoop:
             d_feed = ops.matmul(d_inputs, ops.transpose(inputs["feed"]))
         if self.order == "previous":
             d_context = d_context + d_feed
-            d_energy, d_query, d_asking = self._attend_backward(at, given, d_context, inputs)
+            d_energy, d_query, d_asking, sums = self._attend_backward(
+                at, given, d_context, inputs, sums
+            )
             d_before[0] = d_before[0] + d_asking
+        d_before = [*d_before, *sums]
         if self.input_feeding:
             d_before.append(d_feed)
         return [d_inputs, d_recurrent, d_context, d_energy, d_query, *outputs], d_before
 
-    def _attend_backward(self, at, given, d_context, inputs):
-        """Return the gradients of the energies, of the query and of the state that asked."""
+    def _attend_backward(self, at, given, d_context, inputs, sums):
+        """Return the gradients of the energies, of the query and of the state that asked.
+
+        With coverage, `sums` are the gradient of the coverage after the step and the sums so far of
+        those of the keys and of the two vectors; they come back with this step's. Else they are
+        empty.
+        """
         weights = at["scores"]
         d_weights = ops.squeeze(ops.matmul(inputs["value"], ops.expand_dims(d_context, 2)), 2)
         if "dropout" in inputs:
             d_weights = d_weights * inputs["dropout"]
         d_weights = d_weights + given["scores"]
+        if sums:
+            d_weights = d_weights + ops.cast(sums[0], d_weights.dtype)
         mean = ops.sum(weights * d_weights, axis=1, keepdims=True)
         d_energy = weights * (d_weights - mean)
-        if "score_vector" in inputs:
+        if sums:
+            d_query, d_key, d_coverage, *d_vectors = coverage_gradients(
+                at["query"],
+                inputs["key"],
+                at["coverage"],
+                inputs["score_vector"],
+                inputs["coverage_vector"],
+                d_energy,
+            )
+            parts = (d_coverage, d_key, *d_vectors)
+            sums = [
+                sum_ + ops.cast(part, "float32") for sum_, part in zip(sums, parts, strict=True)
+            ]
+        elif "score_vector" in inputs:
             d_query = additive_query_gradient(
                 at["query"], inputs["key"], inputs["score_vector"], d_energy
             )
         else:
             d_query = ops.squeeze(ops.matmul(ops.expand_dims(d_energy, 1), inputs["key"]), 1)
         if "query" not in inputs:
-            return d_energy, d_query, d_query
-        return d_energy, d_query, ops.matmul(d_query, ops.transpose(inputs["query"]))
+            return d_energy, d_query, d_query, sums
+        return d_energy, d_query, ops.matmul(d_query, ops.transpose(inputs["query"])), sums
 
     def _weight_gradients(self, inputs, outputs, kept, before, steps):
         """Return the gradients that are one product over all steps."""
@@ -273,6 +321,8 @@ class DecoderLoop:
         if "dropout" in inputs:
             weights = weights * ops.expand_dims(inputs["dropout"], 1)
         gradients["value"] = _transposed_product(weights, steps["context"])
+        if "coverage" in inputs:
+            return gradients  # the backward loop has summed the others
         if "score_vector" in inputs:
             gradients["key"], gradients["score_vector"] = additive_key_gradients(
                 kept["query"], inputs["key"], inputs["score_vector"], steps["energy"]
@@ -280,6 +330,14 @@ class DecoderLoop:
         else:
             gradients["key"] = _transposed_product(steps["energy"], kept["query"])
         return gradients
+
+    def _sums_of_coverage(self, inputs, sums):
+        """Return the gradients of what the backward loop sums up over its steps."""
+        coverage, key, *vectors = sums[:4]
+        key = key * ops.cast(inputs["score_vector"], key.dtype)
+        found = {"coverage": coverage, "key": key}
+        found |= dict(zip(("score_vector", "coverage_vector"), vectors, strict=True))
+        return {name: ops.cast(part, inputs[name].dtype) for name, part in found.items()}
 
     # The layout of what goes in and out.
 
@@ -314,6 +372,13 @@ def _sized(part, size):
 def _shift(first, sequence):
     """Return what each step had before it: `first`, then the sequence but for its last."""
     return ops.concatenate([ops.expand_dims(first, 1), sequence[:, :-1]], axis=1)
+
+
+def _covered(inputs, scores):
+    """Return the coverage before each step, `(B, T, S)`."""
+    first = ops.expand_dims(inputs["coverage"], 1)
+    scores = ops.cast(scores, first.dtype)
+    return ops.cumsum(ops.concatenate([first, scores[:, :-1]], axis=1), axis=1)
 
 
 def _pack(columns):

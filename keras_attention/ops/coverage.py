@@ -20,24 +20,45 @@ def coverage_score(query, key, coverage, score_vector, coverage_vector):
     Returns:
         Scores `(B, S)`.
     """
-    hidden = _hidden(query, key, coverage, coverage_vector)
+    hidden = coverage_hidden(query, key, coverage, coverage_vector)
     scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, 1)), 2)
 
     def gradient(*args, upstream=None):
         if upstream is None:
             (upstream,) = args
-        hidden = _hidden(query, key, coverage, coverage_vector)
-        slope = 1 - hidden * hidden
-        by_vectors = ops.expand_dims(score_vector * coverage_vector, 1)
-        return (
-            _weighted(upstream, slope) * score_vector,
-            ops.expand_dims(upstream, 2) * slope * score_vector,
-            upstream * ops.squeeze(ops.matmul(slope, by_vectors), 2),
-            ops.sum(_weighted(upstream, hidden), axis=0),
-            ops.sum(_weighted(upstream * coverage, slope), axis=0) * score_vector,
+        by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
+            query, key, coverage, score_vector, coverage_vector, upstream
         )
+        return by_query, by_key * score_vector, by_coverage, *by_vectors
 
     return scores, gradient
+
+
+def coverage_hidden(query, key, coverage, coverage_vector):
+    """Return the hidden layer `tanh(q + k_s + w_c c_s)`, `(B, S, U)`."""
+    coverage = ops.expand_dims(coverage, 2) * coverage_vector
+    return ops.tanh(ops.expand_dims(query, 1) + key + coverage)
+
+
+def coverage_gradients(query, key, coverage, score_vector, coverage_vector, upstream):
+    """Return the gradients of `coverage_score`, in the order of its arguments.
+
+    That of the keys still has to be multiplied by the score vector: once for all steps of a loop.
+    """
+    hidden = coverage_hidden(query, key, coverage, coverage_vector)
+    by_hidden = ops.sum(ops.matmul(ops.expand_dims(upstream, 1), hidden), axis=(0, 1))
+    weighted = ops.expand_dims(upstream, 2) * (1 - hidden * hidden)
+    by_vectors = ops.expand_dims(score_vector * coverage_vector, 1)
+    # The sums over places, plain and weighted by the coverage, in one product.
+    both = ops.stack([ops.ones_like(coverage), coverage], axis=1)
+    sums = ops.matmul(both, weighted) * score_vector
+    return (
+        sums[:, 0],
+        weighted,
+        ops.squeeze(ops.matmul(weighted, by_vectors), 2),
+        by_hidden,
+        ops.sum(sums[:, 1], axis=0),
+    )
 
 
 def mean_overlap(scores, target_mask=None):
@@ -62,14 +83,3 @@ def mean_overlap(scores, target_mask=None):
     of_examples = ops.sum(overlap, axis=1) / ops.maximum(steps, 1.0)
     examples = ops.sum(ops.cast(steps > 0, "float32"))
     return ops.sum(of_examples) / ops.maximum(examples, 1.0)
-
-
-def _hidden(query, key, coverage, coverage_vector):
-    return ops.tanh(
-        ops.expand_dims(query, 1) + key + ops.expand_dims(coverage, 2) * coverage_vector
-    )
-
-
-def _weighted(weights, sequence):
-    """`(B, S)` and `(B, S, U)` to `(B, U)`."""
-    return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), sequence), 1)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention.layers import (
     AttentionDecoder,
     BahdanauAttention,
+    CoverageAttention,
     LuongAttention,
     attention_decoder,
 )
@@ -35,6 +36,7 @@ CELLS = {
 }
 MECHANISMS = {
     "additive": lambda **options: BahdanauAttention(U, use_bias=True, **options),
+    "coverage": lambda **options: CoverageAttention(U, use_bias=True, **options),
     "general": lambda **options: LuongAttention("general", **options),
     "concat": lambda **options: LuongAttention("concat", units=U, **options),
 }
@@ -121,7 +123,7 @@ def test_loops_agree_for_every_cell(monkeypatch, cell):
     )
 
 
-@pytest.mark.parametrize("mechanism", ["additive", "general"])
+@pytest.mark.parametrize("mechanism", ["additive", "coverage", "general"])
 def test_loops_agree_with_dropout_of_the_weights(monkeypatch, mechanism):
     assert_both_agree(
         monkeypatch,
