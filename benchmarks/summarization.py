@@ -68,7 +68,7 @@ SETTINGS = {
         "training.learning_rate": 0.002,
         "training.epochs": 12,
         "training.patience": 2,
-        "training.max_minutes": 6,
+        "training.max_minutes": 20,
         "decoding.max_length": 40,
     },
 }

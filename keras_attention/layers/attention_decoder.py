@@ -8,7 +8,8 @@ from keras import ops, tree
 from keras_attention.layers.cell_products import cell_products
 from keras_attention.layers.decoder_cell import DecoderCell
 from keras_attention.layers.decoder_checks import check_parts, check_shapes, check_value
-from keras_attention.layers.decoder_loop import DecoderLoop, run_loop
+from keras_attention.layers.decoder_loop import DecoderLoop
+from keras_attention.layers.time_loop import run_loop
 from keras_attention.ops.masks import check_mask
 
 

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attention.layers.attention_mechanism import fresh
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.layers.decoder_loop import run_loop
+from keras_attention.layers.time_loop import run_loop
 from keras_attention.ops.coverage import coverage_score, mean_overlap
 from keras_attention.ops.masks import combine_masks
 from keras_attention.ops.normalizers import masked_softmax

@@ -11,49 +11,13 @@ by step. Coverage makes each step's hidden layer another, so that the gradient o
 wait for the end: the backward loop carries its sum, which is as large as the keys.
 """
 
-import keras
 from keras import ops
 
 from keras_attention.layers.cell_products import _outer
+from keras_attention.layers.time_loop import pack, run_loop, shift
 from keras_attention.ops.additive import additive_key_gradients, additive_query_gradient
 from keras_attention.ops.coverage import coverage_gradients, coverage_hidden
 from keras_attention.ops.normalizers import masked_softmax
-
-
-class LoopCell:
-    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
-
-    def __init__(self, step):
-        self.step = step
-        self.state_size = self.output_size = 1
-
-    def call(self, inputs, states):
-        return self.step(inputs, states)
-
-    __call__ = call
-
-
-def run_loop(step, sequence, states, reverse=False):
-    """Run `step(x, states) -> (outputs, states)` over the steps of a sequence `(B, T, D)`.
-
-    `keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called,
-    since the layer itself would cast every state, integers and masks too, to a float dtype.
-
-    Args:
-        step: The function; its outputs are a list of tensors `(B, ...)`.
-        sequence: What it reads a slice of at each step.
-        states: The list of its first states.
-        reverse: Whether to begin with the last step. Outputs are in the order of the sequence.
-
-    Returns:
-        The list of outputs `(B, T, ...)` and the list of states after the last step.
-    """
-    loop = keras.layers.RNN(LoopCell(step), return_sequences=True)
-    # Not `go_backwards`: on JAX it takes a single output only.
-    sequence = ops.flip(sequence, axis=1) if reverse else sequence
-    _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
-    outputs = [ops.flip(output, axis=1) if reverse else output for output in outputs]
-    return outputs, list(states)
 
 
 class DecoderLoop:
@@ -189,7 +153,7 @@ class DecoderLoop:
         """Return the gradient of every input that has one."""
         states = outputs["states"]
         firsts = self._states(inputs)
-        before = [_shift(first, state) for first, state in zip(firsts, states, strict=True)]
+        before = [shift(first, state) for first, state in zip(firsts, states, strict=True)]
         columns = {"upstream": upstream, "scores": outputs["scores"], "query": kept["query"]}
         columns |= {f"before_{i}": state for i, state in enumerate(before)}
         if len(states) > 1:
@@ -199,7 +163,7 @@ class DecoderLoop:
             columns["coverage"] = ops.cast(_covered(inputs, outputs["scores"]), upstream.dtype)
         if self.has_attentional_vector:
             columns["attentional"] = outputs["attentional"]
-        sequence, unpack = _pack(columns)
+        sequence, unpack = pack(columns)
 
         def step(x, carried):
             return self._backward_step(unpack(x), list(carried), inputs)
@@ -309,7 +273,7 @@ class DecoderLoop:
         if "feed" in inputs:
             feed = context
             if self.input_feeding:
-                feed = _shift(inputs["first_feed"], outputs["attentional"])
+                feed = shift(inputs["first_feed"], outputs["attentional"])
             gradients["feed"] = _outer(feed, steps["inputs"])
         if "query" in inputs:
             asking = before[0] if self.order == "previous" else hidden
@@ -369,32 +333,11 @@ def _sized(part, size):
     return part if part.shape[-1] == size else ops.reshape(part, (*ops.shape(part)[:-1], size))
 
 
-def _shift(first, sequence):
-    """Return what each step had before it: `first`, then the sequence but for its last."""
-    return ops.concatenate([ops.expand_dims(first, 1), sequence[:, :-1]], axis=1)
-
-
 def _covered(inputs, scores):
     """Return the coverage before each step, `(B, T, S)`."""
     first = ops.expand_dims(inputs["coverage"], 1)
     scores = ops.cast(scores, first.dtype)
     return ops.cumsum(ops.concatenate([first, scores[:, :-1]], axis=1), axis=1)
-
-
-def _pack(columns):
-    """Concatenate sequences to one, and give the function that takes a slice of it apart."""
-    ends, end = [], 0
-    for column in columns.values():
-        end = end + ops.shape(column)[2]
-        ends.append(end)
-
-    def unpack(x):
-        starts = [0, *ends[:-1]]
-        return {
-            name: x[:, start:end] for name, start, end in zip(columns, starts, ends, strict=True)
-        }
-
-    return ops.concatenate(list(columns.values()), axis=2), unpack
 
 
 def _transposed_product(left, right):

@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from keras_attention.layers.cell_products import _outer
-from keras_attention.layers.decoder_loop import LoopCell
+from keras_attention.layers.time_loop import LoopCell
 
 GATES = ("update", "reset", "candidate")
 

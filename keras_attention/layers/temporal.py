@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.layers.attention_mechanism import AttentionMechanism
-from keras_attention.layers.decoder_loop import run_loop
+from keras_attention.layers.time_loop import run_loop
 from keras_attention.ops.accumulate import EMPTY, is_empty, log_add_exp
 from keras_attention.ops.masks import attention_mask
 from keras_attention.ops.normalizers import masked_softmax

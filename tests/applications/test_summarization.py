@@ -337,7 +337,7 @@ def test_odd_batches_have_finite_gradients(run):
     assert all(np.all(np.isfinite(tf.convert_to_tensor(each))) for each in gradients)
 
 
-def test_a_model_without_attention_reads_the_last_state_alone(tmp_path):
+def test_a_model_without_attention_reads_the_last_state_alone(tmp_path, traced_nowhere):
     off = [f"--model.{name}=false" for name in ("attention", "coverage", "pointer")]
     run = load_run(make_run(tmp_path / "run", *off))
     memory, mask, _ = run.model.encode(np.array([[[5, 6, 7]], [[8, 0, 0]]]))
