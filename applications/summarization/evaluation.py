@@ -48,7 +48,8 @@ def evaluate(
     """
     run = run if isinstance(run, SummarizationRun) else load_run(run)
     corpus = evaluation_corpus(run) if corpus is None else corpus
-    results = Summarizer(run).summarize([each.sentences for each in corpus.documents], **options)
+    documents = [each.sentences for each in corpus.documents]
+    results = Summarizer(run).summarize(documents, attention=False, **options)
     return measure(run, corpus, results, lead)
 
 

@@ -17,7 +17,7 @@ def predict(options: Namespace) -> None:
         check_new_file(options.output)
     documents = _documents(options)
     summarizer = Summarizer.load(options.run)
-    results = summarizer.summarize(documents, **search_options(options))
+    results = summarizer.summarize(documents, attention=False, **search_options(options))
     with output_file(options.output) as file:
         for result in results:
             line = result.text

@@ -25,7 +25,7 @@ class SummarizationService(tf.Module):
         self._extra_words = run.encoder.extra_words
         self._is_hierarchical = run.model.is_hierarchical
         model = run.model
-        self._search = lambda source: search(model, source, config.decoding)
+        self._search = lambda source: search(model, source, config.decoding, attention=False)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):

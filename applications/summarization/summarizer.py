@@ -33,8 +33,10 @@ class Summary:
         copied: of each token, whether the vocabulary does not hold it.
         unknown: of each token, whether it was left unknown.
         source: the words of each sentence of the document, as far as they were read.
-        attention: weights `(T, S)` over the words of all sentences on end; zeros without attention.
-        p_gen: the probability with which each token was generated; ones without a pointer.
+        attention: weights `(T, S)` over the words of all sentences on end; zeros without attention;
+            None where it was not wanted.
+        p_gen: the probability with which each token was generated; ones without a pointer; None
+            where attention was not wanted.
     """
 
     text: str
@@ -43,8 +45,8 @@ class Summary:
     copied: np.ndarray
     unknown: np.ndarray
     source: list[list[str]]
-    attention: np.ndarray
-    p_gen: np.ndarray
+    attention: np.ndarray | None = None
+    p_gen: np.ndarray | None = None
 
     @property
     def sentence_weights(self) -> np.ndarray:
@@ -86,6 +88,7 @@ class Summarizer:
         min_length: int | None = None,
         max_length: int | None = None,
         no_repeat_ngram: int | None = None,
+        attention: bool = True,
     ) -> list[Summary]:
         """Summarise documents; what is None is as the run's `decoding` configuration says.
 
@@ -97,6 +100,8 @@ class Summarizer:
             min_length: fewest words.
             max_length: most words.
             no_repeat_ngram: no n-gram of this length comes twice; 0 allows it.
+            attention: whether to return what each word was drawn from. Of many long documents that
+                is much: a number for each word of the summary and each of the document.
 
         Returns:
             One `Summary` for each document.
@@ -110,25 +115,25 @@ class Summarizer:
             for each in documents
         ]
         nothing = np.zeros(0)
-        results = [
-            Summary("", 0.0, [], nothing, nothing, each.words, np.zeros((0, 0)), nothing)
-            for each in encoded
-        ]
-        search = self._search(options)
+        weights = (np.zeros((0, 0)), nothing) if attention else ()
+        results = [Summary("", 0.0, [], nothing, nothing, each.words, *weights) for each in encoded]
+        search = self._search(options, attention)
         for rows in self._batches(encoded, options.batch_size):
             documents = [as_read(encoded[row].ids, self.run.model.is_hierarchical) for row in rows]
             source = padded_documents(documents)
-            found = [np.asarray(part) for part in search(source)]
+            found = [np.asarray(part) for part in search(source) if part is not None]
             for place, row in enumerate(rows):
                 parts = [part[place, 0] for part in found]
                 results[row] = self._summary(encoded[row], source[place], *parts)
         return results
 
-    def _summary(self, document: EncodedDocument, source, tokens, length, score, attention):
+    def _summary(self, document: EncodedDocument, source, tokens, length, score, attention=None):
         ids = [int(index) for index in tokens[:length] if index != END_ID]
         words = [self.run.encoder.word(index, document) for index in ids]
-        rows = attention[: len(ids)]
-        real = np.flatnonzero(source.ravel() != PAD_ID)
+        weights = ()
+        if attention is not None:
+            rows, real = attention[: len(ids)], np.flatnonzero(source.ravel() != PAD_ID)
+            weights = (rows[:, real], rows[:, -1].copy())  # a view would keep all of the batch
         size = self.run.encoder.tokenizer.vocabulary_size
         return Summary(
             self.run.encoder.tokenizer.join(words),
@@ -137,22 +142,22 @@ class Summarizer:
             np.array(ids, int) >= size,
             np.array(ids, int) == UNK_ID,
             document.words,
-            rows[:, real],
-            rows[:, -1],
+            *weights,
         )
 
-    def _search(self, options):
+    def _search(self, options, attention):
         """Return a compiled search; one serves all batches of the same options."""
-        if options not in self._searches:
+        key = (options, attention)
+        if key not in self._searches:
             import tensorflow as tf
 
             ids = tf.TensorSpec([None, None, None], tf.int32)
-            self._searches[options] = tf.function(
-                lambda source: search(self.run.model, source, options),
+            self._searches[key] = tf.function(
+                lambda source: search(self.run.model, source, options, attention),
                 input_signature=[ids],
                 autograph=False,
             )
-        return self._searches[options]
+        return self._searches[key]
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:
         """Yield the rows of documents that have words, in batches of like lengths.
@@ -177,25 +182,30 @@ class Summarizer:
             yield batch
 
 
-def search(model, source, options):
+def search(model, source, options, attention=True):
     """Search for the summaries of documents `(B, N, W)`.
 
     Returns:
         Tokens `(B, 1, T)`, lengths, scores `(B, 1)`, and for each token the attention weights over
-        the source with `p_gen` as one more column, `(B, 1, T, S + 1)`.
+        the source with `p_gen` as one more column, `(B, 1, T, S + 1)`, or None where they are not
+        wanted.
     """
     longest = options.max_length + 1  # the end
     state = {**model.start(source, longest)}
-    state["history"] = ops.concatenate([state["attention"], state["p_gen"]], axis=1)
+
+    def with_history(state):
+        if not attention:
+            return state
+        parts = [state["attention"], state["p_gen"]]
+        return {**state, "history": ops.concatenate(parts, axis=1)}
 
     def step(tokens, state, index):
         log_p, state = model.step(tokens, state, index)
-        history = ops.concatenate([state["attention"], state["p_gen"]], axis=1)
-        return log_p, {**state, "history": history}
+        return log_p, with_history(state)
 
     result = beam_search(
         step,
-        state,
+        with_history(state),
         start_id=START_ID,
         end_id=END_ID,
         pad_id=PAD_ID,
@@ -204,10 +214,12 @@ def search(model, source, options):
         beam_size=options.beam_size,
         length_penalty=options.length_penalty,
         no_repeat_ngram=options.no_repeat_ngram,
-        attention_key="history",
+        attention_key="history" if attention else None,
         constant_keys=model.constant_keys,
+        shrink_batch=True,
     )
     # The longest may have ended a word later, or not at all: what is past them goes.
     size = options.max_length
     lengths = ops.minimum(result.lengths, size)
-    return result.tokens[:, :, :size], lengths, result.scores, result.attention[:, :, :size]
+    history = result.attention[:, :, :size] if attention else None
+    return result.tokens[:, :, :size], lengths, result.scores, history

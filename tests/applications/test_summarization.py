@@ -241,8 +241,15 @@ def test_every_architecture_learns(run, tmp_path):
 
 
 def test_a_summary_says_where_its_words_come_from(run, traced_nowhere):
-    results = Summarizer(run).summarize([*DOCUMENTS, [], "Bakilo of the mill. It rains."])
+    given = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
+    results = Summarizer(run).summarize(given)
     assert results[3].text == "" and results[3].attention.shape == (0, 0)
+    # Nothing keeps the weights of a whole batch, which are many of long documents.
+    for part in (part for each in results for part in (each.attention, each.p_gen)):
+        assert part.base is None or part.base.size == part.size
+    alone = Summarizer(run).summarize(given, attention=False)
+    assert [each.text for each in alone] == [each.text for each in results]
+    assert all(each.attention is None and each.p_gen is None for each in alone)
     for sentences, result in zip(DOCUMENTS, results, strict=False):
         document = run.encoder.document(sentences)
         words = sum(map(len, result.source))
