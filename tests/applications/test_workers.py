@@ -177,7 +177,9 @@ def write_uneven(folder, task):
         if task == "translation":
             lines = [f"{' '.join(row)}\t{' '.join(reversed(row))}" for row in rows]
         else:
-            lines = ["label,text", *(f"{row[0]},{' '.join(row)}" for row in rows)]
+            labels = ["long" if len(row) > 4 else "short" for row in rows]
+            texts = (" ".join(row) for row in rows)
+            lines = ["label,text", *map(",".join, zip(labels, texts, strict=True))]
         ending = "tsv" if task == "translation" else "csv"
         (folder / f"{split}.{ending}").write_text("\n".join(lines) + "\n")
     if task == "translation":
