@@ -19,18 +19,21 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     - Gradients are clipped, and tested for being finite, on each replica before they are added up,
       so that the update depends on the number of replicas.
     - Gradient accumulation and loss scaling inside a conditional fail under `MirroredStrategy`.
+    - Losses that layers add are averaged over each replica's part, and then over replicas.
     - The loss in the logs is the mean of the replicas' means.
 
     This function gives the model other steps. Each replica computes its share of loss and
     gradients; shares are added up over all replicas; then one update is made of the sum, by the
     model's optimizer as it is, and every copy of the variables takes it. Logs are those of all
     replicas together. Losses should be wrapped in `GlobalMean`, and batches cut by
-    `replica_batches`. Where the model has one replica nothing is changed.
+    `replica_batches`. A loss that a layer adds, which is a mean over its part's rows, counts by
+    their number; so do a regularizer's, which are the same everywhere. Where the model has one
+    replica nothing is changed.
 
     Keras offers two ways in: `train_function` and `test_function`, which `fit` and `evaluate` keep
-    if they are set, and, without a public name, the building of the model from the first batch;
-    that one is given the batch of a single replica, and left alone in a version that has no such
-    method.
+    if they are set. Two more have no public name, and are left alone in a version that does not
+    have them: the building of the model from the first batch, which is given the batch of a single
+    replica; and the scaling of a loss that a layer added.
 
     Args:
         model: A model made under the strategy's scope and compiled; `fit` is then called outside
@@ -64,20 +67,21 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     if strategy is None or strategy.num_replicas_in_sync == 1:
         return model
     _check(model)
-    model.train_function = _function(model, strategy, _train_step(model, strategy))
-    model.test_function = _function(model, strategy, _test_step(model, strategy))
+    share = _share_of_loss(model)
+    model.train_function = _function(model, strategy, _train_step(model, strategy, share))
+    model.test_function = _function(model, strategy, _test_step(strategy, share))
     _build_from_one_replica(model, strategy)
     return model
 
 
-def _train_step(model, strategy):
+def _train_step(model, strategy, share_of_loss):
     """Return a function of a distributed batch that makes one update."""
     import tensorflow as tf
 
     def share(data):
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
-            loss = _share_of_loss(model, data, training=True)
+            loss = share_of_loss(data, training=True)
             scaled = model.optimizer.scale_loss(loss)
         gradients = dict(enumerate(tape.gradient(scaled, variables)))
         # Those of embeddings stay slices: the global norm of Keras' clipping is over slices.
@@ -95,30 +99,44 @@ def _train_step(model, strategy):
     return step
 
 
-def _test_step(model, strategy):
+def _test_step(strategy, share_of_loss):
     def step(data):
-        strategy.run(lambda part: _share_of_loss(model, part, training=False), args=(data,))
+        strategy.run(lambda part: share_of_loss(part, training=False), args=(data,))
 
     return step
 
 
-def _share_of_loss(model, data, training):
-    """Return this replica's share of the loss of a batch; update the metrics."""
+def _share_of_loss(model):
+    """Return a function of a replica's data that gives its share of the loss of a batch.
+
+    It updates the metrics.
+    """
     import tensorflow as tf
 
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     takes_training = "training" in inspect.signature(model.call).parameters
-    y_pred = model(x, **({"training": training} if takes_training else {}))
-    loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
-    # As in Keras, a batch counts in the epoch's loss by its rows. Each replica adds the share of
-    # its loss with the rows of all, so that the sums over replicas are those of one process.
-    context = tf.distribute.get_replica_context()
-    rows = tf.cast(tf.shape(tf.nest.flatten(x)[0])[0], "float32")
-    weight = context.all_reduce("SUM", rows) / context.num_replicas_in_sync
-    tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss * context.num_replicas_in_sync, sample_weight=weight)
-    model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-    return loss
+    # Replicas of one process take turns in threads, wherever something is reduced, and a layer
+    # keeps one list of what was added: it is read before the next reduction, not by compute_loss.
+    if hasattr(model, "_aggregate_additional_loss"):
+        model._aggregate_additional_loss = lambda loss: tf.zeros((), "float32")
+
+    def share(data, training):
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        context = tf.distribute.get_replica_context()
+        rows = tf.cast(tf.shape(tf.nest.flatten(x)[0])[0], "float32")
+        all_rows = context.all_reduce("SUM", rows)
+        y_pred = model(x, **({"training": training} if takes_training else {}))
+        added = [tf.cast(each, "float32") for each in model.losses]
+        loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
+        loss += sum(tf.math.multiply_no_nan(each, rows / all_rows) for each in added)
+        # As in Keras, a batch counts in the epoch's loss by its rows. Each replica adds the share
+        # of its loss with the rows of all, so that the sums over replicas are those of one process.
+        replicas = context.num_replicas_in_sync
+        tracker = next(metric for metric in model.metrics if metric.name == "loss")
+        tracker.update_state(loss * replicas, sample_weight=all_rows / replicas)
+        model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        return loss
+
+    return share
 
 
 def _function(model, strategy, step):

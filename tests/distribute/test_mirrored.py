@@ -19,6 +19,7 @@ from tests.distribute.same_training import (
     WORDS,
     adam,
     assert_same,
+    make_adding,
     masked_data,
     mirrored,
     train,
@@ -33,6 +34,13 @@ def single():
 @pytest.mark.parametrize("replicas", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
+
+
+def test_losses_that_layers_add_are_means_over_all_replicas():
+    one = train(tf.distribute.get_strategy(), make=make_adding, blank=0)
+    assert len(one[0].losses) == 3
+    # Of the last batch's three rows, one of the four replicas has none.
+    assert_same(one, train(mirrored(4), make=make_adding, blank=0), tolerance=2e-5)
 
 
 def test_gradients_accumulate_alike(single):
