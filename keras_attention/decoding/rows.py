@@ -79,7 +79,11 @@ class Stepper:
             lambda x: None if x is None else broadcast_rows(x, copies), state
         )
         self._constants = {key: state[key] for key in constant_keys}
-        self.constants = [x for x in tree.flatten(self._constants) if x is not None]
+        # In the order of `map_structure`, which need not be that of `flatten`.
+        self.constants = []
+        tree.map_structure(
+            lambda x: None if x is None else self.constants.append(x), self._constants
+        )
         self.initial = (
             {key: value for key, value in state.items() if key not in self._constants}
             if isinstance(state, dict)
