@@ -2,9 +2,9 @@
 
 Results go to standard output, messages and progress to standard error. Exit status: 0 done;
 1 an error that is not the user's, or a demo whose translations are worse than they should be;
-2 something given is wrong; 3 the training diverged; 4 another
-worker of a training has ended; 130 interrupted; 143 ended by SIGTERM. An error
-is one line; with the environment variable KERAS_ATTENTION_TRACEBACK=1 a traceback comes with it.
+2 something given is wrong; 3 the training diverged; 4 another worker of a training has ended;
+130 interrupted; 143 ended by SIGTERM. An error is one line; with the environment variable
+KERAS_ATTENTION_TRACEBACK=1 a traceback comes with it.
 """
 
 import argparse

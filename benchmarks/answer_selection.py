@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.report import markdown
+
 MODELS = {
     "gru": {"encoder": "gru"},
     "outer": {"encoder": "outer"},
@@ -149,25 +151,25 @@ def _vectors(seed: int, options: argparse.Namespace) -> Path:
 def table(results: dict[str, list[dict]]) -> str:
     """Write means and standard deviations over the seeds as a Markdown table."""
     head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR", "published MAP / MRR"]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for name, rows in results.items():
         published = " / ".join(f"{figure:.4f}" for figure in PUBLISHED.get(name, ())) or "-"
         seconds = statistics.mean(row["seconds"] for row in rows)
         figures = [_spread(rows, key) for key in ("dev_map", "map", "mrr")]
         lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, published])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(lines)
 
 
 def positions(results: dict[str, list[dict]]) -> str:
     """Write where in an answer the attention lies, tenth by tenth, in the mean over the seeds."""
     head = ["attention on tenth", *map(str, range(1, 11))]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for name, rows in results.items():
         found = [row["attention_by_position"] for row in rows if row["attention_by_position"]]
         if found:
             means = [statistics.mean(tenth) for tenth in zip(*found, strict=True)]
             lines.append([name, *(f"{100 * mean:.1f} %" for mean in means)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(lines)
 
 
 def _spread(rows: list[dict], key: str) -> str:

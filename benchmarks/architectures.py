@@ -7,11 +7,12 @@ continued or only evaluated, so that the comparison may be interrupted.
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 from benchmarks.children import BenchmarkError
+from benchmarks.commands import command, minutes_of
+from benchmarks.report import markdown
 
 LOCAL = {"architecture": "luong", "score": "general"}
 
@@ -72,15 +73,14 @@ def measure(name: str, options: argparse.Namespace) -> dict:
     """Train one architecture and return its figures on the test set."""
     run = options.output / name.replace(" ", "-")
     arguments = ["--resume"] if run.exists() else overrides(name, options)
-    _command("train", "translation", *arguments, "--output", str(run))
-    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    command("train", "translation", *arguments, "--output", str(run))
     reports = {
-        beam: json.loads(_command("evaluate", str(run), "--beam", str(beam), "--json"))
+        beam: json.loads(command("evaluate", str(run), "--beam", str(beam), "--json"))
         for beam in (1, 5)
     }
     return {
         "name": name,
-        "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60,
+        "minutes": minutes_of(run),
         "greedy": reports[1]["bleu"],
         "bleu": reports[5]["bleu"],
         "chrf": reports[5]["chrf"],
@@ -103,7 +103,7 @@ def table(rows: list[dict]) -> str:
     buckets = [bucket for bucket in rows[0]["by_length"] if bucket["sentences"]]
     labels = [f"{_words(bucket)} ({bucket['sentences']})" for bucket in buckets]
     head = ["", "minutes", "perplexity", "greedy BLEU", "beam 5 BLEU", "chrF", *labels]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for row in rows:
         by_length = [b["bleu"] for b in row["by_length"] if b["sentences"]]
         figures = [row["greedy"], row["bleu"], row["chrf"], *by_length]
@@ -111,24 +111,12 @@ def table(rows: list[dict]) -> str:
             [row["name"], f"{row['minutes']:.1f}", f"{row['perplexity']:.2f}"]
             + [f"{figure:.1f}" for figure in figures]
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(lines)
 
 
 def _words(bucket: dict) -> str:
     last = f"-{bucket['longest']}" if bucket["longest"] else " or more"
     return f"{bucket['shortest']}{last}"
-
-
-def _command(*arguments: str) -> str:
-    """Run `keras-attention`, its messages on this terminal, and return what it printed."""
-    command = [sys.executable, "-m", "keras_attention.applications.cli", *arguments]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if result.returncode:
-        place = arguments[1] if arguments[0] != "train" else arguments[-1]
-        raise BenchmarkError(
-            f"`keras-attention {arguments[0]}` of {place} ended with status {result.returncode}"
-        )
-    return result.stdout
 
 
 if __name__ == "__main__":

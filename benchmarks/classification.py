@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.children import BenchmarkError
-from benchmarks.commands import command
+from benchmarks.commands import command, minutes_of
+from benchmarks.report import markdown
 
 COMMON = {
     "model.embedding_size": 200,
@@ -168,7 +169,7 @@ def overrides(name: str, number: int, options: argparse.Namespace) -> list[str]:
 def table(rows: list[dict]) -> str:
     """Write the figures as a Markdown table."""
     head = ["", "runs", "accuracy", "lowest-highest", "macro F1", "ECE", "goal", "CNN", "minutes"]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for row in rows:
         low, high = min(row["accuracies"]), max(row["accuracies"])
         figures = [row["macro_f1"], row["calibration"], row["goal"], row["published"]]
@@ -178,7 +179,7 @@ def table(rows: list[dict]) -> str:
             + ["" if figure is None else f"{figure:.1f}" for figure in figures]
             + [f"{row['minutes']:.1f}"]
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(lines)
 
 
 def _count(row: Row, options: argparse.Namespace) -> int:
@@ -190,8 +191,7 @@ def _one(name: str, number: int, options: argparse.Namespace) -> dict:
     arguments = ["--resume"] if run.exists() else overrides(name, number, options)
     command("train", "classification", *arguments, "--output", str(run))
     report = json.loads(command("evaluate", str(run), "--json"))
-    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return {**report, "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60}
+    return {**report, "minutes": minutes_of(run)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Running the real command, as users do."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 from benchmarks.children import BenchmarkError
 
@@ -20,3 +22,9 @@ def command(*arguments: str) -> str:
             f"`keras-attention {arguments[0]}` of {place} ended with status {result.returncode}"
         )
     return result.stdout
+
+
+def minutes_of(run: Path) -> float:
+    """Return how long a run was trained, evaluation between the epochs not counted."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return sum(json.loads(line)["train_seconds"] for line in lines) / 60

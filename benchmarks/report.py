@@ -162,6 +162,13 @@ def _searches(problem: Problem, measurements: list[Measurement]) -> list[str]:
     return lines
 
 
+def markdown(rows: list[list[str]]) -> str:
+    """Rows of cells, the first of them the head, as a table in Markdown."""
+    head, *others = rows
+    lines = [head, ["---"] * len(head), *others]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def machine_line(facts: dict) -> str:
     """The machine and the versions, in one sentence."""
     versions = ", ".join(

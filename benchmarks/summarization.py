@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.children import BenchmarkError
-from benchmarks.commands import command
+from benchmarks.commands import command, minutes_of
+from benchmarks.report import markdown
 
 SPLITS = ("train", "dev", "test")
 PRESETS = ("see2017", "nallapati2016-temporal", "nallapati2016-hierarchical", "paulus2017")
@@ -128,11 +129,10 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
         return json.loads(kept.read_text(encoding="utf-8"))
     arguments = ["--resume"] if run.exists() else [*overrides(name, seed, options), *more]
     command("train", "summarization", *arguments, "--output", str(run))
-    epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     row = {
         "name": name,
         "seed": seed,
-        "minutes": sum(epoch["train_seconds"] for epoch in epochs) / 60,
+        "minutes": minutes_of(run),
         **_evaluate(run, options.corpus),
     }
     kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
@@ -222,7 +222,7 @@ def table(results: dict[str, list[dict]]) -> str:
     """Write the means over the seeds, with the lowest and the highest, as a Markdown table."""
     rows = [row for found in results.values() for row in found]
     columns = {name: key for name, key in COLUMNS.items() if any(key in row for row in rows)}
-    lines = [["", "seeds", *columns], ["---"] * (len(columns) + 2)]
+    lines = [["", "seeds", *columns]]
     for name, found in results.items():
         figures = [_spread([row.get(key) for row in found]) for key in columns.values()]
         lines.append([name, str(len(found)), *figures])
@@ -232,7 +232,7 @@ def table(results: dict[str, list[dict]]) -> str:
     }
     for name, report in others.items():
         lines.append([name, "", *(_spread([report.get(key)]) for key in columns.values())])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(lines)
 
 
 def _spread(values: list[float | None]) -> str:

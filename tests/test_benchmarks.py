@@ -102,6 +102,12 @@ def test_deviation_is_relative_and_sees_one_wrong_number():
     assert np.isnan(worst) and name == "b"
 
 
+def test_deviation_of_what_has_vanished_is_relative_to_the_greatest_of_all():
+    reference = {"a": np.array([100.0]), "b": np.array([1e-6])}
+    worst, name = deviation({**reference, "b": np.array([3e-6])}, reference)
+    assert name == "b" and worst == pytest.approx(2e-6 / 0.1)
+
+
 def test_deviation_refuses_missing_and_misshapen_results():
     reference = {"a": np.zeros(2)}
     with pytest.raises(BenchmarkError, match="Expected results"):

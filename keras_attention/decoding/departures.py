@@ -18,42 +18,40 @@ class Departures:
 
     Args:
         is_open: Callable from the loop's variables to booleans, one for each of what leaves.
-        results: Callable from the loop's variables and what is fixed to a dictionary of tensors.
         copies: Integer, rows of the caller's state that leave together.
     """
 
-    def __init__(self, is_open: Callable, results: Callable, copies: int = 1):
+    def __init__(self, is_open: Callable, copies: int = 1):
         self._is_open = is_open
-        self._results = results
         self._copies = copies
 
-    def first(self, loop: dict, fixed: dict) -> tuple[dict, dict]:
+    def first(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
         """Return the variables and what is fixed, their numbers of rows unknown to a graph."""
         count = known_when_run(ops.shape(self._is_open(loop))[0])
         numbers = ops.arange(count, dtype="int32")
         fixed = {**fixed, "numbers": numbers}
-        picked = self._picked(loop, numbers), self._picked(fixed, numbers)
-        return picked[0], {**picked[1], "results": self._results(loop, fixed)}
+        fixed["results"] = results(loop, fixed)
+        return self._picked(loop, numbers), self._picked(fixed, numbers)
 
     def are_due(self, loop: dict):
         """Whether so many are finished that it pays to shrink the batch."""
         is_open = self._is_open(loop)
         return ops.sum(ops.cast(is_open, "int32")) * OF <= ops.shape(is_open)[0] * OPEN
 
-    def made(self, loop: dict, fixed: dict) -> tuple[dict, dict]:
-        """Return the variables and what is fixed without what is finished."""
+    def made(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
+        """Return the variables and what is fixed without what is finished, and its results noted.
+
+        Those of what is still open are noted, too: as they are, if the loop ends here.
+        """
+        numbers = ops.expand_dims(fixed["numbers"], 1)
+        noted = tree.map_structure(
+            lambda every, some: ops.scatter_update(every, numbers, some),
+            fixed["results"],
+            results(loop, fixed),
+        )
         (places,) = ops.nonzero(self._is_open(loop))
         places = ops.cast(places, "int32")
-        fixed = {**fixed, "results": self.results(loop, fixed)}
-        return self._picked(loop, places), self._picked(fixed, places)
-
-    def results(self, loop: dict, fixed: dict) -> dict:
-        """Return the results of all: of those still in the loop as they are now."""
-        places = ops.expand_dims(fixed["numbers"], 1)
-        here = self._results(loop, fixed)
-        return tree.map_structure(
-            lambda every, some: ops.scatter_update(every, places, some), fixed["results"], here
-        )
+        return self._picked(loop, places), self._picked({**fixed, "results": noted}, places)
 
     def _picked(self, parts: dict, places) -> dict:
         rows = places[:, None] * self._copies + ops.arange(self._copies, dtype="int32")

@@ -1,5 +1,7 @@
 """The compiled loop of every search, and what its body needs on each backend."""
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 
 import keras
@@ -13,9 +15,10 @@ def run_loop(
     advance: Callable,
     loop: dict,
     fixed: dict,
-    rooms: "Rooms | None" = None,
+    results: Callable,
+    rooms: "Rooms",
     departures: Departures | None = None,
-) -> tuple[dict, dict]:
+) -> dict:
     """Run `advance` while `unfinished`: compiled on TensorFlow and JAX, in Python on PyTorch.
 
     Sizes change between stretches of the loop only: rooms are made when they are full, and what is
@@ -28,22 +31,21 @@ def run_loop(
             shapes and dtypes.
         loop: Nested dictionary of tensors, the loop's variables.
         fixed: Nested dictionary of tensors, what no step changes.
-        rooms: The `Rooms` of `loop["state"]`, or `None` where nothing in it grows.
+        results: Callable from the loop's variables and what is fixed to a dictionary of tensors.
+        rooms: The `Rooms` of `loop["state"]`.
         departures: The `Departures`, or `None` where what is finished stays.
 
     Returns:
-        The variables after the last step, and what is fixed.
+        The results of all, after the last step.
     """
     if keras.backend.backend() == "jax":
         departures = None
         if rooms:
             loop, rooms = {**loop, "state": rooms.whole(loop["state"])}, None
     if not rooms and not departures:
-        return _stretch(unfinished, advance, loop, fixed), fixed
+        return results(_stretch(unfinished, advance, loop, fixed), fixed)
 
     def stretch(loop, fixed):
-        if departures:
-            loop, fixed = departures.made(loop, fixed)
         if rooms:
             loop = {**loop, "state": rooms.grown(loop["state"], loop["index"])}
 
@@ -53,15 +55,17 @@ def run_loop(
                 is_on = is_on & ~departures.are_due(variables)
             return is_on & rooms.fits(loop["state"], variables["index"]) if rooms else is_on
 
-        return _stretch(goes_on, advance, loop, fixed), fixed
+        loop = _stretch(goes_on, advance, loop, fixed)
+        return departures.made(loop, fixed, results) if departures else (loop, fixed)
 
     if departures:
-        loop, fixed = departures.first(loop, fixed)
+        loop, fixed = departures.first(loop, fixed, results)
     if rooms:
         # What comes of a branch has no static size on the axes that grow, and so none in the loop.
         index = known_when_run(loop["index"])
         loop = {**loop, "state": rooms.grown(loop["state"], index)}
-    return ops.while_loop(lambda loop, fixed: unfinished(loop), stretch, (loop, fixed))
+    loop, fixed = ops.while_loop(lambda loop, fixed: unfinished(loop), stretch, (loop, fixed))
+    return fixed["results"] if departures else results(loop, fixed)
 
 
 def _stretch(goes_on, advance, loop, fixed):
@@ -102,7 +106,7 @@ class Rooms:
 
     def _grown(self, key, part, index):
         axis = self.axes[key]
-        room = ops.shape(tree.flatten(part)[0])[axis]
+        room = _places(part, axis)
 
         def double():
             return self._widened(part, axis, room)
@@ -111,18 +115,16 @@ class Rooms:
 
     def fits(self, state: dict, index):
         """Whether the state has a place for step `index`."""
-        rooms = [ops.shape(tree.flatten(state[key])[0])[axis] for key, axis in self.axes.items()]
-        fits = index < rooms[0]
-        for room in rooms[1:]:
-            fits = fits & (index < room)
-        return fits
+        return functools.reduce(
+            operator.and_, (index < _places(state[key], axis) for key, axis in self.axes.items())
+        )
 
     def whole(self, state: dict) -> dict:
         """Return the state with a place for every step."""
         state = dict(state)
         for key, axis in self.axes.items():
-            room = tree.flatten(state[key])[0].shape[axis]
-            state[key] = self._widened(state[key], axis, max(0, self.longest - room))
+            missing = max(0, self.longest - _places(state[key], axis))
+            state[key] = self._widened(state[key], axis, missing)
         return state
 
     def _widened(self, part, axis, places):
@@ -130,6 +132,10 @@ class Rooms:
             return ops.pad(x, [[0, places if i == axis else 0] for i in range(len(x.shape))])
 
         return tree.map_structure(widened, part)
+
+
+def _places(part, axis):
+    return ops.shape(tree.flatten(part)[0])[axis]
 
 
 def _with_shape_of(x, like):

@@ -70,15 +70,14 @@ class SingleHypothesisLoop:
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, `copies` of each sentence, in the order of the rows."""
-        departures = Departures(_is_open, self._results) if self.shrinks else None
-        loop, fixed = run_loop(
+        results = run_loop(
             lambda loop: ops.any(loop["open"]) & (loop["index"] < self.longest),
             self._advance,
             *self._first(),
+            self._results,
             Rooms(self.stepper.growing_axes, self.longest),
-            departures,
+            Departures(_is_open) if self.shrinks else None,
         )
-        results = (departures.results if "results" in fixed else self._results)(loop, fixed)
         return DecodingResult(**tree.map_structure(self._by_sentence, results))
 
     def _results(self, loop: dict, fixed: dict) -> dict:

@@ -19,6 +19,9 @@ from keras_attention.ops.additive import additive_key_gradients, additive_query_
 from keras_attention.ops.coverage import coverage_gradients, coverage_hidden
 from keras_attention.ops.normalizers import masked_softmax
 
+SUMS = ("coverage", "key", "score_vector", "coverage_vector")
+"""The gradients that the backward loop sums up where there is coverage, in their order."""
+
 
 class DecoderLoop:
     """The loop of a decoder of one cell and one global mechanism.
@@ -170,8 +173,7 @@ class DecoderLoop:
 
         carried = [ops.zeros_like(first) for first in firsts]
         if "coverage" in inputs:
-            names = ("coverage", "key", "score_vector", "coverage_vector")
-            carried += [ops.zeros_like(inputs[name], dtype="float32") for name in names]
+            carried += [ops.zeros_like(inputs[name], dtype="float32") for name in SUMS]
         if self.input_feeding:
             carried.append(ops.zeros_like(inputs["first_feed"]))
         results, carried = run_loop(step, sequence, carried, reverse=True)
@@ -191,7 +193,7 @@ class DecoderLoop:
         given = self._split(at["upstream"], inputs)
         d_states = [a + b for a, b in zip(carried[:count], given["states"], strict=True)]
         d_context = given["context"]
-        sums = carried[count : count + 4] if "coverage" in inputs else []
+        sums = carried[count : count + len(SUMS)] if "coverage" in inputs else []
         outputs = []
         if self.has_attentional_vector:
             d_vector = given["attentional"]
@@ -297,10 +299,8 @@ class DecoderLoop:
 
     def _sums_of_coverage(self, inputs, sums):
         """Return the gradients of what the backward loop sums up over its steps."""
-        coverage, key, *vectors = sums[:4]
-        key = key * ops.cast(inputs["score_vector"], key.dtype)
-        found = {"coverage": coverage, "key": key}
-        found |= dict(zip(("score_vector", "coverage_vector"), vectors, strict=True))
+        found = dict(zip(SUMS, sums, strict=False))  # the attentional vector's may follow
+        found["key"] = found["key"] * ops.cast(inputs["score_vector"], found["key"].dtype)
         return {name: ops.cast(part, inputs[name].dtype) for name, part in found.items()}
 
     # The layout of what goes in and out.
@@ -335,9 +335,8 @@ def _sized(part, size):
 
 def _covered(inputs, scores):
     """Return the coverage before each step, `(B, T, S)`."""
-    first = ops.expand_dims(inputs["coverage"], 1)
-    scores = ops.cast(scores, first.dtype)
-    return ops.cumsum(ops.concatenate([first, scores[:, :-1]], axis=1), axis=1)
+    first = inputs["coverage"]
+    return ops.cumsum(shift(first, ops.cast(scores, first.dtype)), axis=1)
 
 
 def _transposed_product(left, right):
