@@ -31,9 +31,10 @@ test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
 
 test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 	$(PYTEST) -m slow
+	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow tests/applications/test_jax.py; fi
 
-test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers and decoding on JAX
-	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
+test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decoding and training on JAX
+	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE) tests/applications/test_jax.py
 
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)

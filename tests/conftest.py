@@ -9,7 +9,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "agg")
 if os.environ["KERAS_BACKEND"] == "jax":
     # JAX compiles every operation of every shape: with full optimisation, that is most of the time.
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    # The devices are for tests of data parallelism; other tests use the first one.
+    flags = "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=4"
+    os.environ.setdefault("XLA_FLAGS", flags)
     # Modules share what they compile, and so do runs. Two processes must not: files are not
     # written whole.
     compiled = Path(__file__).parents[1] / ".pytest_cache" / "jax"

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from keras_attention.applications.answer_selection.batches import EncodedQuestions
 from keras_attention.applications.answer_selection.model import AnswerSelector
 from keras_attention.applications.answer_selection.text import padded
+from keras_attention.applications.common.backend import compiled
 
 PAIRS_IN_A_BATCH = 256
 
@@ -17,17 +18,15 @@ def scorer(model: AnswerSelector) -> Callable:
 
     Where the model gives no weights, they are zeros.
     """
-    ids = tf.TensorSpec([None, None], tf.int32)
 
-    @tf.function(input_signature=[ids, ids], autograph=False)
     def score(question, candidate):
         inputs = {"question": question, "candidates": candidate[:, None]}
         scores, weights = model.score(inputs, training=False)
         if weights is None:
-            return scores[:, 0], tf.zeros(tf.shape(candidate))
+            return scores[:, 0], ops.zeros(ops.shape(candidate))
         return scores[:, 0], weights[:, 0]
 
-    return score
+    return compiled(score, model, 2, 2)
 
 
 def score_questions(
@@ -51,7 +50,7 @@ def score_questions(
         part: Sequence[tuple[int, int]] = order[first : first + PAIRS_IN_A_BATCH]
         candidates = [encoded.candidates[question][place] for question, place in part]
         questions = padded([encoded.questions[question] for question, _ in part])
-        values, shades = (array.numpy() for array in score(questions, padded(candidates)))
+        values, shades = (np.asarray(array) for array in score(questions, padded(candidates)))
         for (question, place), ids, value, shade in zip(
             part, candidates, values, shades, strict=True
         ):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_attention.applications.classification.encoding import INPUTS, make_batches
 from keras_attention.applications.classification.reading import length_of
 from keras_attention.applications.classification.run import ClassificationRun, load_run
+from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.common.errors import UserError
 
 THRESHOLD = 0.5
@@ -113,7 +113,7 @@ class TextClassifier:
         result = np.zeros((len(columns[0]), self.run.labels.outputs), "float32")
         for index in range(len(batches)):
             rows = batches.rows(0, index)
-            scores = self._call(batches.batch(0, index)[0])[0].numpy()
+            scores = self._call(batches.batch(0, index)[0])[0]
             result[rows[rows >= 0]] = scores[rows >= 0]
         return result
 
@@ -124,7 +124,7 @@ class TextClassifier:
         columns = [[reader.ids(part, limit)] for part in parts]
         batches = make_batches(columns, 1, sentences=reader.in_sentences, shuffle=False)
         _, weights = self._call(batches.batch(0, 0)[0])
-        weights = {name: each.numpy()[0] for name, each in weights.items()}
+        weights = {name: np.asarray(each)[0] for name, each in weights.items()}
         result = []
         for part, name in zip(parts, ("words", "second"), strict=False):
             tokens = reader.tokens(part, limit)
@@ -166,11 +166,10 @@ def probabilities(scores, labels) -> np.ndarray:
 
 def _in_graph(run: ClassificationRun):
     """Return `model.attend` as one graph for batches of all lengths."""
-    spec = tf.TensorSpec([None] * (3 if run.reader.in_sentences else 2), tf.int32)
+    rank = 3 if run.reader.in_sentences else 2
     names = INPUTS if run.config.data.second_column else INPUTS[:1]
 
-    @tf.function(input_signature=[dict.fromkeys(names, spec)])
     def call(inputs):
         return run.model.attend(inputs, training=False)
 
-    return call
+    return compiled(call, run.model, dict.fromkeys(names, rank))

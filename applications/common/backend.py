@@ -1,8 +1,15 @@
-"""The Keras backend that a command needs."""
+"""The Keras backend that a command needs, and what it compiles functions with."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
+import numpy as np
+from keras import tree
 
 from keras_attention.applications.common.errors import UserError
+
+NAMES = {"tensorflow": "TensorFlow", "jax": "JAX"}
 
 
 def require_tensorflow(action: str) -> None:
@@ -14,9 +21,73 @@ def require_tensorflow(action: str) -> None:
     Raises:
         UserError: if Keras runs on another backend.
     """
+    require_backend(action, "tensorflow")
+
+
+def require_backend(action: str, *accepted: str) -> None:
+    """Refuse to go on with another backend than one of `accepted`.
+
+    Args:
+        action: what needs it.
+        *accepted: names as `KERAS_BACKEND` has them.
+
+    Raises:
+        UserError: if Keras runs on another backend.
+    """
     backend = keras.backend.backend()
-    if backend != "tensorflow":
+    if backend not in accepted:
+        needed = " or ".join(NAMES[name] for name in accepted)
         raise UserError(
-            f"{action} needs TensorFlow in this version, and Keras runs on {backend}: set "
-            "KERAS_BACKEND=tensorflow."
+            f"{action} needs {needed} in this version, and Keras runs on {backend}: set "
+            f"KERAS_BACKEND={accepted[0]}."
         )
+
+
+def compiled(
+    function: Callable, model: keras.Model, *ranks: Any, changing: Sequence[keras.Variable] = ()
+) -> Callable:
+    """Compile a function of ids: on TensorFlow once for all shapes, on JAX once for each shape.
+
+    On PyTorch, which traces nothing, it is the function itself.
+
+    Args:
+        function: of int32 arrays; it calls `model`, whose weights may change between calls.
+        model: a built model.
+        *ranks: of each argument the number of its axes, or a nested structure of such numbers.
+        changing: variables beside the model's that a call changes, such as the state of a seed
+            generator.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        def spec(rank):
+            return tf.TensorSpec([None] * rank, tf.int32)
+
+        signature = tf.nest.map_structure(spec, list(ranks))
+        # The code is of tensor operations only: AutoGraph would find nothing to convert.
+        return tf.function(function, input_signature=signature, autograph=False)
+    return _compiled_by_jax(function, model, changing) if backend == "jax" else function
+
+
+def _compiled_by_jax(function, model, changing):
+    import jax
+
+    @jax.jit
+    def run(values, arguments):
+        # As arguments: weights that a traced function closes over would stay as they are now.
+        with keras.StatelessScope(list(zip(variables(), values, strict=True))) as scope:
+            results = function(*arguments)
+        return results, [scope.get_current_value(variable) for variable in changing]
+
+    def variables():
+        return [*model.variables, *changing]
+
+    def call(*arguments):
+        arguments = tree.map_structure(np.asarray, arguments)  # which may be TensorFlow's
+        results, values = run([variable.value for variable in variables()], arguments)
+        for variable, value in zip(changing, values, strict=True):
+            variable.assign(value)
+        return results
+
+    return call

@@ -3,15 +3,26 @@
 import dataclasses
 import functools
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import keras
+
 from keras_attention.applications.common.checks import check_range
 from keras_attention.applications.common.errors import UserError
-from keras_attention.distribute import Workers, find_cluster, make_strategy, multi_worker_strategy
+from keras_attention.distribute import (
+    Workers,
+    find_cluster,
+    make_data_parallel,
+    make_strategy,
+    multi_worker_strategy,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+WITH_DEVICES = ("auto", "mirrored", "data-parallel")
 
 
 @dataclass(frozen=True)
@@ -20,9 +31,11 @@ class DistributeConfig:
 
     Args:
         strategy: none, one device; mirrored, a replica of the model on every visible GPU, or on
-            each of `devices`; auto, mirrored where there are several GPUs; multi-worker, a replica
-            on every GPU of several machines, whose processes TF_CONFIG or Slurm describes.
-        devices: names with commas between them, such as GPU:0,GPU:1; null for all visible GPUs.
+            each of `devices`; multi-worker, a replica on every GPU of several machines, whose
+            processes TF_CONFIG or Slurm describes; data-parallel, on the JAX backend, a replica on
+            every device of JAX, or on each of `devices`; auto, where there are several GPUs,
+            mirrored, on JAX data-parallel, and else none.
+        devices: names with commas between them, such as GPU:0,GPU:1; null for all visible ones.
         timeout: seconds that the other workers of multi-worker may take to come.
         batch: what training.batch_size is of: global, the whole batch, so that the training section
             means the same on any number of replicas; or replica, each one's part, so that the batch
@@ -31,16 +44,16 @@ class DistributeConfig:
             none, 1; linear, the number of replicas; sqrt, its square root.
     """
 
-    strategy: Literal["none", "auto", "mirrored", "multi-worker"] = "none"
+    strategy: Literal["none", "auto", "mirrored", "multi-worker", "data-parallel"] = "none"
     devices: str | None = None
     timeout: float = 600.0
     batch: Literal["global", "replica"] = "global"
     learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
 
     def __post_init__(self):
-        if self.devices is not None and self.strategy not in ("mirrored", "auto"):
+        if self.devices is not None and self.strategy not in WITH_DEVICES:
             raise UserError(
-                "distribute.devices goes with distribute.strategy mirrored or auto. "
+                f"distribute.devices goes with distribute.strategy {', '.join(WITH_DEVICES)}. "
                 f"Received: {self.devices} with {self.strategy}."
             )
         check_range("distribute.timeout", self.timeout, above=0)
@@ -55,36 +68,81 @@ RESUMABLE = ("strategy", "devices", "timeout")
 """What may differ when a run is continued: a batch is the same on other devices."""
 
 
-def strategy_of(config: DistributeConfig) -> "tf.distribute.Strategy":
-    """Return the strategy that `config` describes, the same one every time.
+@dataclass(frozen=True)
+class Devices:
+    """What a model is trained on.
+
+    Args:
+        workers: the processes that train it.
+        strategy: on TensorFlow, its strategy.
+        distribution: on JAX, where there are several devices, Keras' distribution.
+    """
+
+    workers: Workers
+    strategy: "tf.distribute.Strategy | None" = None
+    distribution: keras.distribution.DataParallel | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many copies of the model share a batch."""
+        if self.distribution is not None:
+            return self.distribution.device_mesh.devices.size
+        return self.strategy.num_replicas_in_sync if self.strategy else 1
+
+    def scope(self) -> AbstractContextManager:
+        """Build the model inside.
+
+        Keras' distribution holds for the whole process from here on, as `fit` asks for it again.
+        """
+        if keras.backend.backend() == "jax":
+            keras.distribution.set_distribution(self.distribution)
+        return self.strategy.scope() if self.strategy else nullcontext()
+
+
+def devices_of(config: DistributeConfig) -> Devices:
+    """Return the devices that `config` describes, the same object every time.
 
     With multi-worker the first call waits for the other workers, and has to come before TensorFlow
     runs an operation.
 
     Raises:
-        UserError: where a device is not there, or nothing says which workers there are.
+        UserError: where a device is not there, nothing says which workers there are, or the
+            backend lacks the strategy.
         TimeoutError: naming the workers that did not come.
     """
-    return _connect(config.strategy, config.devices, config.timeout)[0]
-
-
-def workers_of(config: DistributeConfig) -> Workers:
-    """Return the processes that train together, the same object every time."""
-    return _connect(config.strategy, config.devices, config.timeout)[1]
+    return _connect(config.strategy, config.devices, config.timeout)
 
 
 @functools.cache
 def _connect(name, devices, timeout):
+    names = [device.strip() for device in (devices or "").split(",")]
+    names = [device for device in names if device]
     try:
+        if keras.backend.backend() == "jax":
+            return Devices(Workers(), distribution=_distribution(name, names))
+        if name == "data-parallel":
+            make_data_parallel()  # which says that it is JAX's
         if name == "multi-worker":
             cluster = _find_workers()
             strategy = multi_worker_strategy(cluster, timeout)
-            return strategy, Workers(strategy, cluster)
-        names = [device.strip() for device in (devices or "").split(",")]
-        strategy = make_strategy(name, [device for device in names if device])
+            return Devices(Workers(strategy, cluster), strategy)
+        strategy = make_strategy(name, names)
     except ValueError as error:
         raise UserError(f"distribute: {str(error).rstrip('.')}.") from None
-    return strategy, Workers(strategy)
+    return Devices(Workers(strategy), strategy)
+
+
+def _distribution(name, names):
+    if name in ("mirrored", "multi-worker"):
+        raise ValueError(
+            f"strategy {name} is TensorFlow's: use data-parallel, or set KERAS_BACKEND=tensorflow. "
+            "Received: the backend jax"
+        )
+    if name == "none":
+        return None
+    gpus = keras.distribution.list_devices("gpu") if name == "auto" else []
+    several = name == "data-parallel" or len(names or gpus) > 1
+    return make_data_parallel(names or gpus) if several else None
 
 
 def _find_workers():
@@ -105,7 +163,7 @@ def on_all_replicas(config: Any) -> Any:
     section = config.distribute
     if section.batch == "global":
         return config
-    replicas = strategy_of(section).num_replicas_in_sync
+    replicas = devices_of(section).replicas
     factors = {"none": 1.0, "linear": replicas, "sqrt": math.sqrt(replicas)}
     training = config.training
     changes = {
@@ -126,26 +184,25 @@ def check_distribution(config: Any) -> None:
     Raises:
         UserError: naming the key.
     """
-    strategy = strategy_of(config.distribute)
-    if strategy.num_replicas_in_sync == 1:
+    devices = devices_of(config.distribute)
+    if devices.replicas == 1:
         return
     by_tokens = getattr(config.training, "batch_tokens", None)
     if config.distribute.batch == "global" and not by_tokens:
-        _check_batches(strategy, config.training.batch_size)
-    if config.training.jit_compile:
+        _check_batches(devices.replicas, config.training.batch_size)
+    if config.training.jit_compile and devices.strategy:
         raise UserError(
             "training.jit_compile true goes with one device only: XLA does not compile a step "
             f"over several. Received: distribute.strategy {config.distribute.strategy}."
         )
 
 
-def _check_batches(strategy: "tf.distribute.Strategy", batch_size: int) -> None:
+def _check_batches(replicas: int, batch_size: int) -> None:
     """Refuse a batch that cannot be cut into equal parts.
 
     Raises:
         UserError: naming the sizes beside it that can.
     """
-    replicas = strategy.num_replicas_in_sync
     below = batch_size // replicas * replicas
     if batch_size != below:
         accepted = [str(size) for size in (below, below + replicas) if size]

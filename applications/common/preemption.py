@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import keras
 
-from keras_attention.applications.common.callbacks import SaveCheckpoint, is_time_for_a_word
+from keras_attention.applications.common.callbacks import is_time_for_a_word
 from keras_attention.applications.common.errors import Preempted
+from keras_attention.applications.common.saving import SaveCheckpoint
 from keras_attention.distribute import Workers
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.distribute_config import check_distribution, workers_of
+from keras_attention.applications.common.distribute_config import check_distribution, devices_of
 from keras_attention.applications.common.errors import UserError, WorkersStopped
 from keras_attention.applications.common.resuming import take_over
 from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
@@ -50,7 +50,7 @@ def start_run(
     """
     refuse_existing(Path(output))
     check_distribution(config)
-    workers = workers_of(config.distribute)
+    workers = devices_of(config.distribute).workers
     with ExitStack() as held, _naming_what_is_left(output, workers):
         _agree(workers, config, output, "a new run")
 
@@ -82,7 +82,7 @@ def resume_run(
     """
     folder = RunFolder(output)
     check_distribution(config)
-    workers = workers_of(config.distribute)
+    workers = devices_of(config.distribute).workers
     with ExitStack() as held, _naming_what_is_left(output, workers):
         newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
         _agree(workers, config, output, *newest or ["no checkpoint"])

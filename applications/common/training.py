@@ -7,18 +7,17 @@ from typing import Any
 
 import keras
 
+from keras_attention.applications.common.averaging import AverageWeights
 from keras_attention.applications.common.callbacks import (
-    AverageWeights,
     Evaluation,
     HalveOnPlateau,
     KeepBest,
-    SaveCheckpoint,
     StopWhenNotFinite,
     TimeLimit,
     diverged,
 )
 from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.distribute_config import strategy_of, workers_of
+from keras_attention.applications.common.distribute_config import devices_of
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.metrics_log import MetricsLog
@@ -31,11 +30,13 @@ from keras_attention.applications.common.reporting import (
     WriteTensorBoard,
 )
 from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.common.saving import SaveCheckpoint
 from keras_attention.applications.common.schedules import make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
 from keras_attention.distribute import (
     GlobalMean,
     Workers,
+    even_batches,
     make_replica_safe,
     naming_lost_workers,
     replica_batches,
@@ -87,10 +88,11 @@ def model_scope(config: Any) -> Iterator[Workers]:
         The processes that train it, for `train`.
     """
     policy = keras.config.dtype_policy()
-    with strategy_of(config.distribute).scope():
+    devices = devices_of(config.distribute)
+    with devices.scope():
         keras.config.set_dtype_policy(config.training.precision)
         try:
-            yield workers_of(config.distribute)
+            yield devices.workers
         finally:
             keras.config.set_dtype_policy(policy)
 
@@ -106,6 +108,8 @@ def use_xla(config: TrainingConfig) -> bool | str:
         return config.jit_compile
     if config.check_numerics:  # which XLA leaves out
         return False
+    if keras.backend.backend() != "tensorflow":
+        return "auto"
     import tensorflow as tf
 
     return "auto" if tf.config.list_physical_devices("GPU") else False
@@ -143,7 +147,7 @@ def train(
         UserError: when no checkpoint can be read, or it does not fit the model.
         WorkerLost: when another worker has ended.
     """
-    workers = workers or Workers(model.distribute_strategy)
+    workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
     _check_executions(config, steps)
     _compile(model, config, loss, metrics, steps)
@@ -210,7 +214,8 @@ def _check_executions(config: TrainingConfig, steps: int) -> None:
 
 
 def _compile(model, config, loss, metrics, steps) -> None:
-    with model.distribute_strategy.scope():
+    strategy = _strategy_of(model)
+    with strategy.scope() if strategy else nullcontext():
         model.compile(
             make_optimizer(config, steps),
             loss=GlobalMean(loss),
@@ -226,16 +231,26 @@ def _compile(model, config, loss, metrics, steps) -> None:
 
 def _parts(model, batches, start):
     """Return the dataset of batches from `start` on, cut into parts where there are replicas."""
-    strategy = model.distribute_strategy
-    if strategy.num_replicas_in_sync == 1:
+    strategy, distribution = _strategy_of(model), keras.distribution.distribution()
+    if distribution is not None:
+        return even_batches(batches(start), distribution.device_mesh.devices.size)
+    if strategy is None or strategy.num_replicas_in_sync == 1:
         return batches(start)
     return replica_batches(strategy, lambda: batches(start))
+
+
+def _strategy_of(model):
+    """Return TensorFlow's strategy, under which `model` was made; None on other backends."""
+    return getattr(model, "distribute_strategy", None)
 
 
 @contextmanager
 def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None]:
     """Turn TensorFlow's errors of a value that is not finite, and of a worker that has ended, into
     ones that say what happened."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
     import tensorflow as tf
 
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
+from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.summarization.documents import split_sentences
 from keras_attention.applications.summarization.encoding import (
     EncodedDocument,
@@ -149,13 +150,9 @@ class Summarizer:
         """Return a compiled search; one serves all batches of the same options."""
         key = (options, attention)
         if key not in self._searches:
-            import tensorflow as tf
-
-            ids = tf.TensorSpec([None, None, None], tf.int32)
-            self._searches[key] = tf.function(
-                lambda source: search(self.run.model, source, options, attention),
-                input_signature=[ids],
-                autograph=False,
+            model = self.run.model
+            self._searches[key] = compiled(
+                lambda source: search(model, source, options, attention), model, 3
             )
         return self._searches[key]
 

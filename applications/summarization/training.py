@@ -1,11 +1,12 @@
 """Training a summarisation model: from a configuration to a run folder with weights."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
+from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
@@ -108,19 +109,16 @@ class Development:
         dataset: its batches.
     """
 
-    def __init__(self, model, dataset: tf.data.Dataset):
+    def __init__(self, model, dataset: Iterable):
         self._dataset = dataset
-        ids, document = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None] * 3, tf.int32)
-        inputs = {"source": document, "target": ids, "labels": ids}
-        self._log_likelihood = tf.function(
-            lambda batch: model(batch, training=False), input_signature=[inputs], autograph=False
-        )
+        ranks = {"source": 3, "target": 2, "labels": 2}
+        self._log_likelihood = compiled(lambda batch: model(batch, training=False), model, ranks)
 
     def __call__(self) -> dict[str, float]:
         total, words = 0.0, 0
         for inputs, labels in self._dataset:
-            real = labels.numpy() != PAD_ID
-            total -= float(np.sum(self._log_likelihood(inputs).numpy() * real))
+            real = np.asarray(labels) != PAD_ID
+            total -= float(np.sum(np.asarray(self._log_likelihood(inputs)) * real))
             words += int(real.sum())
         return {"val_loss": total / words}
 

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -154,17 +153,6 @@ def forced(model: TranslationModel, source, target, labels):
     each = picked - ops.logsumexp(logits, axis=-1)
     each = ops.where(ops.not_equal(labels, PAD_ID), each, 0.0)
     return ops.sum(each, axis=-1), attention
-
-
-def compiled(function, arguments: int):
-    """Compile a function of id matrices for all shapes at once, where the backend traces."""
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    ids = tf.TensorSpec([None, None], tf.int32)
-    # The code is of tensor operations only: AutoGraph would find nothing to convert.
-    return tf.function(function, input_signature=[ids] * arguments, autograph=False)
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:

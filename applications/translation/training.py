@@ -3,11 +3,12 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import tensorflow as tf
+import numpy as np
 
+from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.common.config import load_config, save_config
 from keras_attention.applications.common.distribute_config import on_all_replicas
 from keras_attention.applications.common.errors import UserError
@@ -35,8 +36,11 @@ from keras_attention.applications.translation.data import (
 )
 from keras_attention.applications.translation.run import SOURCE, TARGET, TASK, load_run, new_model
 from keras_attention.applications.translation.search import without_unwritable
-from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.metrics import Perplexity, bleu
+from keras_attention.losses import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_sparse_categorical_crossentropy,
+)
+from keras_attention.metrics import bleu
 from keras_attention.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
 
 
@@ -172,23 +176,24 @@ def _batch_words(config: TrainingConfig) -> str:
     return words + (f" ({config.accumulate} an update)" if config.accumulate > 1 else "")
 
 
-def perplexity_of(model) -> Callable[[tf.data.Dataset], float]:
-    """Return a function from a dataset of batches to the perplexity of `model` on it.
+def perplexity_of(model) -> Callable[[Iterable], float]:
+    """Return a function from batches to the perplexity of `model` on them.
 
     Probabilities are those of search and of `Translator.align`: of tokens that can be written.
     """
-    metric = Perplexity()
-    ids = tf.TensorSpec([None, None], tf.int32)
 
-    @tf.function(input_signature=[{"source": ids, "target": ids}, ids])
-    def update(inputs, labels):
-        metric.update_state(labels, without_unwritable(model(inputs, training=False)))
+    def likelihood(inputs, labels):
+        logits = without_unwritable(model(inputs, training=False))
+        return masked_sparse_categorical_crossentropy(labels, logits)
 
-    def measure(dataset):
-        metric.reset_state()
-        for inputs, labels in dataset:
-            update(inputs, labels)
-        return float(metric.result())
+    losses = compiled(likelihood, model, {"source": 2, "target": 2}, 2)
+
+    def measure(batches):
+        total, tokens = 0.0, 0
+        for inputs, labels in batches:
+            total += np.sum(losses(inputs, labels), dtype="float64")
+            tokens += np.count_nonzero(labels)
+        return math.exp(total / tokens)
 
     return measure
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.translation.run import TranslationRun, load_run
 from keras_attention.applications.translation.search import (
     Sampling,
     SearchOptions,
-    compiled,
     forced,
     options_of,
     padded,
@@ -47,7 +47,7 @@ class Translator:
         self._vocabulary = run.target_tokenizer.vocabulary
         self._seed = keras.random.SeedGenerator(0)
         self._searches = {}
-        self._forced = compiled(functools.partial(forced, self.model), arguments=3)
+        self._forced = compiled(functools.partial(forced, self.model), self.model, 2, 2, 2)
 
     @classmethod
     def load(cls, run: Path | str, dictionary: Mapping[str, str] | None = None) -> "Translator":
@@ -235,7 +235,9 @@ class Translator:
         key = (options, keeps_attention)
         if key not in self._searches:
             settings = {"options": options, "seed": self._seed, "attention": keeps_attention}
-            self._searches[key] = compiled(functools.partial(search, self.model, **settings), 1)
+            function = functools.partial(search, self.model, **settings)
+            changing = [self._seed.state]
+            self._searches[key] = compiled(function, self.model, 2, changing=changing)
         return self._searches[key]
 
     def _batches(self, rows, lengths, batch_size) -> Iterator[list[int]]:

@@ -1,7 +1,8 @@
-"""Training under `tf.distribute` that agrees with a single process."""
+"""Training on several devices that agrees with one: on `tf.distribute`, and on JAX."""
 
 from keras_attention.distribute.batches import replica_batches
 from keras_attention.distribute.cluster import Cluster, find_cluster, multi_worker_strategy
+from keras_attention.distribute.data_parallel import even_batches, make_data_parallel
 from keras_attention.distribute.global_mean import GlobalMean
 from keras_attention.distribute.replica_safe import make_replica_safe
 from keras_attention.distribute.seeds import spread_seeds
@@ -13,7 +14,9 @@ __all__ = [
     "GlobalMean",
     "WorkerLost",
     "Workers",
+    "even_batches",
     "find_cluster",
+    "make_data_parallel",
     "make_replica_safe",
     "make_strategy",
     "multi_worker_strategy",

@@ -24,21 +24,23 @@ class Workers:
     nothing is sent.
 
     Args:
-        strategy: What `multi_worker_strategy` returned; any other strategy is one of one process.
+        strategy: What `multi_worker_strategy` returned; any other strategy, and none, is one of one
+            process.
         cluster: Its workers; None for one process.
 
     Example:
 
     ```python
-    import tensorflow as tf
     from keras_attention.distribute import Workers
 
-    workers = Workers(tf.distribute.get_strategy())
+    workers = Workers()
     workers.texts("ready")  # ["ready"]: there is one
     ```
     """
 
-    def __init__(self, strategy: "tf.distribute.Strategy", cluster: Cluster | None = None):
+    def __init__(
+        self, strategy: "tf.distribute.Strategy | None" = None, cluster: Cluster | None = None
+    ):
         self.cluster = cluster
         self.count = len(cluster.addresses) if cluster else 1
         self._sum = _sum_function(strategy, self.count) if self.count > 1 else None

@@ -2,55 +2,16 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.distribute_config import strategy_of
-from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.common.distribute_config import devices_of
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import call_command, run_command
+from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures
 
-COMMON = [
-    "--training.epochs=2",
-    "--training.steps_per_epoch=3",
-    "--training.tensorboard=false",
-    "--training.early_stopping=loss",
-]
-SMALL = ["--model.embedding_size=6", "--model.units=6", "--model.dropout=0"]
-TASKS = {
-    "translation": [
-        *["--data.dataset=dates", *SMALL],
-        "--training.batch_size=6",
-    ],
-    "summarization": ["--data.dataset=reports", *SMALL, "--training.batch_size=6"],
-    "classification": [
-        *["--data.dataset=opinions", "--model.architecture=han", *SMALL],
-        "--training.batch_size=6",
-    ],
-    "answer-selection": [
-        *["--data.dataset=facts", "--vocabulary.unknown_buckets=50", *SMALL],
-        *["--model.encoder=inner-word", "--training.batch_size=6", "--training.negatives=2"],
-    ],
-}
 XLA = ["--training.jit_compile=true", "--training.deterministic=false"]
 MIRRORED = ["--distribute.strategy=mirrored", "--distribute.devices=CPU:0,CPU:1"]
-
-
-def figures(path):
-    lines = read_metrics(path / "metrics.jsonl")
-    return [{k: v for k, v in line.items() if "second" not in k} for line in lines]
-
-
-def assert_same_figures(one, other, tolerance=1e-5):
-    for line, line2 in zip(figures(one), figures(other), strict=True):
-        assert line.keys() == line2.keys()
-        for name in line:
-            np.testing.assert_allclose(line2[name], line[name], rtol=tolerance, err_msg=name)
-
-
-# One of them in the default suite; all go through the same run module.
-FAST = "answer-selection"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +49,12 @@ def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):
         (XLA[:1], "jit_compile true needs training.deterministic false"),
         (["--distribute.strategy=mirrored"], "needs GPUs, and none is visible"),
         ([MIRRORED[0], "--distribute.devices=CPU:0,TPU:0"], "CPU:3, each once. Received: CPU:0, T"),
-        (["--distribute.devices=CPU:0"], "goes with distribute.strategy mirrored or auto"),
+        (
+            ["--distribute.devices=CPU:0"],
+            "with distribute.strategy auto, mirrored, data-",
+        ),
         (["--distribute.strategy=all"], "one of none, auto, mirrored"),
+        (["--distribute.strategy=data-parallel"], "is JAX's: set KERAS_BACKEND=jax, or use"),
         (["--training.check_numerics=true", "--training.precision=mixed_float16"], "goes neither"),
         (["--training.steps_per_execution=0"], "must be at least 1"),
     ):
@@ -101,7 +66,7 @@ def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):
 
 def test_auto_is_one_device_where_there_is_no_gpu():
     config = load_config(TranslationConfig, [], ["--distribute.strategy=auto"])
-    assert strategy_of(config.distribute).num_replicas_in_sync == 1
+    assert devices_of(config.distribute).replicas == 1
 
 
 @pytest.mark.slow  # XLA compiles each of the eight shapes

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common.callbacks import training_variables
 from keras_attention.applications.common.checkpoints import Checkpoints
 from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.common.metrics_log import read_metrics
 from keras_attention.applications.common.reporting import Progress
+from keras_attention.applications.common.saving import training_variables
 from keras_attention.applications.common.schedules import LearningRate, make_optimizer
 from keras_attention.applications.common.training_config import TrainingConfig
 from tests.applications.small_training import (

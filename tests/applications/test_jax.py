@@ -1,0 +1,107 @@
+"""The command trains on JAX, on one device and on several: run by `make test-jax`."""
+
+import os
+import signal
+
+import keras
+import pytest
+
+from keras_attention.applications.common.config import load_config
+from keras_attention.applications.common.distribute_config import devices_of
+from keras_attention.applications.common.errors import Preempted
+from keras_attention.applications.common.reporting import Progress
+from keras_attention.applications.translation.config import TranslationConfig
+from tests.applications.commands import assert_same_training, call_command, run_command
+from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures
+from tests.applications.small_training import assert_same_runs, fit, make_run, saved
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX")
+
+TWO = ["--distribute.strategy=data-parallel", "--distribute.devices=CPU:0,CPU:1"]
+
+
+@pytest.fixture(autouse=True)
+def one_device_after():
+    yield
+    keras.distribution.set_distribution(None)
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=() if task == FAST else pytest.mark.slow) for task in TASKS]
+)
+def test_two_devices_train_as_one(capsys, tmp_path, task):
+    for name, more in (("one", []), ("two", TWO)):
+        output = ["--output", tmp_path / name]
+        done = call_command(capsys, "train", task, *TASKS[task], *COMMON, *output, *more)
+        assert done.status == 0, done.err
+        assert (keras.distribution.distribution() is None) == (name == "one")
+    assert_same_figures(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_an_uneven_last_batch_is_trained_on_whole(capsys, tmp_path):
+    """400 rows in batches of 6: four are left, which three devices cannot cut."""
+    task = [*TASKS[FAST], *COMMON, "--training.steps_per_epoch=null", "--training.epochs=1"]
+    three = [TWO[0], "--distribute.devices=CPU:0,CPU:1,CPU:2"]
+    for name, more in (("one", []), ("three", three)):
+        done = call_command(capsys, "train", FAST, *task, "--output", tmp_path / name, *more)
+        assert done.status == 0, done.err
+    assert_same_figures(tmp_path / "one", tmp_path / "three", tolerance=1e-4)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_a_signal_saves_and_the_run_continues_to_the_same_weights(tmp_path, monkeypatch, batch):
+    runs = [make_run(tmp_path / name) for name in ("unbroken", "broken")]
+    settings = {"epochs": 2, "average_checkpoints": 2}
+    fit(runs[0], **settings)
+    seen = []
+
+    def interrupt(self, *_, **__):
+        seen.append(None)
+        if len(seen) == batch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(Preempted, match="ended by SIGTERM"):
+        patch.setattr(Progress, "on_train_batch_end", interrupt)
+        fit(runs[1], **settings)
+    fit(runs[1], **settings)
+    assert_same_runs(saved(runs[1]), saved(runs[0]))
+
+
+@pytest.mark.slow
+def test_a_run_is_continued_and_used_on_tensorflow_too(capsys, tmp_path, monkeypatch):
+    train = ["train", FAST, *TASKS[FAST], *COMMON, "--model.dropout=0.3", "--output"]
+    assert call_command(capsys, *train, tmp_path / "whole").status == 0
+    assert call_command(capsys, *train, tmp_path / "run", "--training.epochs=1").status == 0
+    again = ["train", FAST, "--resume", "--training.epochs=2", "--output", tmp_path / "run"]
+    done = call_command(capsys, *again)
+    assert done.status == 0 and "continuing after epoch 1" in done.err, done.err
+    assert_same_training(tmp_path / "whole", tmp_path / "run")
+
+    here = call_command(capsys, "evaluate", tmp_path / "run", "--json")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    there = run_command("evaluate", tmp_path / "run", "--json")
+    assert there.returncode == 0, there.stderr
+    assert here.out == there.stdout
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--distribute.strategy=mirrored"], "is TensorFlow's: use data-parallel, or set"),
+        (["--distribute.strategy=multi-worker"], "is TensorFlow's: use data-parallel, or set"),
+        ([TWO[0], "--distribute.devices=CPU:0,TPU:0"], "cpu:3, each once. Received: CPU:0,"),
+        ([*TWO, "--training.batch_size=7"], "by the 2 replicas of distribute.strategy: 6 or 8"),
+        (["--training.check_numerics=true"], "training.check_numerics needs TensorFlow"),
+    ],
+)
+def test_what_jax_does_not_do_is_refused_in_a_line(capsys, tmp_path, more, message):
+    output = ["--output", tmp_path / "run"]
+    done = call_command(capsys, "train", FAST, *TASKS[FAST], *COMMON, *output, *more)
+    assert done.status == 2 and not (tmp_path / "run").exists()
+    assert len(done.err.strip().splitlines()) == 1 and message in done.err, done.err
+
+
+def test_auto_is_one_device_where_there_is_no_gpu():
+    config = load_config(TranslationConfig, [], ["--distribute.strategy=auto"])
+    assert devices_of(config.distribute).replicas == 1
