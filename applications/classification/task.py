@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 
 from keras_attention.applications.classification.config import PRESETS, ClassificationConfig
-from keras_attention.applications.common.backend import require_tensorflow
+from keras_attention.applications.common.backend import require_backend, require_tensorflow
 from keras_attention.applications.common.messages import say
 from keras_attention.applications.common.task import Task
 from keras_attention.applications.common.training import Outcome
@@ -40,7 +40,7 @@ class ClassificationTask(Task):
         from keras_attention.applications.classification.run import load_run
         from keras_attention.applications.common.pictures import check_picture
 
-        require_tensorflow("evaluating a classifier")
+        require_backend("evaluating a classifier", "tensorflow", "jax")
         if options.picture:  # first, as a wrong file should be refused before the work
             check_picture(options.picture)
         run = load_run(options.run)
@@ -56,14 +56,14 @@ class ClassificationTask(Task):
     def predict(self, options: Namespace) -> None:
         from keras_attention.applications.classification.prediction import predict
 
-        require_tensorflow("classifying")
+        require_backend("classifying", "tensorflow", "jax")
         predict(options)
 
     def visualize(self, options: Namespace) -> None:
         from keras_attention.applications.classification.classifier import TextClassifier
         from keras_attention.applications.classification.picture import check_output, draw
 
-        require_tensorflow("classifying")
+        require_backend("classifying", "tensorflow", "jax")
         if options.output:
             check_output(options.output)
         classifier = TextClassifier.load(options.run)

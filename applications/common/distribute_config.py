@@ -140,9 +140,10 @@ def _distribution(name, names):
         )
     if name == "none":
         return None
-    gpus = keras.distribution.list_devices("gpu") if name == "auto" else []
-    several = name == "data-parallel" or len(names or gpus) > 1
-    return make_data_parallel(names or gpus) if several else None
+    if name == "auto":
+        present = keras.distribution.list_devices()
+        names = names or [device for device in present if device.startswith("gpu")]
+    return make_data_parallel(names) if name == "data-parallel" or len(names) > 1 else None
 
 
 def _find_workers():
