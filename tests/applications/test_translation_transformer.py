@@ -1,6 +1,7 @@
 """The Transformer as a translation architecture: parts, options, verbs, training."""
 
 import dataclasses
+import json
 import shutil
 
 import keras
@@ -23,7 +24,12 @@ from keras_attention.applications.translation.training import (
 )
 from keras_attention.applications.translation.translator import Translator
 from keras_attention.text import END_ID, START_ID
-from tests.applications.commands import assert_same_training, call_command, write_dates
+from tests.applications.commands import (
+    assert_same_training,
+    call_command,
+    run_command,
+    write_dates,
+)
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_run, randomize
 
 B, S, T, V, D = 2, 5, 4, 23, 8
@@ -317,3 +323,11 @@ def test_half_precision_trains_and_the_other_verbs_compute_in_full(training, tmp
         assert load_run(tmp_path / "run", weights=False).model.compute_dtype == "bfloat16"
     assert run.model.compute_dtype == keras.config.floatx()
     assert np.isfinite(Translator(run).perplexity(SOURCE_LINES, TARGET_LINES))
+
+
+@pytest.mark.slow  # two minutes; 96.5 % when it was written
+def test_it_learns_to_write_dates(tmp_path):
+    train = ["train", "translation", "--data.dataset=dates", *CONFIG, "--output", tmp_path / "run"]
+    assert run_command(*train).returncode == 0
+    report = json.loads(run_command("evaluate", tmp_path / "run", "--json").stdout)
+    assert report["exact_match"] > 90
