@@ -14,7 +14,8 @@ from keras import ops
 from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weights
 from benchmarks.problems import Problem
 from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
-from keras_attention.applications.translation.search import SearchOptions, compiled, search
+from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.translation.search import SearchOptions, search
 
 
 class Translator:
@@ -52,7 +53,7 @@ class OurTranslator(Translator):
         for beam_size in (1, BEAM_SIZE):
             options = SearchOptions(beam_size=beam_size, max_length=self._size.steps)
             run = partial(search, model.model, options=options, attention=False)
-            self._searches[beam_size] = compiled(run, 1)
+            self._searches[beam_size] = compiled(run, model.model, 2)
 
     def translate(self, beam_size):
         return self._searches[beam_size](self._source).tokens.numpy()[:, 0]
