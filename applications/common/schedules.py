@@ -88,4 +88,4 @@ def updates_made(model: keras.Model) -> int:
 
 def learning_rate_of(model: keras.Model) -> float:
     """Return the learning rate of the next update."""
-    return float(model.optimizer.learning_rate.numpy())
+    return float(ops.convert_to_numpy(model.optimizer.learning_rate))

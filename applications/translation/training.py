@@ -191,7 +191,7 @@ def perplexity_of(model) -> Callable[[Iterable], float]:
     def measure(batches):
         total, tokens = 0.0, 0
         for inputs, labels in batches:
-            total += np.sum(losses(inputs, labels), dtype="float64")
+            total += np.sum(np.asarray(losses(inputs, labels)), dtype="float64")
             tokens += np.count_nonzero(labels)
         with np.errstate(over="ignore"):  # inf, which ends the training
             return float(np.exp(total / tokens))

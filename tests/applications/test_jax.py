@@ -14,7 +14,7 @@ from keras_attention.applications.common.errors import Preempted
 from keras_attention.applications.common.reporting import Progress
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import assert_same_training, call_command, run_command
-from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures
+from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures, figures
 from tests.applications.small_training import assert_same_runs, fit, make_run, saved
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX")
@@ -42,13 +42,18 @@ def test_two_devices_train_as_one(capsys, tmp_path, task):
 
 @pytest.mark.slow
 def test_an_uneven_last_batch_is_trained_on_whole(capsys, tmp_path):
-    """400 rows in batches of 6: four are left, which three devices cannot cut."""
+    """400 rows in batches of 6: four are left, which three devices cannot cut.
+
+    Keras counts the rows of zeros in the mean of an epoch's losses, but nowhere else.
+    """
     task = [*TASKS[FAST], *COMMON, "--training.steps_per_epoch=null", "--training.epochs=1"]
     three = [TWO[0], "--distribute.devices=CPU:0,CPU:1,CPU:2"]
     for name, more in (("one", []), ("three", three)):
         done = call_command(capsys, "train", FAST, *task, "--output", tmp_path / name, *more)
         assert done.status == 0, done.err
-    assert_same_figures(tmp_path / "one", tmp_path / "three", tolerance=1e-4)
+    (one,), (three,) = figures(tmp_path / "one"), figures(tmp_path / "three")
+    assert three.pop("loss") == pytest.approx(one.pop("loss"), rel=0.01)
+    assert three == pytest.approx(one, rel=1e-4)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
