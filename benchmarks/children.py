@@ -1,5 +1,6 @@
 """The parent's side: one child process a contender, and the rounds in which they take turns."""
 
+import functools
 import json
 import os
 import subprocess
@@ -12,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.contenders import INEXACT, Contender, contenders_for
-from benchmarks.problems import SEARCHES, Problem, passes_of
+from benchmarks.problems import SEARCHES, TRANSFORMERS, Problem, passes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1e-3
 NEGLIGIBLE = 1e-3
-"""Of the greatest value of all arrays: what is smaller has rounding errors of its own size."""
+"""Of the greatest gradient of a Transformer: those of deep queries and keys are less."""
 OTHER_WORDS = 0.1
 """Most translations that may differ: where two words are equally likely, rounding decides."""
 
@@ -106,17 +107,17 @@ def environment() -> dict[str, str]:
     }
 
 
-def deviation(results, reference) -> tuple[float, str]:
+def deviation(results, reference, negligible: float = 0.0) -> tuple[float, str]:
     """The largest difference over all arrays, each relative to its greatest reference value.
 
-    Where that is next to nothing beside the greatest of all, as gradients are that have vanished,
-    it is rounding, and the difference is relative to `NEGLIGIBLE` of the greatest of all.
+    What is below `negligible` times the greatest value of all arrays is compared as if it were so
+    great: a gradient that has vanished is rounding.
     """
     if set(results) != set(reference):
         raise BenchmarkError(f"Expected results {sorted(reference)}. Received: {sorted(results)}")
     worst = (0.0, "")
     greatest = {name: float(np.max(np.abs(array))) for name, array in reference.items()}
-    least = max(1e-12, NEGLIGIBLE * max(greatest.values()))
+    least = max(1e-12, negligible * max(greatest.values()))
     for name, expected in reference.items():
         if results[name].shape != expected.shape:
             shapes = f"expected {expected.shape}, received {results[name].shape}"
@@ -135,13 +136,17 @@ def disagreement(results, reference) -> tuple[float, str]:
     return float(shares[name]), name
 
 
-def check_agreement(children: list[Child], searches: bool = False) -> None:
+def check_agreement(children: list[Child], problem: Problem) -> None:
     """Raises where a contender's outputs or gradients, or its words, are not the first one's.
 
     Of a contender that computes something else, or with rounded weights, the words are compared and
     nothing is asked.
     """
-    compare, allowed = (disagreement, OTHER_WORDS) if searches else (deviation, TOLERANCE)
+    searches = passes_of(problem.kind) == SEARCHES
+    negligible = NEGLIGIBLE if problem.kind in TRANSFORMERS else 0.0
+    compare, allowed = functools.partial(deviation, negligible=negligible), TOLERANCE
+    if searches:
+        compare, allowed = disagreement, OTHER_WORDS
     with np.load(children[0].check_file) as reference:
         expected = dict(reference)
     for child in children[1:]:
@@ -168,7 +173,7 @@ def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=prin
         for contender in contenders_for(problem.kind, extra):
             tell(f"{problem}: building {contender.label}")
             children.append(stack.enter_context(Child(contender, problem, folder)))
-        check_agreement(children, passes_of(problem.kind) == SEARCHES)
+        check_agreement(children, problem)
         for name in passes_of(problem.kind):
             for index in range(rounds):
                 tell(f"{problem}: {name}, round {index + 1} of {rounds}")

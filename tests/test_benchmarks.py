@@ -104,7 +104,7 @@ def test_deviation_is_relative_and_sees_one_wrong_number():
 
 def test_deviation_of_what_has_vanished_is_relative_to_the_greatest_of_all():
     reference = {"a": np.array([100.0]), "b": np.array([1e-6])}
-    worst, name = deviation({**reference, "b": np.array([3e-6])}, reference)
+    worst, name = deviation({**reference, "b": np.array([3e-6])}, reference, negligible=1e-3)
     assert name == "b" and worst == pytest.approx(2e-6 / 0.1)
 
 

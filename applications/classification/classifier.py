@@ -113,7 +113,7 @@ class TextClassifier:
         result = np.zeros((len(columns[0]), self.run.labels.outputs), "float32")
         for index in range(len(batches)):
             rows = batches.rows(0, index)
-            scores = self._call(batches.batch(0, index)[0])[0]
+            scores = np.asarray(self._call(batches.batch(0, index)[0])[0])
             result[rows[rows >= 0]] = scores[rows >= 0]
         return result
 

@@ -14,7 +14,7 @@ import keras
 
 from keras_attention.applications.common.checkpoints import Checkpoints
 from keras_attention.applications.common.errors import TrainingDiverged
-from keras_attention.applications.common.saving import save_weights, synced
+from keras_attention.applications.common.saving import save_weights, sync_variables
 from keras_attention.applications.common.schedules import learning_rate_of, updates_made
 from keras_attention.distribute import Workers
 
@@ -55,7 +55,7 @@ class StopWhenNotFinite(keras.callbacks.Callback):
     def _check(self, name, logs):
         value = logs.get(name, 0.0)
         if not math.isfinite(value):
-            synced(self.model)
+            sync_variables(self.model)
             step = updates_made(self.model)
             raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
 

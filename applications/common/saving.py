@@ -47,7 +47,7 @@ class SaveCheckpoint(keras.callbacks.Callback):
         self.within += self.before + batch + 1 - self.batches
         self.batches = self.before + batch + 1
         if self._metrics:  # what the epoch's batches gave before it was left
-            synced(self.model)
+            sync_variables(self.model)
             for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
                 variable.assign(variable.numpy() + value)
             self._metrics = []
@@ -58,7 +58,7 @@ class SaveCheckpoint(keras.callbacks.Callback):
 
     def save_within_epoch(self) -> None:
         """Write a checkpoint in the middle of an epoch; the figures so far are in it."""
-        synced(self.model)
+        sync_variables(self.model)
         self._save(self.epoch, [value.numpy() for value in self.model.metrics_variables])
 
     def _save(self, epoch, metrics):
@@ -108,14 +108,13 @@ class SaveCheckpoint(keras.callbacks.Callback):
         return checkpoint.state["epoch"]
 
 
-def synced(model: keras.Model) -> keras.Model:
-    """Return `model` with its variables as they are after the last batch.
+def sync_variables(model: keras.Model) -> None:
+    """Make the variables of `model` what they are after the last batch.
 
     Within an epoch Keras keeps them elsewhere on JAX. It takes up again what they are then.
     """
     if sync := getattr(model, "jax_state_sync", None):
         sync()
-    return model
 
 
 def training_variables(model: keras.Model) -> list:

@@ -55,13 +55,14 @@ class Task(abc.ABC):
     def train(self, options: Namespace) -> None:
         """Train into `options.output`, with `options.config` and `options.overrides`."""
         require_backend("training", "tensorflow", "jax")
-        if options.resume and not is_free(options.output):
-            config = self.read_config(options.config, options.overrides, RunFolder(options.output))
-            _check_backend(config)
+        resumes = options.resume and not is_free(options.output)
+        run = RunFolder(options.output) if resumes else None
+        config = self.read_config(options.config, options.overrides, run)
+        if config.training.check_numerics:
+            require_tensorflow("training.check_numerics")
+        if resumes:
             outcome = self.train_on(options.output, config)
         else:
-            config = self.read_config(options.config, options.overrides)
-            _check_backend(config)
             outcome = self.train_new(config, options.output)
         say(
             f"{outcome.reason}: best {config.training.monitor[0]} {outcome.best:.4g} in epoch "
@@ -87,8 +88,3 @@ class Task(abc.ABC):
     def presets_of(self, config: Any) -> list[str]:
         """Return what the data set that a configuration names changes in the defaults."""
         return self.presets.get(config.data.dataset, [])
-
-
-def _check_backend(config: Any) -> None:
-    if config.training.check_numerics:
-        require_tensorflow("training.check_numerics")
