@@ -98,6 +98,7 @@ class TranslationModel(keras.Model):
             dtype=self.dtype_policy,
         )
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.leaves_logits_to_loss = False
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))
@@ -106,8 +107,13 @@ class TranslationModel(keras.Model):
         self.word_logits.build((None, self.feature_size))
 
     def call(self, inputs, training=None):
+        features = self.features(inputs, training)
+        return features if training and self.leaves_logits_to_loss else self.logits(features)
+
+    def features(self, inputs, training=None):
+        """Return the vectors `(B, T, feature_size)` that the word scores are taken from."""
         features, _ = self.decode(inputs["source"], inputs["target"], training=training)
-        return self.logits(self.dropout(features, training=training))
+        return self.dropout(features, training=training)
 
     def score(self, source, target):
         """Return the logits and the attention scores of given translations.
@@ -163,6 +169,13 @@ class TranslationModel(keras.Model):
         """Return the word scores of vectors `(..., feature_size)`."""
         table = self.target_embedding.embeddings if self.tie_embeddings else None
         return self.word_logits(features, table=table)
+
+    def output_matrix(self):
+        """Return the matrix `(feature_size, V)` and the bias `(V,)` of the word scores."""
+        logits = self.word_logits
+        if self.tie_embeddings:
+            return ops.transpose(self.target_embedding.embeddings), logits.bias
+        return logits.kernel, logits.bias
 
     def embed_source(self, source, training=False):
         """Return embedded source words, `(B, S, embedding_size)`."""

@@ -34,12 +34,10 @@ from keras_attention.applications.translation.data import (
     load_corpus,
     make_batches,
 )
+from keras_attention.applications.translation.loss import training_loss
 from keras_attention.applications.translation.run import SOURCE, TARGET, TASK, load_run, new_model
 from keras_attention.applications.translation.search import without_unwritable
-from keras_attention.losses import (
-    MaskedSparseCategoricalCrossentropy,
-    masked_sparse_categorical_crossentropy,
-)
+from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.metrics import bleu
 from keras_attention.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
 
@@ -115,7 +113,7 @@ def _fit(output: Path | str, encoded: EncodedCorpus | None) -> Outcome:
         run.folder,
         config.training,
         run.model,
-        MaskedSparseCategoricalCrossentropy(config.training.label_smoothing),
+        training_loss(run.model, config.training.label_smoothing),
         batches.to_dataset,
         len(batches),
         development,

@@ -184,9 +184,8 @@ class Transformer(TranslationModel):
             )
         self.attention_layer, self.attention_head = layer, head
 
-    def call(self, inputs, training=None):
-        features, _ = self.decode(inputs["source"], inputs["target"], training=training)
-        return self.logits(features)
+    def features(self, inputs, training=None):
+        return self.decode(inputs["source"], inputs["target"], training=training)[0]
 
     def embed_source(self, source, training=False):
         return self.dropout(self._embedded(self.source_embedding, source), training=training)

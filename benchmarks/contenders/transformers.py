@@ -11,6 +11,7 @@ from keras import ops
 
 from benchmarks.problems import LEARNING_RATE, Problem
 from benchmarks.transformer_problem import DROPOUT, PAD, architecture_of, make_ids, make_weights
+from keras_attention.applications.translation.loss import WordCrossentropy
 from keras_attention.applications.translation.model import Transformer
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 
@@ -134,10 +135,13 @@ class TransformerProgram:
         logits = self._model(source, target, training=training)
         return self.losses(labels, logits)
 
+    def _mean_loss(self, *ids, training):
+        return tf.reduce_mean(self._compute_losses(*ids, training=training))
+
     def _differentiate(self, *ids, training=False):
         values = [variable.value for variable in self._variables]
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(self._compute_losses(*ids, training=training))
+            loss = self._mean_loss(*ids, training=training)
         return loss, tape.gradient(loss, values)
 
     def _step(self, *ids):
@@ -171,6 +175,11 @@ class OurTransformer(TransformerProgram):
 
     model_class = OurModel
     losses = staticmethod(partial(masked_sparse_categorical_crossentropy, ignore_index=None))
+
+    def _mean_loss(self, source, target, labels, training):
+        inputs = {"source": source, "target": target}  # no label is padding
+        model = self._model.model
+        return WordCrossentropy(model)(labels, model.features(inputs, training))
 
 
 class KerasHubTransformer(TransformerProgram):
