@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention.losses import (
     MaskedSparseCategoricalCrossentropy,
+    masked_linear_crossentropy,
     masked_sparse_categorical_crossentropy,
 )
 
@@ -226,3 +227,37 @@ def test_shapes_that_do_not_fit(batch, shape):
 def test_weights_of_too_many_axes(batch):
     with pytest.raises(ValueError, match="Received: sample_weight of shape"):
         MaskedSparseCategoricalCrossentropy()(*batch, sample_weight=np.ones((B, T, 1)))
+
+
+# Of features and a matrix: tests/ops/test_crossentropy.py has the gradients
+
+
+@pytest.mark.parametrize("shape", [None, (B,), (B, 1), (B, T)])
+@pytest.mark.parametrize("ignore_index", [0, -1, None])
+def test_features_and_a_matrix_have_the_loss_of_their_logits(batch, shape, ignore_index):
+    rng = np.random.default_rng(11)
+    target = np.where(batch[0] == 0, ignore_index or 0, batch[0])
+    features, kernel = rng.normal(size=(B, T, 7)), rng.normal(size=(7, V))
+    bias = rng.normal(size=V)
+    weight = None if shape is None else rng.uniform(0.2, 2.0, shape).astype("float32")
+    values = oracle(target, features @ kernel + bias, 0.1, ignore_index)
+    each = np.ones((B, T)) if shape is None else weight.reshape(B, -1) * np.ones((B, T))
+    each = each * (target != ignore_index)
+    inputs = (array.astype("float32") for array in (features, kernel, bias))
+    loss = masked_linear_crossentropy(target, *inputs, 0.1, ignore_index, weight)
+    np.testing.assert_allclose(array(loss), (values * each).sum() / each.sum(), rtol=1e-5)
+
+
+def test_features_of_padding_alone_cost_nothing():
+    inputs = np.ones((B, T, 3), "float32"), np.ones((3, V), "float32"), np.ones(V, "float32")
+    assert array(masked_linear_crossentropy(np.zeros((B, T), int), *inputs)) == 0.0
+
+
+def test_features_and_a_matrix_that_do_not_fit_are_refused():
+    target, features, bias = np.ones((B, T), int), np.ones((B, T, 3)), np.ones(V)
+    with pytest.raises(ValueError, match=r"features must have the shape.*\(3, 5\).*\(3, 6, 3\)"):
+        masked_linear_crossentropy(target, np.ones((B, T + 1, 3)), np.ones((3, V)), bias)
+    with pytest.raises(ValueError, match=r"`kernel` must have a row.*\(11, 3\)"):
+        masked_linear_crossentropy(target, features, np.ones((V, 3)), bias)
+    with pytest.raises(ValueError, match="label_smoothing=1"):
+        masked_linear_crossentropy(target, features, np.ones((3, V)), bias, label_smoothing=1.0)

@@ -1,12 +1,12 @@
 """The loss of training, which takes the word scores itself."""
 
 import keras
-from keras import ops
 
 from keras_attention.applications.translation.base import TranslationModel
-from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.ops.crossentropy import linear_crossentropy
-from keras_attention.ops.tokens import real_tokens, token_weights
+from keras_attention.losses import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_linear_crossentropy,
+)
 
 
 def training_loss(model: TranslationModel, label_smoothing: float = 0.0) -> keras.losses.Loss:
@@ -21,10 +21,9 @@ def training_loss(model: TranslationModel, label_smoothing: float = 0.0) -> kera
 
 
 class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
-    """The masked cross-entropy of a model's words, computed in parts of the batch.
+    """The masked cross-entropy of a model's words, whose logits never exist as a whole.
 
-    The logits of a batch are by far its largest tensor, and their gradient is as large. Here a part
-    of them exists at a time. The value is that of `MaskedSparseCategoricalCrossentropy`.
+    It serves `fit`, in which a loss gets what a model returns, and `GlobalMean`.
 
     Args:
         model: The model, whose output matrix the loss reads.
@@ -43,18 +42,13 @@ class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
     def __call__(self, y_true, y_pred, sample_weight=None):
         if self._are_logits(y_pred):
             return super().__call__(y_true, y_pred, sample_weight)
-        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        weights = ops.cast(real_tokens(target, self.ignore_index), "float32")
-        if sample_weight is not None:
-            weights = weights * token_weights(sample_weight, target)
-        total = linear_crossentropy(
-            ops.reshape(y_pred, (-1, self._model.feature_size)),
+        return masked_linear_crossentropy(
+            y_true,
+            y_pred,
             *self._model.output_matrix(),
-            ops.reshape(target, (-1,)),
-            ops.reshape(weights, (-1,)),
-            self.label_smoothing,
+            label_smoothing=self.label_smoothing,
+            sample_weight=sample_weight,
         )
-        return ops.divide_no_nan(total, ops.sum(weights))
 
     def call(self, y_true, y_pred):
         """Return the value of each token, which replicas add up (`GlobalMean`)."""

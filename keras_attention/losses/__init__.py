@@ -9,12 +9,14 @@ from keras_attention.losses.likelihood import (
     MaskedNegativeLogLikelihood,
     masked_negative_log_likelihood,
 )
+from keras_attention.losses.linear import masked_linear_crossentropy
 from keras_attention.ops.occam import occam_penalty
 
 __all__ = [
     "MaskedNegativeLogLikelihood",
     "MaskedSparseCategoricalCrossentropy",
     "coverage_loss",
+    "masked_linear_crossentropy",
     "masked_negative_log_likelihood",
     "masked_sparse_categorical_crossentropy",
     "occam_penalty",

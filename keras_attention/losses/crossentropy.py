@@ -54,7 +54,7 @@ def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, 
     # [[1.3862944, 1.3862944, 0.]], ln(4) for each real token
     ```
     """
-    _check_smoothing(label_smoothing)
+    check_smoothing(label_smoothing)
     logits = ops.cast(ops.convert_to_tensor(logits), "float32")
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     check_token_shapes(target, logits)
@@ -116,7 +116,7 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         reduction="mean_with_sample_weight",
         name="masked_sparse_categorical_crossentropy",
     ):
-        _check_smoothing(label_smoothing)
+        check_smoothing(label_smoothing)
         check_reduction(reduction)
         # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
         # and lower precisions have no room for a vocabulary.
@@ -143,7 +143,8 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
         return config
 
 
-def _check_smoothing(label_smoothing):
+def check_smoothing(label_smoothing):
+    """Raise a ValueError for a smoothing that is no part of 1."""
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(
             "`label_smoothing` must be at least 0 and less than 1. "

@@ -33,15 +33,14 @@ def token_weights(sample_weight, target):
     return weights
 
 
-def check_token_shapes(target, logits):
-    """Raise a ValueError unless logits `(..., V)` belong to target ids `(...)`."""
+def check_token_shapes(target, logits, name="logits"):
+    """Raise a ValueError unless `logits`, `(..., V)`, belong to target ids `(...)`."""
     expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
     fits = len(expected) == len(received) and all(
         a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
     )
     if not fits:
         raise ValueError(
-            "The logits must have the shape of the target ids and one last axis more, over the "
-            f"vocabulary. Received: target of shape {received} and logits of shape "
-            f"{tuple(logits.shape)}."
+            f"The {name} must have the shape of the target ids and one last axis more. "
+            f"Received: target of shape {received} and {name} of shape {tuple(logits.shape)}."
         )

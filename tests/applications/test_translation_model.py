@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from keras_attention.applications.translation.config import ModelConfig
 from keras_attention.applications.translation.encoders import BidirectionalEncoder, StackedEncoder
-from keras_attention.applications.translation.loss import training_loss
 from keras_attention.applications.translation.model import (
     Luong,
     RNNEncDec,
@@ -19,7 +18,6 @@ from keras_attention.applications.translation.model import (
     build_model,
 )
 from keras_attention.applications.translation.readout import WordLogits
-from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.translation_runs import randomize
 from tests.docs_examples import run_fences
 
@@ -391,52 +389,3 @@ def test_refusals_say_what_was_expected():
 @pytest.mark.parametrize("kind", [RNNSearch, Transformer])
 def test_the_example_of_the_docstring_runs(kind):
     assert run_fences(inspect.getdoc(kind), kind.__name__) == 1
-
-
-# The loss of training
-
-
-@pytest.mark.parametrize("name", ["rnnsearch", "rnnsearch-tied", "transformer"])
-def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, ids):
-    model = MODELS[name]()
-    randomize(model)
-    inputs = dict(zip(("source", "target"), ids, strict=True))
-    labels = np.roll(ids[1], -1, axis=1)
-    labels[0, 2:] = 0
-    weight = np.random.default_rng(1).uniform(0.2, 2.0, labels.shape).astype("float32")
-    plain = MaskedSparseCategoricalCrossentropy(0.1)
-    with tf.GradientTape() as tape:
-        expected = plain(labels, model(inputs, training=True), weight)
-    gradients = tape.gradient(expected, model.trainable_variables)
-    fused = training_loss(model, 0.1)
-    with tf.GradientTape() as tape:
-        features = model(inputs, training=True)
-        loss = fused(labels, features, weight)
-    assert features.shape[-1] == model.feature_size
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    received = tape.gradient(loss, model.trainable_variables)
-    for variable, a, b in zip(model.trainable_variables, received, gradients, strict=True):
-        a, b = (tf.convert_to_tensor(gradient).numpy() for gradient in (a, b))
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=variable.path)
-    values = fused.call(labels, features)  # what replicas add up
-    np.testing.assert_allclose(np.sum(values * weight) / weight[labels != 0].sum(), loss, rtol=1e-5)
-    assert fused(np.zeros_like(labels), features) == 0.0
-
-
-def test_a_model_with_that_loss_is_evaluated_as_any_other(ids):
-    model = MODELS["transformer"]()
-    inputs = dict(zip(("source", "target"), ids, strict=True))
-    labels = np.roll(ids[1], -1, axis=1)
-    model.compile(loss=training_loss(model), optimizer="sgd")
-    expected = MaskedSparseCategoricalCrossentropy()(labels, run(model, *ids))
-    measured = model.evaluate(inputs, labels, verbose=0)
-    assert measured == pytest.approx(float(expected), rel=1e-5)
-    model.fit(inputs, labels, verbose=0)
-    assert run(model, *ids).shape[-1] == TARGET
-
-
-def test_features_as_wide_as_the_vocabulary_leave_the_loss_as_it_was():
-    model = RNNSearch(SOURCE, R, readout_size=R, **SIZES)
-    loss = training_loss(model, 0.1)
-    assert type(loss) is MaskedSparseCategoricalCrossentropy
-    assert not model.leaves_logits_to_loss

@@ -1,0 +1,76 @@
+"""The loss that takes a translation model's logits itself, against that of the logits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.applications.translation.loss import training_loss
+from keras_attention.applications.translation.model import RNNSearch, Transformer
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from tests.applications.translation_runs import randomize
+
+B, S, T, SOURCE, TARGET, R = 3, 5, 7, 23, 29, 5
+SIZES = {"embedding_size": 7, "units": 11}
+MODELS = {
+    "rnnsearch": lambda: RNNSearch(SOURCE, TARGET, readout_size=R, **SIZES),
+    "rnnsearch-tied": lambda: RNNSearch(SOURCE, TARGET, tie_embeddings=True, **SIZES),
+    "transformer": lambda: Transformer(
+        SOURCE, TARGET, embedding_size=8, layers=2, feed_forward_size=11, heads=2
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    random = np.random.default_rng(5)
+    source = random.integers(4, SOURCE, (B, S)).astype("int32")
+    source[1, 3:] = 0
+    return {"source": source, "target": random.integers(4, TARGET, (B, T)).astype("int32")}
+
+
+@pytest.fixture(scope="module")
+def labels(inputs):
+    labels = np.roll(inputs["target"], -1, axis=1)
+    labels[0, 2:] = 0
+    return labels
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "rnnsearch-tied", "transformer"])
+def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, inputs, labels):
+    model = MODELS[name]()
+    randomize(model)
+    weight = np.random.default_rng(1).uniform(0.2, 2.0, labels.shape).astype("float32")
+    plain = MaskedSparseCategoricalCrossentropy(0.1)
+    with tf.GradientTape() as tape:
+        expected = plain(labels, model(inputs, training=True), weight)
+    gradients = tape.gradient(expected, model.trainable_variables)
+    fused = training_loss(model, 0.1)
+    with tf.GradientTape() as tape:
+        features = model(inputs, training=True)
+        loss = fused(labels, features, weight)
+    assert features.shape[-1] == model.feature_size
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    received = tape.gradient(loss, model.trainable_variables)
+    for variable, a, b in zip(model.trainable_variables, received, gradients, strict=True):
+        a, b = (tf.convert_to_tensor(gradient).numpy() for gradient in (a, b))
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=variable.path)
+    values = fused.call(labels, features)  # what replicas add up
+    np.testing.assert_allclose(np.sum(values * weight) / weight[labels != 0].sum(), loss, rtol=1e-5)
+    assert fused(np.zeros_like(labels), features) == 0.0
+
+
+def test_a_model_with_that_loss_is_evaluated_as_any_other(inputs, labels):
+    model = MODELS["transformer"]()
+    model.compile(loss=training_loss(model), optimizer="sgd")
+    expected = MaskedSparseCategoricalCrossentropy()(labels, model(inputs, training=False))
+    measured = model.evaluate(inputs, labels, verbose=0)
+    assert measured == pytest.approx(float(expected), rel=1e-5)
+    model.fit(inputs, labels, verbose=0)
+    assert model(inputs, training=False).shape[-1] == TARGET
+
+
+def test_features_as_wide_as_the_vocabulary_leave_the_loss_as_it_was():
+    model = RNNSearch(SOURCE, R, readout_size=R, **SIZES)
+    loss = training_loss(model, 0.1)
+    assert type(loss) is MaskedSparseCategoricalCrossentropy
+    assert not model.leaves_logits_to_loss
