@@ -53,7 +53,8 @@ def make_model():
         [
             keras.layers.Embedding(13, 6),
             keras.layers.Dropout(0.3),
-            keras.layers.GRU(7, return_sequences=True),
+            keras.layers.Dense(7, "tanh"),
+            keras.layers.Dropout(0.1),
             keras.layers.Dense(13),
         ]
     )

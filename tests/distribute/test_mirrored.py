@@ -31,7 +31,7 @@ def single():
     return train(tf.distribute.get_strategy())
 
 
-@pytest.mark.parametrize("replicas", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("replicas", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
 
