@@ -9,7 +9,14 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import answer_selection, architectures, children, report
-from benchmarks.children import BenchmarkError, Measurement, deviation, disagreement
+from benchmarks.children import (
+    TOLERANCE,
+    BenchmarkError,
+    Measurement,
+    deviation,
+    deviation_with_kinks,
+    disagreement,
+)
 from benchmarks.contenders import INEXACT, contenders_for, find
 from benchmarks.problems import (
     ATTENTIONS,
@@ -106,6 +113,16 @@ def test_deviation_of_what_has_vanished_is_relative_to_the_greatest_of_all():
     reference = {"a": np.array([100.0]), "b": np.array([1e-6])}
     worst, name = deviation({**reference, "b": np.array([3e-6])}, reference, negligible=1e-3)
     assert name == "b" and worst == pytest.approx(2e-6 / 0.1)
+
+
+def test_deviation_with_kinks_sees_more_than_one_place():
+    reference = {"a": np.ones((30, 40)), "b": np.full(3, 1e-6)}
+    changed = reference["a"].copy()
+    changed[4, 7] += 0.01  # one of 1,200
+    gap, name = deviation_with_kinks({**reference, "a": changed}, reference)
+    assert name == "a" and gap == pytest.approx(0.01 / 1200**0.5)
+    changed[4] += 0.01  # a row of 30
+    assert deviation_with_kinks({**reference, "a": changed}, reference)[0] > TOLERANCE
 
 
 def test_deviation_refuses_missing_and_misshapen_results():
