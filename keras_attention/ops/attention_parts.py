@@ -1,6 +1,7 @@
 """Parts of a sequence of queries, each with the places of the memory that some of them see."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 from keras import ops
@@ -22,21 +23,25 @@ class Piece:
 class Part:
     """Neighbouring queries, and the pieces of the memory that they see.
 
-    `first_distance` is the distance with which the table of biases starts, `1 - T`.
+    `delay` is 0, which is added to queries that are read: not to their places, or XLA would work
+    out at length whether sizes depend on it. `first_distance` is the distance with which the table
+    of biases starts, `1 - T`.
     """
 
     rows: Span
     pieces: tuple[Piece, ...]
     first_distance: object
     without_gaps: bool = True
+    delay: Any = None
 
     def once_there(self, tensor) -> "Part":
         """Return the part, to be read when `tensor` is computed."""
-        return replace(self, rows=Span(self.rows.start + nothing_after(tensor), self.rows.size))
+        return replace(self, delay=nothing_after(tensor))
 
     def queries(self, tensor):
         """Return the part's rows of `(B, H, T, d)`."""
-        return self.rows.cut(tensor, 2)
+        rows = self.rows.cut(tensor, 2)
+        return rows if self.delay is None else rows + ops.cast(self.delay, rows.dtype)
 
     def pieces_of(self, tensor):
         """Return the places of `(B, G, S, d)` that the part sees, piece by piece."""

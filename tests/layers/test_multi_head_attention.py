@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention.layers import MultiHeadAttention
 from tests import attention_oracle
-from tests.contracts.backend import random, to_numpy
+from tests.contracts.backend import BACKEND, random, to_numpy
 from tests.contracts.kinds import randomise
 
 BATCH, STEPS, LENGTH, QUERY, VALUE, KEY = 2, 7, 5, 13, 11, 3
@@ -242,3 +242,25 @@ def test_steps_that_do_not_fit_are_refused():
         layer.step(x, None, state, 0, attention_mask=np.ones((BATCH, 4), bool))
     with pytest.raises(ValueError, match="built for a query of 13 features"):
         layer.step(x[:, 1:], None, state, 0)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="compiles for TensorFlow")
+def test_parts_of_long_sequences_compile_under_xla():
+    """Compiling took minutes while the places of a part depended on what had been computed."""
+    import tensorflow as tf
+
+    layer = MultiHeadAttention(2, 8)
+    x = tf.constant(random(3, 1, 1031, 7))
+    layer.build(x.shape, x.shape)
+
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            y = layer(x, x, use_causal_mask=True)
+            loss = tf.reduce_sum(y * y)
+        return y, *tape.gradient(loss, [v.value for v in layer.trainable_variables])
+
+    expected = tf.function(gradients)(x)
+    received = tf.function(gradients, jit_compile=True)(x)
+    largest = max(float(tf.reduce_max(tf.abs(each))) for each in expected)
+    for a, b in zip(received, expected, strict=True):  # a key's bias has no gradient but rounding
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest)
