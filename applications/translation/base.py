@@ -21,6 +21,9 @@ class TranslationModel(keras.Model):
     logits, state  = model.step(tokens, state, index)                   # (B,) -> (B, V)
     ```
 
+    After `training_loss` a call with `training=True` returns the features, and the loss takes the
+    logits of them.
+
     What follows a target's end costs time and changes nothing before it: the loss masks it, and no
     mask runs through the decoder's loop.
 

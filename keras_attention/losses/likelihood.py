@@ -95,9 +95,7 @@ class MaskedNegativeLogLikelihood(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
-        weight = ops.cast(real_tokens(target, self.ignore_index), "float32")
-        if sample_weight is not None:
-            weight = weight * token_weights(sample_weight, target)
+        weight = token_weights(target, self.ignore_index, sample_weight)
         return super().__call__(target, y_pred, sample_weight=weight)
 
     def call(self, y_true, y_pred):

@@ -60,18 +60,15 @@ def masked_linear_crossentropy(
             f"Received: kernel of shape {tuple(kernel.shape)}, features of shape "
             f"{tuple(features.shape)} and bias of shape {tuple(bias.shape)}."
         )
-    real = real_tokens(target, ignore_index)
-    weights = ops.cast(real, "float32")
-    if sample_weight is not None:
-        weights = weights * token_weights(sample_weight, target)
+    weights = token_weights(target, ignore_index, sample_weight)
     # An ignored id may lie outside the vocabulary, so it must not reach the gather.
-    index = ops.where(real, target, ops.zeros_like(target))
+    index = ops.where(real_tokens(target, ignore_index), target, ops.zeros_like(target))
     total = linear_crossentropy(
         ops.reshape(features, (-1, features.shape[-1])),
         kernel,
         bias,
         ops.reshape(index, (-1,)),
-        ops.reshape(ops.broadcast_to(weights, ops.shape(target)), (-1,)),
+        ops.reshape(weights, (-1,)),
         float(label_smoothing),
     )
     return ops.divide_no_nan(total, ops.sum(weights))

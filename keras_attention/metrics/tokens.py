@@ -22,9 +22,7 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        weights = ops.cast(real_tokens(target, self.ignore_index), "float32")
-        if sample_weight is not None:
-            weights = weights * token_weights(sample_weight, target)
+        weights = token_weights(target, self.ignore_index, sample_weight)
         # Keras averages weights and values over all axes but the first before it adds them up,
         # which would make a token of a shorter batch weigh more: take the average back.
         steps = ops.prod(ops.shape(target)[1:]) if len(target.shape) > 1 else 1

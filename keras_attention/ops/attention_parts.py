@@ -32,7 +32,7 @@ class Part:
     pieces: tuple[Piece, ...]
     first_distance: object
     without_gaps: bool = True
-    delay: Any = None
+    delay: Any = 0
 
     def once_there(self, tensor) -> "Part":
         """Return the part, to be read when `tensor` is computed."""
@@ -41,7 +41,9 @@ class Part:
     def queries(self, tensor):
         """Return the part's rows of `(B, H, T, d)`."""
         rows = self.rows.cut(tensor, 2)
-        return rows if self.delay is None else rows + ops.cast(self.delay, rows.dtype)
+        if isinstance(self.delay, int):  # nothing to wait for
+            return rows
+        return rows + ops.cast(self.delay, rows.dtype)
 
     def pieces_of(self, tensor):
         """Return the places of `(B, G, S, d)` that the part sees, piece by piece."""

@@ -9,12 +9,11 @@
 """
 
 import keras
-from keras import ops
+from keras import ops, random
 
 from keras_attention.ops.attention_passes import Rule
 from keras_attention.ops.blocked_attention import KEPT_PAIRS, blocked_attention
 from keras_attention.ops.distance_bias import by_pairs
-from keras_attention.ops.dropout import packed_dropout
 from keras_attention.ops.normalizers import entmax15, masked_softmax, sparsemax
 from keras_attention.ops.products import dot_products, weighted_sum
 from keras_attention.ops.reach import Reach, Span
@@ -84,7 +83,7 @@ def attention_with_scores(
     if table is not None:
         scores = ops.cast(scores, "float32") + by_pairs(ops.cast(table, "float32"), steps, length)
     weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
-    kept = packed_dropout(weights, dropout, seed) if dropout else weights
+    kept = random.dropout(weights, dropout, seed=seed) if dropout else weights
     return weighted_sum(kept, value), weights
 
 

@@ -15,12 +15,20 @@ def real_tokens(target, ignore_index):
     return ops.not_equal(target, ignore_index)
 
 
-def token_weights(sample_weight, target):
-    """Give weights `(B,)`, `(B, 1)` or `(B, T)` the number of axes of the target, in float32.
+def token_weights(target, ignore_index, sample_weight=None):
+    """Float32 weights of the shape of `target`: 0 for padding, else 1 or the sample weight.
+
+    Args:
+        target: Integer token ids.
+        ignore_index: The id of the padding, or `None` where every position counts.
+        sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`, or `None`.
 
     Raises:
-        ValueError: If the weights have more axes than the target.
+        ValueError: If the sample weights have more axes than the target.
     """
+    real = ops.cast(real_tokens(target, ignore_index), "float32")
+    if sample_weight is None:
+        return real
     weights = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
     if len(weights.shape) > len(target.shape):
         raise ValueError(
@@ -30,7 +38,7 @@ def token_weights(sample_weight, target):
         )
     while len(weights.shape) < len(target.shape):
         weights = ops.expand_dims(weights, axis=-1)
-    return weights
+    return real * weights
 
 
 def check_token_shapes(target, logits, name="logits"):

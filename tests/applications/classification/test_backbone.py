@@ -195,7 +195,11 @@ def assert_served(run, folder, texts, seconds=None):
 
 
 @pytest.mark.parametrize(
-    "fine_tune", [pytest.param("false", marks=pytest.mark.slow, id="frozen"), "true"]
+    "fine_tune",
+    [
+        pytest.param("false", marks=pytest.mark.slow, id="frozen"),
+        pytest.param("true", id="fine-tuned"),
+    ],
 )
 def test_a_run_needs_nothing_of_the_folder_any_more(bert, tables, fine_tune, tmp_path, capsys):
     own = shutil.copytree(bert, tmp_path / "own")
