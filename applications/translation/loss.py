@@ -1,6 +1,7 @@
 """The loss of training, which takes the word scores itself."""
 
 import keras
+from keras import ops
 
 from keras_attention.applications.translation.base import TranslationModel
 from keras_attention.losses import (
@@ -20,10 +21,12 @@ def training_loss(model: TranslationModel, label_smoothing: float = 0.0) -> kera
     return WordCrossentropy(model, label_smoothing)
 
 
+@keras.saving.register_keras_serializable("keras_attention.translation")
 class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
     """The masked cross-entropy of a model's words, whose logits never exist as a whole.
 
-    It serves `fit`, in which a loss gets what a model returns, and `GlobalMean`.
+    It serves `fit`, in which a loss gets what a model returns, and `GlobalMean`. A model that was
+    saved with it comes back with the loss of logits, which is the same number.
 
     Args:
         model: The model, whose output matrix the loss reads.
@@ -50,10 +53,18 @@ class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
             sample_weight=sample_weight,
         )
 
-    def call(self, y_true, y_pred):
-        """Return the value of each token, which replicas add up (`GlobalMean`)."""
-        logits = y_pred if self._are_logits(y_pred) else self._model.logits(y_pred)
-        return super().call(y_true, logits)
+    def total_and_weight(self, y_true, y_pred, sample_weight=None):
+        """Return the sum over the tokens and their weight, which replicas add up (`GlobalMean`)."""
+        weights = self.token_weights(y_true, sample_weight)
+        weight = ops.sum(weights)
+        if self._are_logits(y_pred):  # whose mean Keras divides by the number of replicas
+            return ops.sum(self.call(y_true, y_pred) * weights), weight
+        return self(y_true, y_pred, sample_weight) * weight, weight
+
+    @classmethod
+    def from_config(cls, config):
+        # A loss is read back before its model is there, whose calls then give logits again.
+        return MaskedSparseCategoricalCrossentropy(**config)
 
     def _are_logits(self, y_pred):
         return y_pred.shape[-1] == self._model.target_vocabulary_size

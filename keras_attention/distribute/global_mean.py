@@ -22,6 +22,9 @@ class GlobalMean(keras.losses.Loss):
     `"sum_over_batch_size"` and `"mean"`. A sum is passed through, as its shares add up already.
     Outside of a strategy, or with one replica, it is the loss itself.
 
+    A loss whose `__call__` is its own, with no value for each example, takes part by a method
+    `total_and_weight(y_true, y_pred, sample_weight)`: its sum, and the weight that it divides by.
+
     It belongs to `make_replica_safe`: Keras' own training step would average its shares.
 
     Args:
@@ -60,6 +63,11 @@ class GlobalMean(keras.losses.Loss):
         context = _replica_context()
         if context is None or self.reduction == "sum":
             return self.loss(y_true, y_pred, sample_weight)
+        find = getattr(self.loss, "total_and_weight", self._total_and_weight)
+        total, weight = find(y_true, y_pred, sample_weight)
+        return ops.divide_no_nan(total, context.all_reduce("SUM", weight))
+
+    def _total_and_weight(self, y_true, y_pred, sample_weight):
         kept = []
 
         def values(*arguments):
@@ -69,8 +77,7 @@ class GlobalMean(keras.losses.Loss):
         total = _summed(self.loss, values)(y_true, y_pred, sample_weight)
         # The same loss, had every value been 1: what it counts, masks and weights included.
         counts = sample_weight if self.reduction == "mean_with_sample_weight" else None
-        weight = _summed(self.loss, lambda *_: _ones(kept[0]))(y_true, y_pred, counts)
-        return ops.divide_no_nan(total, context.all_reduce("SUM", weight))
+        return total, _summed(self.loss, lambda *_: _ones(kept[0]))(y_true, y_pred, counts)
 
     def call(self, y_true, y_pred):
         return self.loss.call(y_true, y_pred)

@@ -1,11 +1,13 @@
 """The loss that takes a translation model's logits itself, against that of the logits."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_attention.applications.translation.loss import training_loss
 from keras_attention.applications.translation.model import RNNSearch, Transformer
+from keras_attention.distribute import GlobalMean, make_strategy
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.translation_runs import randomize
 
@@ -54,9 +56,32 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
     for variable, a, b in zip(model.trainable_variables, received, gradients, strict=True):
         a, b = (tf.convert_to_tensor(gradient).numpy() for gradient in (a, b))
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=variable.path)
-    values = fused.call(labels, features)  # what replicas add up
-    np.testing.assert_allclose(np.sum(values * weight) / weight[labels != 0].sum(), loss, rtol=1e-5)
     assert fused(np.zeros_like(labels), features) == 0.0
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["features", "logits"])
+def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, training):
+    """One token, none, and the rest: parts with very different weights."""
+    model = MODELS["transformer"]()
+    loss = training_loss(model, 0.1)
+    predictions = model(inputs, training=training)
+    weight = np.random.default_rng(1).uniform(0.2, 2.0, labels.shape).astype("float32")
+    labels = np.stack([np.eye(T, dtype="int32")[0] * 5, np.zeros(T, "int32"), labels[2]])
+    strategy = make_strategy("mirrored", [f"CPU:{replica}" for replica in range(B)])
+
+    @tf.function
+    def shares():
+        def share():
+            row = tf.distribute.get_replica_context().replica_id_in_sync_group
+            parts = (x[row, None] for x in map(tf.convert_to_tensor, (labels, predictions, weight)))
+            return GlobalMean(loss)(*parts)
+
+        return strategy.experimental_local_results(strategy.run(share))
+
+    expected = float(loss(labels, predictions, weight))
+    received = [float(share) for share in shares()]
+    assert expected > 0.1 and received[0] > 0 and received[1] == 0
+    assert sum(received) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_model_with_that_loss_is_evaluated_as_any_other(inputs, labels):
@@ -74,3 +99,16 @@ def test_features_as_wide_as_the_vocabulary_leave_the_loss_as_it_was():
     loss = training_loss(model, 0.1)
     assert type(loss) is MaskedSparseCategoricalCrossentropy
     assert not model.leaves_logits_to_loss
+
+
+def test_a_model_saved_whole_with_that_loss_trains_on_as_before(tmp_path, inputs, labels):
+    model = MODELS["transformer"]()
+    model.compile(loss=training_loss(model, 0.1), optimizer="sgd")
+    model.fit(inputs, labels, verbose=0)
+    model.save(tmp_path / "whole.keras")
+    loaded = keras.saving.load_model(tmp_path / "whole.keras")
+    assert loaded.loss.label_smoothing == 0.1
+    measured = [m.fit(inputs, labels, verbose=0).history["loss"][0] for m in (model, loaded)]
+    assert measured[1] == pytest.approx(measured[0], rel=1e-5)
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6, err_msg=ours.path)
