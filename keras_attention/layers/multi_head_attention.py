@@ -36,10 +36,10 @@ class MultiHeadAttention(HeadSteps):
     ```
 
     Unless the weights are asked for, no tensor of `H T S` numbers is kept where the sequences are
-    long (on TensorFlow: from `T S` above 512 x 512). Queries and heads are then worked on in parts,
-    the weights are computed again in the backward pass, and what a causal mask or a window hides
-    from a whole part is not computed. On PyTorch, and on JAX with a GPU and half precision, the
-    backend's fused kernel runs where it can do what is asked for.
+    long (on TensorFlow: from `T S` above 1024 x 1024). Queries and heads are then worked on in
+    parts, the weights are computed again in the backward pass, and what a causal mask or a window
+    hides from a whole part is not computed. On PyTorch, and on JAX with a GPU and half precision,
+    the backend's fused kernel runs where it can do what is asked for.
 
     Args:
         num_heads: Number of query heads `H`.

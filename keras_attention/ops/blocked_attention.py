@@ -20,8 +20,9 @@ from keras_attention.ops.attention_parts import nothing_after
 from keras_attention.ops.attention_passes import Rule, backward, forward, seed_of
 from keras_attention.ops.reach import Reach, Span
 
-# Pairs of places above which weights are computed again in the backward pass, and not kept.
-KEPT_PAIRS = 512 * 512
+# Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
+# here they take about what the other tensors of a Transformer's block take.
+KEPT_PAIRS = 1024 * 1024
 # Queries in a part: a causal mask saves more the smaller parts are, each costs its operations.
 KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
 # Numbers in one block of scores, where they are not kept: 8 MB in float32.

@@ -12,12 +12,14 @@ import keras
 from keras import ops, random
 
 from keras_attention.ops.attention_passes import Rule
-from keras_attention.ops.blocked_attention import KEPT_PAIRS, blocked_attention
+from keras_attention.ops.blocked_attention import blocked_attention
 from keras_attention.ops.distance_bias import by_pairs
 from keras_attention.ops.normalizers import entmax15, masked_softmax, sparsemax
 from keras_attention.ops.products import dot_products, weighted_sum
 from keras_attention.ops.reach import Reach, Span
 
+# Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
+FUSED_WINDOW_PAIRS = 512 * 512
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
@@ -91,9 +93,8 @@ def _is_fused(query, key, reach) -> bool:
     """Whether the backend has a kernel that is faster and keeps no weights."""
     backend = keras.backend.backend()
     if backend == "torch":
-        # A window is a mask of all pairs there, and saves no work: parts do.
-        pairs = query.shape[2] * key.shape[2]
-        return reach.window is None or pairs <= KEPT_PAIRS
+        # A window is a mask of all pairs there: parts leave out what it hides.
+        return reach.window is None or query.shape[2] * key.shape[2] <= FUSED_WINDOW_PAIRS
     if backend != "jax" or reach.has_masks or reach.window is not None:
         return False
     half = "float16" in keras.backend.standardize_dtype(query.dtype)
