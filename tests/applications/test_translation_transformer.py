@@ -297,6 +297,7 @@ def training(tmp_path_factory):
     return load_config(TranslationConfig, [], overrides)
 
 
+@pytest.mark.slow  # traces three trainings
 def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, tmp_path):
     outcome = train_translation(training, tmp_path / "whole")
     assert (outcome.epoch, outcome.step) == (5, 17)  # 35 batches, two an update
