@@ -1,8 +1,8 @@
 """The loss of a model that gives the log probabilities of its labels itself."""
 
 import keras
-from keras import ops
 
+from keras_attention.losses import token_weights
 from keras_attention.text import PAD_ID
 
 
@@ -19,9 +19,7 @@ class NegativeLogLikelihood(keras.losses.Loss):
         super().__init__(name=name, reduction="mean_with_sample_weight", dtype="float32")
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        weight = ops.cast(ops.not_equal(ops.convert_to_tensor(y_true), PAD_ID), "float32")
-        if sample_weight is not None:
-            weight = weight * sample_weight
+        weight = token_weights(y_true, PAD_ID, sample_weight)
         return super().__call__(y_true, y_pred, sample_weight=weight)
 
     def call(self, y_true, y_pred):

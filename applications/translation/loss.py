@@ -7,6 +7,7 @@ from keras_attention.applications.translation.base import TranslationModel
 from keras_attention.losses import (
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
+    token_weights,
 )
 
 
@@ -55,7 +56,7 @@ class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
 
     def total_and_weight(self, y_true, y_pred, sample_weight=None):
         """Return the sum over the tokens and their weight, which replicas add up (`GlobalMean`)."""
-        weights = self.token_weights(y_true, sample_weight)
+        weights = token_weights(y_true, self.ignore_index, sample_weight)
         weight = ops.sum(weights)
         if self._are_logits(y_pred):  # whose mean Keras divides by the number of replicas
             return ops.sum(self.call(y_true, y_pred) * weights), weight

@@ -1,6 +1,7 @@
 """A model and the searches of `keras_attention.decoding`, put together: ids in, ids out."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,6 +110,7 @@ def search(
         "end_id": END_ID,
         "pad_id": PAD_ID,
         "max_length": limits,
+        "longest": _longest(source.shape[1], options),
         "min_length": options.min_length + 1,
         "no_repeat_ngram": options.no_repeat_ngram,
         "attention_key": "attention_scores" if keeps_attention else None,
@@ -167,8 +169,16 @@ def _limits(mask, options):
     """Return the most tokens of each sentence `(B,)`; the longest translations lack the end."""
     words = ops.sum(ops.cast(mask, "float32"), axis=-1)
     limits = ops.cast(ops.ceil(words * options.max_length_ratio), "int32") + SPARE_TOKENS
-    shortest = options.min_length + 1
-    return ops.clip(limits, shortest, max(shortest, options.max_length))
+    return ops.clip(limits, options.min_length + 1, _longest(None, options))
+
+
+def _longest(source_length, options) -> int:
+    """Return the most tokens of all, as far as the source's length is known."""
+    longest = max(options.min_length + 1, options.max_length)
+    if source_length is None:
+        return longest
+    by_source = math.ceil(source_length * options.max_length_ratio) + SPARE_TOKENS
+    return min(longest, max(options.min_length + 1, by_source))
 
 
 def _writable_only(model):

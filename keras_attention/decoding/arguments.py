@@ -22,20 +22,27 @@ class LengthLimits(NamedTuple):
     each: Any
 
 
-def length_limits(max_length, min_length: int, batch_size) -> LengthLimits:
+def length_limits(
+    max_length, min_length: int, batch_size, longest: int | None = None
+) -> LengthLimits:
     """Return the limits as an `(B,)` tensor, and the largest: an int wherever its value is known.
 
     Raises:
         ValueError: where a limit is below 1 or below the minimum length, is not one integer for
-            each sentence, or is a traced tensor on JAX, whose buffers need a known size.
+            each sentence, or is a traced tensor on JAX, whose buffers need a known size, and
+            `longest` is not given or below 1 or the minimum length.
     """
     check_integer("min_length", min_length, 0)
-    known = _value(max_length)
+    if longest is not None:
+        check_integer("longest", longest, max(1, min_length))
+    known = _value(max_length, longest)
     if known is None:
         each = ops.cast(max_length, "int32")
-        longest = ops.max(each)
+        each = each if longest is None else ops.minimum(each, longest)
+        longest = longest if keras.backend.backend() == "jax" else ops.max(each)
     else:
         _check_known_limits(known, min_length, batch_size)
+        known = known if longest is None else np.minimum(known, longest)
         each, longest = ops.convert_to_tensor(known, dtype="int32"), int(known.max(initial=1))
     return LengthLimits(longest, ops.broadcast_to(each, (batch_size,)))
 
@@ -59,16 +66,17 @@ def _check_known_limits(limits: np.ndarray, min_length: int, batch_size) -> None
         )
 
 
-def _value(limits) -> np.ndarray | None:
+def _value(limits, longest) -> np.ndarray | None:
     """Return the limits as an array, or None where a graph is traced and they have no value yet."""
     if not ops.is_tensor(limits):
         return np.asarray(limits)
     try:
         return ops.convert_to_numpy(limits)
     except (AttributeError, NotImplementedError, TypeError) as error:
-        if keras.backend.backend() == "tensorflow":
+        if keras.backend.backend() == "tensorflow" or longest is not None:
             return None
         raise ValueError(
             "`max_length` sets the size of the buffers, which has to be known when the search is "
-            "traced: give an integer or a NumPy array. Received: a traced tensor."
+            "traced: give an integer or a NumPy array, or `longest`, an integer, beside it. "
+            "Received: a traced tensor."
         ) from error

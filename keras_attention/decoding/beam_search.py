@@ -29,6 +29,7 @@ def beam_search(
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -58,7 +59,7 @@ def beam_search(
         end_id: Integer, the token that completes a hypothesis.
         max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
-            to be known.
+            to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
             withheld before, except from a hypothesis that nothing else can continue.
         beam_size: Integer, `K`. With 1, and no length penalty, this is greedy search.
@@ -83,6 +84,8 @@ def beam_search(
             the others go on without their cost (whenever a quarter of them is). No result changes.
             All that the step reads and that has rows must then be in `state`. It does nothing on
             JAX, where sizes cannot change, and cannot be had with XLA.
+        longest: Integer, most tokens of all hypotheses. It sizes the buffers under `jax.jit`, where
+            `max_length` may then be a traced tensor.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
@@ -132,7 +135,7 @@ def beam_search(
     return BeamLoop(
         stepper,
         Constraints(end_id, min_length, no_repeat_ngram),
-        length_limits(max_length, min_length, stepper.batch_size),
+        length_limits(max_length, min_length, stepper.batch_size, longest),
         as_length_penalty(length_penalty),
         _coverage(as_coverage_penalty(coverage_penalty), attention_key),
         attention_mask,

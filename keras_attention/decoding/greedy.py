@@ -26,6 +26,7 @@ def greedy_search(
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -41,7 +42,7 @@ def greedy_search(
         end_id: Integer, the token that completes a hypothesis.
         max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
-            to be known.
+            to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
             withheld before, except from a hypothesis that nothing else can continue.
         pad_id: Integer, what follows the end token in the result.
@@ -58,6 +59,8 @@ def greedy_search(
             the others go on without their cost (whenever a quarter of them is). No result changes.
             All that the step reads and that has rows must then be in `state`. It does nothing on
             JAX, where sizes cannot change, and cannot be had with XLA.
+        longest: Integer, most tokens of all hypotheses. It sizes the buffers under `jax.jit`, where
+            `max_length` may then be a traced tensor.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -94,7 +97,7 @@ def greedy_search(
         stepper,
         _most_probable,
         Constraints(end_id, min_length, no_repeat_ngram),
-        length_limits(max_length, min_length, stepper.batch_size),
+        length_limits(max_length, min_length, stepper.batch_size, longest),
         start_id=start_id,
         end_id=end_id,
         pad_id=pad_id,

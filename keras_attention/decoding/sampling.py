@@ -38,6 +38,7 @@ def sample(
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -56,7 +57,7 @@ def sample(
         end_id: Integer, the token that completes a hypothesis.
         max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
-            to be known.
+            to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
             withheld before, except from a hypothesis that nothing else can continue.
         temperature: Float above 0. Below 1 it sharpens the distribution, above 1 it flattens it;
@@ -80,6 +81,8 @@ def sample(
             the others go on without their cost (whenever a quarter of them is). No result changes.
             All that the step reads and that has rows must then be in `state`. It does nothing on
             JAX, where sizes cannot change, and cannot be had with XLA.
+        longest: Integer, most tokens of all hypotheses. It sizes the buffers under `jax.jit`, where
+            `max_length` may then be a traced tensor.
 
     Returns:
         A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
@@ -121,7 +124,7 @@ def sample(
         growing_axes=growing_axes,
         copies=n_best,
     )
-    limits = length_limits(max_length, min_length, stepper.batch_size)
+    limits = length_limits(max_length, min_length, stepper.batch_size, longest)
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
         (limits.longest, 2, stepper.batch_size * n_best), dtype="float32", seed=seed

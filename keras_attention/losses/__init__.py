@@ -11,6 +11,7 @@ from keras_attention.losses.likelihood import (
 )
 from keras_attention.losses.linear import masked_linear_crossentropy
 from keras_attention.ops.occam import occam_penalty
+from keras_attention.ops.tokens import token_weights
 
 __all__ = [
     "MaskedNegativeLogLikelihood",
@@ -20,4 +21,5 @@ __all__ = [
     "masked_negative_log_likelihood",
     "masked_sparse_categorical_crossentropy",
     "occam_penalty",
+    "token_weights",
 ]

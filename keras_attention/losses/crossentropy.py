@@ -127,12 +127,8 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
-        weight = self.token_weights(target, sample_weight)
+        weight = token_weights(target, self.ignore_index, sample_weight)
         return super().__call__(target, y_pred, sample_weight=weight)
-
-    def token_weights(self, y_true, sample_weight=None):
-        """Return what each token counts, float32 `(B, T)`: 0 for padding."""
-        return token_weights(ops.convert_to_tensor(y_true), self.ignore_index, sample_weight)
 
     def call(self, y_true, y_pred):
         return masked_sparse_categorical_crossentropy(

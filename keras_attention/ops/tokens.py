@@ -15,17 +15,35 @@ def real_tokens(target, ignore_index):
     return ops.not_equal(target, ignore_index)
 
 
-def token_weights(target, ignore_index, sample_weight=None):
-    """Float32 weights of the shape of `target`: 0 for padding, else 1 or the sample weight.
+def token_weights(target, ignore_index=0, sample_weight=None):
+    """What each token counts in a mean over padded sequences: 0 for padding, else 1 or its weight.
+
+    The losses here divide by the sum of these; a loss of one's own that does so counts as they do.
 
     Args:
-        target: Integer token ids.
+        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
         ignore_index: The id of the padding, or `None` where every position counts.
-        sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`, or `None`.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+
+    Returns:
+        Float32 weights of the shape of `target`.
 
     Raises:
         ValueError: If the sample weights have more axes than the target.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras import ops
+    from keras_attention.losses import token_weights
+
+    target = np.array([[5, 7, 0], [6, 0, 0]])
+    weights = ops.convert_to_numpy(token_weights(target, sample_weight=[1.0, 0.5]))
+    assert weights.tolist() == [[1, 1, 0], [0.5, 0, 0]]
+    ```
     """
+    target = ops.convert_to_tensor(target)
     real = ops.cast(real_tokens(target, ignore_index), "float32")
     if sample_weight is None:
         return real

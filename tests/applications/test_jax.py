@@ -94,8 +94,10 @@ def numbers_of(report):
     return [report] if isinstance(report, (int, float)) else []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(t, marks=() if t == "translation" else pytest.mark.slow) for t in TASKS],
+)
 def test_a_run_is_as_good_on_tensorflow(capsys, tmp_path, monkeypatch, task):
     judged = ["--training.early_stopping=bleu"] if task == "translation" else []
     train = ["train", task, *TASKS[task], *COMMON, *judged, "--output", tmp_path / "run"]

@@ -240,6 +240,15 @@ def test_every_architecture_learns(run, tmp_path):
         weight.assign(old)
 
 
+def test_the_loss_takes_a_weight_for_each_document():
+    """As batches do that are filled up with rows of zeros, for several devices of JAX."""
+    labels, log_p = np.array([[5, 7, 0], [6, 0, 0]]), np.array([[-1.0, -3, -9], [-4, -9, -9]])
+    loss = NegativeLogLikelihood()
+    assert float(loss(labels, log_p)) == pytest.approx(8 / 3)
+    assert float(loss(labels, log_p, np.array([1.0, 0.5]))) == pytest.approx(6 / 2.5)
+    assert float(loss(labels, log_p, np.array([1.0, 0.0]))) == pytest.approx(2.0)
+
+
 def test_a_summary_says_where_its_words_come_from(run, traced_nowhere):
     given = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
     results = Summarizer(run).summarize(given)

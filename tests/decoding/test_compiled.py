@@ -77,26 +77,38 @@ def test_single_hypotheses_are_traced_once_for_all_sizes(name):
     assert len(traces) == TRACES
 
 
-def test_limits_that_only_the_graph_knows():
-    """A tensor among the inputs: TensorFlow sizes its buffers by it, JAX cannot when it traces."""
-    chain, limits, rules = Chain(seed=60), (4, 2, 5), Rules(max_length=5)
+@pytest.mark.parametrize("longest", [None, 5])
+def test_limits_that_only_the_graph_knows(longest):
+    """A tensor among the inputs: TensorFlow sizes its buffers by it, JAX has to be told."""
+    chain, limits, rules = Chain(seed=60), (4, 2, 9 if longest else 5), Rules(max_length=5)
     state = {**chain.state(), "limits": ops.convert_to_tensor(limits, dtype="int32")}
 
     def search(state):
-        options = {**OPTIONS, "constant_keys": ("memory", "limits")}
+        options = {**OPTIONS, "constant_keys": ("memory", "limits"), "longest": longest}
         return beam_search(chain.step, state, max_length=state["limits"], beam_size=2, **options)
 
     run = prepare(search, COMPILED, state, chain.vocabulary)
-    if BACKEND == "jax":
-        with pytest.raises(ValueError, match="known when the search is traced"):
+    if BACKEND == "jax" and longest is None:
+        with pytest.raises(ValueError, match="known when the search is traced.* or `longest`"):
             run(state)
         run = search
     expected = [
-        search_narrowly(chain, b, rules._replace(max_length=limits[b]), 2, 1)[0] for b in range(3)
+        search_narrowly(chain, b, rules._replace(max_length=min(limits[b], 5)), 2, 1)[0]
+        for b in range(3)
     ]
-    result = run(state)
-    check_result(result, expected)
-    assert result.tokens.shape[2] == 5
+    for found in (run(state), search(state)):
+        check_result(found, expected)
+        assert found.tokens.shape[2] == 5
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search, sample])
+def test_longest_holds_for_every_search(search):
+    chain = Chain(seed=60)
+    found = search(chain.step, chain.state(), max_length=9, longest=3, **OPTIONS)
+    assert found.tokens.shape[2] == 3
+    for longest in (0, 2.0):
+        with pytest.raises(ValueError, match="`longest` should be an integer of at least 1"):
+            search(chain.step, chain.state(), max_length=9, longest=longest, **OPTIONS)
 
 
 def test_a_seed_generator_draws_anew_in_each_call_of_a_graph():

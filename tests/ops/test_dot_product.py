@@ -246,7 +246,7 @@ def test_the_plan_goes_by_the_lengths():
     assert plan(32, 32) == plan(32, 32, causal=True) == Plan(1, 1, True)
     assert plan(1024, 1024) == Plan(1, 1, True)
     assert plan(1024, 1024, causal=True) == Plan(8, 1, True)
-    assert plan(1025, 1024) == Plan(5, 2, False)
+    assert plan(1025, 1024) == Plan(5, 4, False)
     assert plan(4096, 4096, 1, causal=True) == Plan(8, 8, False)
     assert plan(16384, 16384, 1, causal=True).parts == 16
     assert plan(None, 512) is None and plan(512, None) is None
