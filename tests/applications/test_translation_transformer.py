@@ -207,7 +207,7 @@ def test_a_wider_beam_finds_what_is_likelier_and_batches_change_nothing(run_fold
 def test_verbs_show_the_layer_and_head_that_are_asked_for(run_folder, capsys, tmp_path):
     lines = tmp_path / "lines"
     lines.write_text("\n".join(SOURCE_LINES) + "\n")
-    asked = ["predict", run_folder, "--input", lines, "--alignments"]
+    asked = ["predict", run_folder, "--input", lines, "--alignments", "--beam", 1]
     outputs = [
         call_command(capsys, *asked, *more).out
         for more in ([], ["--attention-layer", 1], ["--attention-layer", 0, "--attention-head", 1])

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from tests.contracts.backend import (
     input_gradients,
@@ -15,6 +16,11 @@ from tests.contracts.registry import CASES, FIRST_CASES
 from tests.contracts.test_calls import built, every_case, weights_of
 
 STEP = 1e-6
+# A training step takes seconds to compile: of each layer the first case is a default test.
+EVERY_STEP = [
+    pytest.param(name, marks=() if name in FIRST_CASES else pytest.mark.slow)
+    for name in sorted(CASES)
+]
 
 
 def upstream(results):
@@ -73,7 +79,7 @@ def test_gradients_are_the_slopes_of_the_oracle(name):
         check(gradient, case, weights, inputs, "inputs", key, factors)
 
 
-@every_case
+@pytest.mark.parametrize("name", EVERY_STEP)
 def test_one_compiled_training_step_changes_every_weight(name):
     case = CASES[name]
     layer, inputs = case.build(), case.inputs(6)

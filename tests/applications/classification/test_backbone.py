@@ -194,13 +194,8 @@ def assert_served(run, folder, texts, seconds=None):
     return expected
 
 
-@pytest.mark.parametrize(
-    "fine_tune",
-    [
-        pytest.param("false", marks=pytest.mark.slow, id="frozen"),
-        pytest.param("true", id="fine-tuned"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("fine_tune", ["false", "true"], ids=["frozen", "fine-tuned"])
 def test_a_run_needs_nothing_of_the_folder_any_more(bert, tables, fine_tune, tmp_path, capsys):
     own = shutil.copytree(bert, tmp_path / "own")
     run, more = tmp_path / "run", [f"--model.fine_tune={fine_tune}", "--training.epochs=1"]
