@@ -174,11 +174,13 @@ def _limits(mask, options):
 
 def _longest(source_length, options) -> int:
     """Return the most tokens of all, as far as the source's length is known."""
-    longest = max(options.min_length + 1, options.max_length)
+    shortest = options.min_length + 1
+    longest = max(shortest, options.max_length)
     if source_length is None:
         return longest
-    by_source = math.ceil(source_length * options.max_length_ratio) + SPARE_TOKENS
-    return min(longest, max(options.min_length + 1, by_source))
+    # In float32, as the limits of the sentences: rounded otherwise, it might cut one of them.
+    words = np.float32(source_length) * np.float32(options.max_length_ratio)
+    return min(longest, max(shortest, math.ceil(words) + SPARE_TOKENS))
 
 
 def _writable_only(model):

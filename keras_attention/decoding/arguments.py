@@ -35,11 +35,11 @@ def length_limits(
     check_integer("min_length", min_length, 0)
     if longest is not None:
         check_integer("longest", longest, max(1, min_length))
-    known = _value(max_length, longest)
+    known = _value(max_length)
     if known is None:
         each = ops.cast(max_length, "int32")
         each = each if longest is None else ops.minimum(each, longest)
-        longest = longest if keras.backend.backend() == "jax" else ops.max(each)
+        longest = _traced_longest(each, longest)
     else:
         _check_known_limits(known, min_length, batch_size)
         known = known if longest is None else np.minimum(known, longest)
@@ -66,17 +66,24 @@ def _check_known_limits(limits: np.ndarray, min_length: int, batch_size) -> None
         )
 
 
-def _value(limits, longest) -> np.ndarray | None:
+def _traced_longest(each, longest):
+    """Return the size of the buffers, where the limits of the sentences are traced."""
+    if keras.backend.backend() == "tensorflow":
+        return ops.max(each)
+    if longest is None:
+        raise ValueError(
+            "`max_length` sets the size of the buffers, which has to be known when the search is "
+            "traced: give an integer or a NumPy array, or `longest`, an integer, beside it. "
+            "Received: a traced tensor."
+        )
+    return longest
+
+
+def _value(limits) -> np.ndarray | None:
     """Return the limits as an array, or None where a graph is traced and they have no value yet."""
     if not ops.is_tensor(limits):
         return np.asarray(limits)
     try:
         return ops.convert_to_numpy(limits)
-    except (AttributeError, NotImplementedError, TypeError) as error:
-        if keras.backend.backend() == "tensorflow" or longest is not None:
-            return None
-        raise ValueError(
-            "`max_length` sets the size of the buffers, which has to be known when the search is "
-            "traced: give an integer or a NumPy array, or `longest`, an integer, beside it. "
-            "Received: a traced tensor."
-        ) from error
+    except (AttributeError, NotImplementedError, TypeError):
+        return None

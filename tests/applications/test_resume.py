@@ -72,6 +72,7 @@ def test_killed_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_
     arguments = train_arguments(dates_data, path, "--resume")
     # Preparing the run folder makes some of these calls, each epoch three.
     assert kill_inside(arguments, "os.replace", chance.randint(9, 14))
+    assert path.is_dir()
     assert_whole(path)
     done = run_command(*arguments)
     assert done.returncode == 0, done.stderr

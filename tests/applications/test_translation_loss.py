@@ -56,6 +56,9 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
     for variable, a, b in zip(model.trainable_variables, received, gradients, strict=True):
         a, b = (tf.convert_to_tensor(gradient).numpy() for gradient in (a, b))
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=variable.path)
+    total, counted = fused.total_and_weight(labels, features, weight)  # what replicas add up
+    np.testing.assert_allclose(counted, weight[labels != 0].sum(), rtol=1e-5)
+    np.testing.assert_allclose(total / counted, loss, rtol=1e-5)
     assert fused(np.zeros_like(labels), features) == 0.0
 
 
