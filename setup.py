@@ -13,10 +13,13 @@ APPLICATIONS = [
     "keras_attention." + name for name in find_packages(include=["applications", "applications.*"])
 ]
 
+VERSION = Path(__file__).with_name("keras_attention") / "version.py"
+VERSION = VERSION.read_text(encoding="utf-8").split('"')[-2]
+
 setup(
     name="keras-attention",
-    version="0.1.0",
-    description="Recurrent attention layers for Keras 3, and the applications built from them",
+    version=VERSION,
+    description="Attention layers for Keras 3, and the tasks built from them",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -26,6 +29,10 @@ setup(
         "keras_attention": "keras_attention",
         "keras_attention.applications": "applications",
         "keras_attention_command": "applications/command",
+    },
+    package_data={
+        "keras_attention": ["py.typed"],
+        "keras_attention.applications": ["presets/*/*"],
     },
     python_requires=">=3.10",
     install_requires=[
@@ -38,8 +45,13 @@ setup(
         "sacrebleu",
         "rouge-score",
         "nltk",
-        "jsonargparse[signatures]",
         "pyyaml",
+        "docstring_parser",
+        "filelock",
+        "h5py",
+        "pooch",
+        "requests",
+        "scikit-learn",
         "matplotlib",
         "tensorboard",
     ],
@@ -53,6 +65,8 @@ setup(
         "benchmarks": ["torch==2.13.0", "ctranslate2"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
+        # `keras-attention --print-completion` writes a script for the shell.
+        "completion": ["shtab"],
     },
     entry_points={
         "console_scripts": ["keras-attention = keras_attention_command:main"],

@@ -13,12 +13,29 @@ import os
 import sys
 import traceback
 import warnings
+from pathlib import Path
+from typing import Any
 
 from keras_attention.applications.command import TASKS, main
-from keras_attention.applications.common.errors import UserError, one_line
-from keras_attention.applications.common.messages import say
-from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.common.task import Task
+from keras_attention.applications.common.backend import require_backend, require_tensorflow
+from keras_attention.applications.common.errors import UserError, clock, one_line, say
+from keras_attention.applications.common.files import (
+    check_new_file,
+    check_picture,
+    refuse_existing_output,
+)
+from keras_attention.applications.common.presets import preset_folder
+from keras_attention.applications.common.task import TextTask
+from keras_attention.applications.training.config import commented_yaml, config_help, load_config
+from keras_attention.applications.training.run_folder import RunFolder, is_free
+from keras_attention.applications.training.tasks import (
+    average_tasks,
+    config_of,
+    precision_of,
+    resume_task,
+    task_of_folder,
+    train_task,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,36 +58,107 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def load_task(name: str) -> Task:
-    """Return the task called `name`.
+def load_task(name: str) -> type[TextTask]:
+    """Return the class of the task called `name`.
 
     Raises:
         UserError: if there is none.
     """
     if name not in TASKS:
         raise UserError(f"there is no task '{name}'. Expected: {', '.join(TASKS)}.")
-    return importlib.import_module(TASKS[name].module).TASK
+    return getattr(importlib.import_module(TASKS[name].module), TASKS[name].task_class)
+
+
+def read_config(
+    task_class: type[TextTask],
+    path: str | None = None,
+    overrides: list[str] = (),
+    run: RunFolder | None = None,
+) -> Any:
+    """Read a configuration: a run's own if there is one, a file, and overrides on top.
+
+    A known data set, and an architecture, bring their own defaults.
+    """
+    paths = ([run.config] if run else []) + ([path] if path else [])
+    config = load_config(task_class.config_class, paths, overrides)
+    return load_config(task_class.config_class, paths, overrides, task_class.defaults_of(config))
 
 
 def _train(options):
-    task = load_task(options.task)
+    task_class = load_task(options.task)
     if options.help:
         print(options.show_train_help())
-        print(task.config_help())
+        print(config_help(task_class.config_class, task_class.known_defaults))
         return
-    task.train(options)
-
-
-def _demo(options):
-    load_task("translation").demo(options)
+    require_backend("training", "tensorflow", "jax")
+    resumes = options.resume and not is_free(options.output)
+    folder = RunFolder(options.output, changed=options.accept_changes) if resumes else None
+    config = read_config(task_class, options.config, options.overrides, folder)
+    if config.training.check_numerics:
+        require_tensorflow("training.check_numerics")
+    if resumes:
+        outcome = resume_task(task_class, config, options.output, options.accept_changes)
+    else:
+        outcome = train_task(task_class, config, options.output)
+    say(
+        f"{outcome.reason}: best {config.training.monitor[0]} {outcome.best:.4g} in epoch "
+        f"{outcome.best_epoch} of {outcome.epoch}, {clock(outcome.seconds)} in all. "
+        f"Try `keras-attention evaluate {options.output}`."
+    )
 
 
 def _on_a_run(options):
-    task = load_task(RunFolder(options.run).task)
-    getattr(task, options.verb)(options)
+    folder = preset_folder(options.run)
+    name = task_of_folder(folder, TASKS)
+    task_class = load_task(name)
+    _check_output(task_class, options)
+    options.config = config_of(task_class, folder)
+    task = task_class.from_preset(folder, dtype=precision_of(options.config))
+    if options.verb == "export":
+        form = getattr(options, "format", "saved_model")
+        if form == "saved_model":
+            require_tensorflow("a SavedModel")
+        task.export(options.output, format=form)
+        say(f"wrote {options.output}")
+        return
+    verbs = importlib.import_module(f"{TASKS[name].module}.verbs")
+    getattr(verbs, options.verb)(task, options)
 
 
-_VERBS = {"train": _train, "demo": _demo}
+def _check_output(task_class, options):
+    """Refuse an output that cannot be written, before the model is loaded."""
+    output = getattr(options, "output", None)
+    if output is None:
+        return
+    if options.verb == "export":
+        refuse_existing_output(output)
+    elif options.verb == "visualize" and Path(output).suffix not in task_class.shaded_pages:
+        check_picture(output, more=task_class.shaded_pages)
+    else:
+        check_new_file(output)
+
+
+def _average(options):
+    refuse_existing_output(options.output)
+    first = preset_folder(options.runs[0])
+    name = task_of_folder(first, TASKS)
+    average_tasks(load_task(name), [preset_folder(each) for each in options.runs], options.output)
+    say(f"wrote {options.output}")
+
+
+def _init(options):
+    task_class = load_task(options.task)
+    print(commented_yaml(task_class.config_class), end="")
+
+
+def _demo(options):
+    from keras_attention.applications.translation.demo import run_demo
+
+    require_tensorflow("the demo")
+    run_demo(options.output and Path(options.output))
+
+
+_VERBS = {"train": _train, "average": _average, "init": _init, "demo": _demo}
 
 
 def _failed(message: str, status: int) -> int:

@@ -85,28 +85,19 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
         return json.loads(kept.read_text(encoding="utf-8"))
     import keras
 
-    from keras_attention.applications.answer_selection import (
-        AnswerSelectionConfig,
-        evaluate,
-        load_questions,
-        load_run,
-        resume_answer_selection,
-        train_answer_selection,
-    )
-    from keras_attention.applications.common.config import load_config
+    from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
+    from keras_attention.applications.training.config import load_config
+    from keras_attention.applications.training.tasks import config_of, resume_task, train_task
 
     start = time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
     if run.exists():
-        own = load_config(AnswerSelectionConfig, [run / "config.yaml"])
-        outcome = resume_answer_selection(run, own)
+        outcome = resume_task(AnswerRanker, config_of(AnswerRanker, run), run)
     else:
         config = load_config(AnswerSelectionConfig, [], [*overrides(name, seed, options), *more])
-        outcome = train_answer_selection(config, run)
-    loaded = load_run(run)
-    dev, test = (
-        evaluate(loaded, load_questions(loaded.config.data, split))[0] for split in ("dev", "test")
-    )
+        outcome = train_task(AnswerRanker, config, run)
+    ranker, config = AnswerRanker.from_preset(run), config_of(AnswerRanker, run)
+    dev, test = (ranker.evaluate_text(ranker.read(config, split)) for split in ("dev", "test"))
     row = {
         "name": name,
         "seed": seed,
@@ -118,6 +109,11 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
         "unfiltered_map": test["unfiltered"]["map"],
         "unfiltered_mrr": test["unfiltered"]["mrr"],
         "attention_by_position": test["attention_by_position"],
+        "baselines": {
+            name: [dev["baselines"][name]["filtered"]["map"], figures["filtered"]["map"]]
+            + [figures["filtered"]["mrr"]]
+            for name, figures in test["baselines"].items()
+        },
     }
     kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
     keras.backend.clear_session()
@@ -149,7 +145,7 @@ def _vectors(seed: int, options: argparse.Namespace) -> Path:
 
 
 def table(results: dict[str, list[dict]]) -> str:
-    """Write means and standard deviations over the seeds as a Markdown table."""
+    """Write means and standard deviations over the seeds, and what words alone give."""
     head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR", "published MAP / MRR"]
     lines = [head]
     for name, rows in results.items():
@@ -157,6 +153,8 @@ def table(results: dict[str, list[dict]]) -> str:
         seconds = statistics.mean(row["seconds"] for row in rows)
         figures = [_spread(rows, key) for key in ("dev_map", "map", "mrr")]
         lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, published])
+    for name, figures in next(iter(results.values()))[0].get("baselines", {}).items():
+        lines.append([name, "-", "-", *(f"{figure:.4f}" for figure in figures), "-"])
     return markdown(lines)
 
 

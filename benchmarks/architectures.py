@@ -75,7 +75,7 @@ def measure(name: str, options: argparse.Namespace) -> dict:
     arguments = ["--resume"] if run.exists() else overrides(name, options)
     command("train", "translation", *arguments, "--output", str(run))
     reports = {
-        beam: json.loads(command("evaluate", str(run), "--beam", str(beam), "--json"))
+        beam: json.loads(command("evaluate", str(run), "--beam-size", str(beam), "--json"))
         for beam in (1, 5)
     }
     return {

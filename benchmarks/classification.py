@@ -1,4 +1,6 @@
-"""`python -m benchmarks.classification`: text classification from random vectors, beside a CNN.
+"""`python -m benchmarks.classification`: text classification from random vectors, beside others.
+
+A CNN of 2014, as published, and a linear machine over words and pairs of words, trained here.
 
 Each row is trained by the real command: with several seeds where the set has a test set, else on
 the first of ten fixed folds; the figure is the mean of its runs. A run that is there already is
@@ -7,14 +9,19 @@ continued or only evaluated, so that the measurement may be interrupted.
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.children import BenchmarkError
 from benchmarks.commands import command, minutes_of
 from benchmarks.report import markdown
+from keras_attention.applications.classification import load_examples
+from keras_attention.applications.cli import load_task, read_config
 
 COMMON = {
     "model.embedding_size": 200,
@@ -146,6 +153,7 @@ def measure(name: str, options: argparse.Namespace) -> dict:
         "macro_f1": 100 * statistics.mean(result["macro_f1"] for result in results),
         "calibration": 100 * statistics.mean(r["expected_calibration_error"] for r in results),
         "minutes": sum(result["minutes"] for result in results),
+        "linear": statistics.mean(linear_accuracies(name, options)),
         "goal": row.goal,
         "published": row.published,
     }
@@ -166,13 +174,63 @@ def overrides(name: str, number: int, options: argparse.Namespace) -> list[str]:
     ]
 
 
+def linear_accuracies(name: str, options: argparse.Namespace) -> list[float]:
+    """Return the accuracies of NB-SVM on the same test sets, development parts joined to training.
+
+    Words and pairs of words that are in a text, weighed by how much more often a label has them,
+    $r = \\log\\frac{p / |p|_1}{q / |q|_1}$, go to a linear machine for each label (Wang and Manning
+    2012, "Baselines and bigrams", section 2). Of pairs, the words of each text, and those in both.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.svm import LinearSVC
+
+    row = ROWS[name]
+    numbers = range(_count(row, options)) if row.folds else [0]
+    accuracies = []
+    for number in numbers:
+        settings = overrides(name, number, options)
+        data = read_config(load_task("classification"), None, settings).data
+        parts = [load_examples(data, split).items for split in ("train", "dev", "test")]
+        train, test = parts[0] + parts[1], parts[2]
+        vectors = CountVectorizer(analyzer=_grams, binary=True)
+        x = vectors.fit_transform([item.texts for item in train]).astype("float64")
+        x_test = vectors.transform([item.texts for item in test]).astype("float64")
+        labels = np.array([item.label for item in train])
+        names = sorted(set(labels))
+        scores = np.empty((len(test), len(names)))
+        for column, label in enumerate(names):
+            is_label = labels == label
+            p, q = (1 + np.asarray(x[rows].sum(axis=0))[0] for rows in (is_label, ~is_label))
+            ratio = np.log(p / p.sum()) - np.log(q / q.sum())
+            machine = LinearSVC(C=1.0, random_state=0).fit(x.multiply(ratio).tocsr(), is_label)
+            scores[:, column] = machine.decision_function(x_test.multiply(ratio).tocsr())
+        found = np.array(names)[scores.argmax(axis=1)]
+        accuracies.append(100 * float(np.mean(found == [item.label for item in test])))
+    return accuracies
+
+
+def _grams(texts: tuple[str, ...]) -> list[str]:
+    """Return words and pairs of words; of two texts, marked by the text, and those in both."""
+    sides = []
+    for text in texts:
+        words = re.findall(r"\w+|[^\w\s]", text.lower())
+        sides.append([*words, *map(" ".join, zip(words, words[1:], strict=False))])
+    if len(sides) == 1:
+        return sides[0]
+    both = set(sides[0]) & set(sides[1])
+    return [f"{side}:{gram}" for side, grams in enumerate(sides) for gram in grams] + [
+        f"both:{gram}" for gram in both
+    ]
+
+
 def table(rows: list[dict]) -> str:
     """Write the figures as a Markdown table."""
-    head = ["", "runs", "accuracy", "lowest-highest", "macro F1", "ECE", "goal", "CNN", "minutes"]
+    head = ["", "runs", "accuracy", "lowest-highest", "macro F1", "ECE", "goal", "CNN", "NB-SVM"]
+    head.append("minutes")
     lines = [head]
     for row in rows:
         low, high = min(row["accuracies"]), max(row["accuracies"])
-        figures = [row["macro_f1"], row["calibration"], row["goal"], row["published"]]
+        figures = [row[key] for key in ("macro_f1", "calibration", "goal", "published", "linear")]
         lines.append(
             [row["name"], f"{row['runs']} {row['of']}", f"{row['accuracy']:.1f}"]
             + [f"{low:.1f}-{high:.1f}"]

@@ -155,14 +155,15 @@ def _unordered(split: str, folder: Path) -> Path:
 def _evaluate(run: Path, corpus: str) -> dict:
     import keras
 
-    from keras_attention.applications.summarization import Summarizer, load_run
-    from keras_attention.applications.summarization.evaluation import evaluation_corpus, measure
+    from keras_attention.applications.summarization import Summarizer, load_corpus
     from keras_attention.applications.summarization.reports import generate
+    from keras_attention.applications.training.tasks import config_of
 
-    loaded = load_run(run)
-    documents = evaluation_corpus(loaded)
-    results = Summarizer(loaded).summarize([each.sentences for each in documents.documents])
-    report = measure(loaded, documents, results)
+    task = Summarizer.from_preset(run)
+    found = load_corpus(config_of(Summarizer, run).data, "test").documents
+    documents, summaries = [each.sentences for each in found], [each.summaries for each in found]
+    results = task.summarize(documents)
+    report = task.measure(results, documents, summaries)
     if corpus == "reports":
         report["answer_mass"] = answer_mass(results, generate("test"))
     if corpus == "unordered":

@@ -13,10 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.applications.command import main
-from keras_attention.applications.common.metrics_log import MetricsLog
-from keras_attention.applications.translation.data import encode_corpus, load_corpus, make_batches
-from keras_attention.applications.translation.run import load_run
-from keras_attention.applications.translation.training import batch_sizes
+from keras_attention.applications.training.run_folder import MetricsLog
+from keras_attention.applications.training.tasks import config_of
+from keras_attention.applications.translation import Translator
 
 
 def train(arguments: list[str]) -> int:
@@ -35,11 +34,10 @@ def train(arguments: list[str]) -> int:
 
 def feed(path: str, steps: int) -> float:
     """Return tokens a second of `steps` batches, after as many that are not counted."""
-    run = load_run(path)
-    section = run.config.training
-    corpus = load_corpus(run.config.data, "train")
-    encoded = encode_corpus(corpus, run.source_tokenizer, run.target_tokenizer, run.config.data)
-    batches = make_batches(encoded, seed=section.seed, **batch_sizes(section))
+    task, config = Translator.from_preset(path), config_of(Translator, path)
+    section = config.training
+    encoded = task.encode(Translator.read(config, "train"))
+    batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
     dataset = iter(batches.to_dataset(0))
     for _ in range(steps):
         next(dataset)

@@ -20,8 +20,10 @@ from keras_attention.layers import (
     TransformerDecoder,
     TransformerEncoder,
 )
+from keras_attention.version import __version__
 
 __all__ = [
+    "__version__",
     "AttentionDecoder",
     "AttentionMechanism",
     "AttentionPooling",

@@ -11,7 +11,7 @@ def commands(text: str, program: str) -> list[list[str]]:
     found = []
     for block in FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
-            for part in re.split(r"\||&&|;", line):
+            for part in re.split(r"\||&&|;|>", line):
                 words = shlex.split(part, comments=True)
                 if words[:1] == [program]:
                     found.append(words[1:])

@@ -32,7 +32,7 @@ from benchmarks.problems import (
 from benchmarks.transformer_problem import make_ids
 from benchmarks.worker import prepare
 from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
-from keras_attention.applications.common.config import load_config
+from keras_attention.applications.training.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
 LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER, *POINTERS)
@@ -279,7 +279,10 @@ def answers(name, seed, **figures):
 
 def test_the_answer_selection_tables_are_of_means_and_deviations():
     rows = {
-        "gru": [answers("gru", 1, map=0.61), answers("gru", 2, map=0.63)],
+        "gru": [
+            answers("gru", 1, map=0.61, baselines={"bm25": [0.5, 0.6, 0.7]}),
+            answers("gru", 2, map=0.63),
+        ],
         "outer": [answers("outer", 1, attention_by_position=[0.05] * 9 + [0.55])],
     }
     lines = answer_selection.table(rows).splitlines()
@@ -287,6 +290,7 @@ def test_the_answer_selection_tables_are_of_means_and_deviations():
         "| gru | 2 | 61 | 0.6000 ± 0.0000 | 0.6200 ± 0.0141 | 0.5000 ± 0.0000 | 0.6581 / 0.6691 |"
     )
     assert lines[3].startswith("| outer | 1 | 61 | 0.6000 | 0.5000 |")
+    assert lines[4] == "| bm25 | - | - | 0.5000 | 0.6000 | 0.7000 | - |"
     bias = answer_selection.positions(rows).splitlines()
     assert len(bias) == 3 and bias[2] == "| outer " + "| 5.0 % " * 9 + "| 55.0 % |"
 

@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks import summarization
 from benchmarks.children import BenchmarkError
+from keras_attention.applications.cli import read_config
+from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.reports import generate
-from keras_attention.applications.summarization.task import TASK
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
 FIGURES = {
@@ -25,7 +26,7 @@ FIGURES = {
 def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
     options = argparse.Namespace(corpus=corpus, folder="data", output=tmp_path)
     for name in summarization.ROWS[corpus]:
-        config = TASK.read_config(None, summarization.overrides(name, 2, options))
+        config = read_config(Summarizer, [], summarization.overrides(name, 2, options))
         assert config.data.dataset == (None if corpus == "unordered" else corpus)
         assert corpus != "unordered" or Path(config.data.test_file).is_file()
         assert config.training.seed == 2

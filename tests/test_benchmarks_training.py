@@ -6,13 +6,14 @@ import pytest
 
 from benchmarks import training
 from benchmarks.children import BenchmarkError
-from keras_attention.applications.translation.task import TASK
+from keras_attention.applications.cli import read_config
+from keras_attention.applications.translation import Translator
 
 
 @pytest.mark.parametrize("name", training.STRATEGIES)
 def test_the_command_accepts_the_settings(name):
     settings = [f"--{key}={value}" for key, value in training.SETTINGS.items()]
-    config = TASK.read_config(None, settings + training.STRATEGIES[name])
+    config = read_config(Translator, None, settings + training.STRATEGIES[name])
     assert config.distribute.strategy == name
     assert config.model.units == training.SETTINGS["model.units"]
 

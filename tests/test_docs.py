@@ -4,13 +4,13 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from unittest.mock import create_autospec
 
 import pytest
 
 from keras_attention.applications import answer_selection, classification, translation
 from keras_attention.applications.answer_selection import AnswerSelectionConfig
-from keras_attention.applications.common.config import load_config
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.tasks import train_task
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import documented, fences, pages, run_fences, run_prompts
 
@@ -38,8 +38,6 @@ def own_folder(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
     """A run folder, hardly trained, in the place of the reader's own."""
-    from keras_attention.applications.translation.training import train_translation
-
     folder = tmp_path_factory.mktemp("documentation")
     lines = [f"{first} {second}\t{second} {first}" for first in "abcd" for second in "efgh"]
     (folder / "lines.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -55,15 +53,14 @@ def small_run(tmp_path_factory):
         "decoding.min_length": 3,  # so hardly trained, it would write nothing
     }
     overrides = [f"--{key}={value}" for key, value in options.items()]
-    train_translation(load_config(TranslationConfig, [], overrides), folder / "run")
+    config = load_config(TranslationConfig, [], overrides)
+    train_task(translation.Translator, config, folder / "run")
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def small_answers(tmp_path_factory):
     """The same of answer selection."""
-    from keras_attention.applications.answer_selection.training import train_answer_selection
-
     folder = tmp_path_factory.mktemp("documentation")
     (folder / "lines.tsv").write_text("when ?\tin 1931\t1\nwhen ?\tin Oslo\t0\n")
     data = {split: str(folder / "lines.tsv") for split in ("train", "dev")}
@@ -73,14 +70,14 @@ def small_answers(tmp_path_factory):
         model=answer_selection.ModelConfig(embedding_size=4, units=4),
         training=answer_selection.TrainingConfig(epochs=1, tensorboard=False),
     )
-    train_answer_selection(config, folder / "run")
+    train_task(answer_selection.AnswerRanker, config, folder / "run")
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def small_classifier(tmp_path_factory):
     """The same of classification."""
-    from keras_attention.applications.classification.training import train_classification
+    from keras_attention.applications.training.tasks import train_task
 
     folder = tmp_path_factory.mktemp("documentation")
     rows = [f"it was {word} .\t{word}" for word in ("good", "bad") * 3]
@@ -91,31 +88,27 @@ def small_classifier(tmp_path_factory):
         model=classification.ModelConfig(encoder="none", embedding_size=4, units=4),
         training=classification.TrainingConfig(epochs=1, tensorboard=False),
     )
-    train_classification(config, folder / "run")
+    train_task(classification.ClassificationTask, config, folder / "run")
     return folder / "run"
 
 
 # What loads a run folder on the pages, and the fixture that makes one.
 RUNS = {
     "Translator": "small_run",
-    "Ranker": "small_answers",
+    "AnswerRanker": "small_answers",
     "TextClassifier": "small_classifier",
 }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_page(page, own_folder, request, monkeypatch):
+def test_page(page, own_folder, request):
     text = page.read_text(encoding="utf-8")
-    # A page's training would take an hour: its configuration is made and its call checked.
-    train = create_autospec(translation.train_translation)
-    monkeypatch.setattr(translation, "train_translation", train)
-    for user, run in re.findall(r'(\w+)\.load\("([^"]+)"\)', text):
+    for user, run in re.findall(r'(\w+)\.(?:load|from_preset)\("(runs/[^"]+)"\)', text):
         if user in RUNS:
             place = own_folder / run
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(request.getfixturevalue(RUNS[user]))
     assert run_fences(text, str(page)) > 0
-    assert train.called == ("\ntrain_translation(" in text)
 
 
 @pytest.mark.parametrize("value", [value for _, value in NAMES], ids=[name for name, _ in NAMES])

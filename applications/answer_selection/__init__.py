@@ -1,4 +1,4 @@
-"""The answer selection application: what the verbs of the command do, as functions."""
+"""Answer selection: a Keras task that ranks the candidate answers of a question."""
 
 from keras_attention.applications.answer_selection.config import (
     AnswerSelectionConfig,
@@ -9,21 +9,20 @@ from keras_attention.applications.answer_selection.config import (
     VocabularyConfig,
 )
 from keras_attention.applications.answer_selection.data import load_questions, read_questions
-from keras_attention.applications.answer_selection.evaluation import evaluate
-from keras_attention.applications.answer_selection.export import export_saved_model
-from keras_attention.applications.answer_selection.model import AnswerSelector
-from keras_attention.applications.answer_selection.picture import shade
+from keras_attention.applications.answer_selection.model import (
+    AnswerSelector,
+    HardestHinge,
+    Reader,
+    build_model,
+)
+from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor
 from keras_attention.applications.answer_selection.questions import (
     Candidate,
     Question,
     QuestionSet,
 )
-from keras_attention.applications.answer_selection.ranker import Answer, Ranker
-from keras_attention.applications.answer_selection.run import load_run
-from keras_attention.applications.answer_selection.training import (
-    resume_answer_selection,
-    train_answer_selection,
-)
+from keras_attention.applications.answer_selection.ranker import AnswerRanker, Ranker
+from keras_attention.applications.answer_selection.results import Answer, Ranking
 from keras_attention.applications.answer_selection.vectors import (
     read_vectors,
     train_vectors,
@@ -32,26 +31,26 @@ from keras_attention.applications.answer_selection.vectors import (
 
 __all__ = [
     "Answer",
+    "AnswerPreprocessor",
+    "AnswerRanker",
     "AnswerSelectionConfig",
     "AnswerSelector",
     "Candidate",
     "DataConfig",
+    "HardestHinge",
     "ModelConfig",
     "Question",
     "QuestionSet",
     "Ranker",
+    "Ranking",
+    "Reader",
     "TrainingConfig",
     "VectorsConfig",
     "VocabularyConfig",
-    "evaluate",
-    "export_saved_model",
+    "build_model",
     "load_questions",
-    "load_run",
     "read_questions",
     "read_vectors",
-    "resume_answer_selection",
-    "shade",
-    "train_answer_selection",
     "train_vectors",
     "write_vectors",
 ]

@@ -1,17 +1,15 @@
 """The configuration of the answer selection application."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from keras_attention.applications.common import training_config
-from keras_attention.applications.common.checks import check_range
-from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.training import config as training_config
+from keras_attention.applications.training.config import check_range
+from keras_attention.applications.training.devices import DistributeConfig
 
 SPLITS = ("train", "dev", "test")
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate"]
-WITH_WEIGHTS = ("outer", "inner-word", "inner-context")
-"""The encoders that give a weight to each word of an answer."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,8 @@ class DataConfig:
         on_empty: what to do with a question or candidate without words: stop with an error, or
             skip it (counted and reported).
     """
+
+    paths: ClassVar[tuple[str, ...]] = ("folder", *SPLITS)
 
     dataset: Literal["facts", "wikiqa", "trecqa"] | None = None
     folder: str | None = None
@@ -92,6 +92,8 @@ class VectorsConfig:
         epochs: with source train, how often gensim goes over the text.
         window: with source train, how many words to each side are its context.
     """
+
+    paths: ClassVar[tuple[str, ...]] = ("file",)
 
     source: Literal["random", "file", "train"] = "random"
     file: str | None = None

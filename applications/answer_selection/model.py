@@ -1,64 +1,324 @@
-"""The model: a question and its candidates to a score for each candidate."""
+"""The network: a question and its candidates to a score for each candidate, and its loss."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.answer_selection.config import WITH_WEIGHTS, ModelConfig
-from keras_attention.applications.answer_selection.reader import Reader
+from keras_attention.applications.answer_selection.config import ENCODERS, ModelConfig
+from keras_attention.applications.common.network import Network
+from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
+
+INNER = ("word", "context", "gate")
+WITH_WEIGHTS = ("word", "context")
+"""The inner attentions that give a weight to each word of an answer."""
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AnswerSelector(keras.Model):
-    """Scores candidate answers by the cosine of their vectors with the question's.
+class Reader(keras.layers.Layer):
+    """Reads embedded words, with a query or without, into a vector.
 
-    The question is read first; its vector is the query of the attention with which the candidates
-    are read (Wang, Liu and Zhao 2016; Tan et al. 2016 for the attention after the state).
+    The weights of `"word"` and `"context"` are near a half for all words when training begins.
+    Words are doubled before they are weighed, so that such a reader begins as the plain GRU does.
 
     Args:
-        vocabulary_size: the number of ids; 0 is padding.
-        config: the sizes and kinds, as `dataclasses.asdict` of a `ModelConfig` gives them.
-        log_odds: give log-odds `s·cos + b`, with a scale and an offset that are learned, instead of
-            cosines: for the log loss.
-        trainable_vectors: whether training changes the vectors of words.
+        units: the size of a state; twice of it with `bidirectional`.
+        attention: `None`; `"outer"`, over the states, or the mechanism that does this; or the kind
+            of an `InnerAttentionGRU`, `"word"`, `"context"` or `"gate"`.
+        pooling: `"mean"` or `"max"` over the states.
+        bidirectional: read in both directions.
+        attention_units: the size of the hidden layer of `"outer"`.
+        occam: add Occam's penalty (`"word"` and `"context"` only).
+        occam_minimum: its least price of a word.
+        **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: `{"question": (B, S), "candidates": (B, N, T)}`, ids.
+        inputs: embedded words `(B, T, D)`.
+        mask: boolean `(B, T)`, True = a word.
+        query: `(B, Q)`; None reads without one. An inner attention then has a query of zeros: for
+            `"word"` all weights are a half, and words are read as they are.
 
     Returns:
-        Scores `(B, N)`.
+        Vectors `(B, U)`, and weights `(B, T)` of the words, zeros where masked; None where the
+        attention gives none.
+
+    References:
+        - [Wang, Liu and Zhao, 2016](https://aclanthology.org/P16-1122), section 3 (inner)
+        - [Tan et al., 2016](https://arxiv.org/abs/1511.04108), section 4.4 (outer)
     """
 
-    def __init__(self, vocabulary_size, config, log_odds=False, trainable_vectors=True, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        attention: str | AttentionMechanism | None = None,
+        pooling: str = "mean",
+        bidirectional: bool = False,
+        attention_units: int | None = None,
+        occam: bool = False,
+        occam_minimum: float = 0.001,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.config = ModelConfig(**config)
-        self.log_odds = log_odds
-        self.trainable_vectors = trainable_vectors
-        self.embedding = keras.layers.Embedding(
-            vocabulary_size,
-            self.config.embedding_size,
-            trainable=trainable_vectors,
-            name="vectors",
-        )
-        self.dropout = keras.layers.Dropout(self.config.dropout)
-        self.reader = self._reader(self.config.encoder, "reader")
-        self.question_reader = (
-            self.reader if self.config.shared else self._reader("gru", "question_reader")
-        )
+        self.units = units
+        self.attention = "outer" if isinstance(attention, keras.layers.Layer) else attention
+        self.pooling = pooling
+        self.bidirectional = bidirectional
+        self.attention_units = attention_units
+        self.occam = occam
+        self.occam_minimum = occam_minimum
+        self.supports_masking = True
+        self.nets = [self._net(backwards) for backwards in (False, True)[: 1 + bidirectional]]
+        self.outer = attention if isinstance(attention, keras.layers.Layer) else None
+        self._outer_given = self.outer is not None
+        if attention == "outer":
+            size = attention_units or units
+            self.outer = BahdanauAttention(size, name="outer", dtype=self.dtype_policy)
+
+    @property
+    def size(self) -> int:
+        """The size of the vectors."""
+        return self.units * len(self.nets)
 
     @property
     def has_weights(self) -> bool:
-        """Whether the model gives a weight to each word of a candidate."""
-        return self.config.encoder in WITH_WEIGHTS
+        """Whether each word gets a weight, where there is a query."""
+        return self.attention == "outer" or self.attention in WITH_WEIGHTS
 
-    def build(self, shapes=None):
+    def build(self, inputs_shape, query_size):
+        for net in self.nets:
+            if self.attention in INNER:
+                net.build(inputs_shape, (inputs_shape[0], query_size))
+            else:
+                net.build(inputs_shape)
+        if self.outer is not None and not self.outer.built:
+            states = (*inputs_shape[:2], self.size)
+            self.outer.build((inputs_shape[0], 1, query_size), states)
+        self.built = True
+
+    def call(self, inputs, mask, query=None, training=False):
+        with_weights = self.attention in WITH_WEIGHTS
+        inputs = 2.0 * inputs if with_weights else inputs
+        results = []
+        for net in self.nets:
+            if self.attention in INNER:
+                size = net.cell.query_size
+                asked = ops.zeros((ops.shape(inputs)[0], size)) if query is None else query
+                result = net(
+                    inputs,
+                    asked,
+                    mask=mask,
+                    training=training,
+                    return_attention_scores=with_weights,
+                )
+            else:
+                result = net(inputs, mask=mask, training=training)
+            states, weights = result if with_weights else (result, None)
+            results.append((ops.flip(states, axis=1) if net.go_backwards else states, weights))
+        states = ops.concatenate([states for states, _ in results], axis=-1)
+        weights = None
+        if with_weights:
+            weights = sum(weights for _, weights in results) / len(results)
+        if self.outer is not None and query is not None:
+            return self._attend(states, mask, query)
+        return self._pool(states, mask), weights
+
+    def _net(self, backwards):
+        settings = {
+            "return_sequences": True,
+            "go_backwards": backwards,
+            "name": "backwards" if backwards else "forwards",
+            "dtype": self.dtype_policy,
+        }
+        if self.attention not in INNER:
+            return keras.layers.GRU(self.units, **settings)
+        if self.occam:
+            settings |= {"occam": True, "occam_minimum": self.occam_minimum}
+        return InnerAttentionGRU(self.units, attention=self.attention, **settings)
+
+    def _attend(self, states, mask, query):
+        context, weights = self.outer(
+            ops.expand_dims(query, 1), states, value_mask=mask, return_attention_scores=True
+        )
+        weights = weights[:, 0]
+        if self.pooling == "mean":  # the weights sum to 1: their mean is the context
+            return context[:, 0], weights
+        count = ops.sum(ops.cast(mask, states.dtype), axis=1)[:, None, None]
+        return self._pool(states * ops.expand_dims(weights, 2) * count, mask), weights
+
+    def _pool(self, states, mask):
+        real = ops.expand_dims(mask, 2)
+        if self.pooling == "max":
+            lowest = ops.full_like(states, -1e9)
+            highest = ops.max(ops.where(real, states, lowest), axis=1)
+            return ops.where(ops.any(mask, axis=1, keepdims=True), highest, 0.0)
+        count = ops.maximum(ops.sum(ops.cast(mask, states.dtype), axis=1, keepdims=True), 1.0)
+        return ops.sum(ops.where(real, states, 0.0), axis=1) / count
+
+    def get_config(self):
+        names = ("units", "pooling", "bidirectional", "attention_units", "occam", "occam_minimum")
+        attention = self.attention
+        if self._outer_given:
+            attention = keras.saving.serialize_keras_object(self.outer)
+        own = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **own, "attention": attention}
+
+    @classmethod
+    def from_config(cls, config):
+        if isinstance(config["attention"], Mapping):
+            layer = keras.saving.deserialize_keras_object(config["attention"])
+            config = {**config, "attention": layer}
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AnswerSelector(Network):
+    """Scores candidate answers by the cosine of their vectors with the question's.
+
+    The question is read first; its vector is the query of the attention with which the candidates
+    are read:
+
+    $$q = \\mathrm{read}(x), \\qquad a_n = \\mathrm{read}(y_n, q), \\qquad
+    s_n = \\cos(q, a_n) \\quad\\text{or}\\quad s_n = \\sigma \\cos(q, a_n) + b$$
+
+    Args:
+        vocabulary_size: Integer, how many ids there are; 0 is padding.
+        units: Integer, the size of a GRU's state.
+        embedding_size: Integer, the size of a word's vector.
+        encoder: How a candidate is read: `"gru"`, without attention; `"outer"`, with attention over
+            the states of the GRU; `"inner-word"`, `"inner-context"` or `"inner-gate"`, with
+            attention before or inside the state.
+        attention: The attention mechanism of `"outer"`; None for
+            `BahdanauAttention(attention_units)`.
+        reader: A layer that reads candidates in place of `encoder`: called as `Reader` is, and
+            with its attributes `size` and `has_weights`.
+        question_reader: A layer that reads questions, called as `Reader` is, without a query. None
+            for the reader of candidates where `shared`, else for a GRU.
+        pooling: `"mean"` or `"max"` over the states.
+        bidirectional: Boolean, whether to read in both directions, with `units` for each.
+        shared: Boolean, whether questions are read with the reader of candidates.
+        attention_units: Integer, units of the default attention; None for `units`.
+        occam: Boolean, whether to add Occam's penalty on the attention (`"inner-word"` and
+            `"inner-context"` only).
+        occam_minimum: Float, the least price of a word in that penalty.
+        dropout: Rate of the dropout on word vectors and on the pooled vectors.
+        log_odds: Boolean, whether to give log-odds `σ·cos + b`, with a scale and an offset that
+            are learned, in place of cosines: for the log loss.
+        trainable_vectors: Boolean, whether training changes the vectors of words.
+        **kwargs: `name`, `dtype` and the like of `Network`.
+
+    Call arguments:
+        inputs: Dict of token ids, `"question"` `(B, S)` and `"candidates"` `(B, N, T)`.
+        training: Boolean, whether dropout acts.
+
+    Returns:
+        Scores `(B, N)`.
+
+    Raises:
+        ValueError: where an encoder is unknown, or does not go with another argument.
+
+    References:
+        - [Wang, Liu and Zhao, 2016](https://aclanthology.org/P16-1122), section 3
+        - [Tan et al., 2016](https://arxiv.org/abs/1511.04108), section 4.4 (`"outer"`)
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.applications.answer_selection import AnswerSelector
+
+    model = AnswerSelector(30, units=8, embedding_size=5)
+    inputs = {"question": np.array([[4, 5]]), "candidates": np.array([[[4, 6, 7], [8, 9, 0]]])}
+    scores, weights = model.score(inputs)
+    assert tuple(scores.shape) == (1, 2) and tuple(weights.shape) == (1, 2, 3)
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        units: int = 100,
+        embedding_size: int = 100,
+        encoder: str = "inner-word",
+        attention: AttentionMechanism | None = None,
+        reader: keras.layers.Layer | None = None,
+        question_reader: keras.layers.Layer | None = None,
+        pooling: str = "mean",
+        bidirectional: bool = False,
+        shared: bool = True,
+        attention_units: int | None = None,
+        occam: bool = False,
+        occam_minimum: float = 0.001,
+        dropout: float = 0.2,
+        log_odds: bool = False,
+        trainable_vectors: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        _check(encoder, attention, reader, pooling, occam)
+        self.vocabulary_size = vocabulary_size
+        self.units = units
+        self.embedding_size = embedding_size
+        self.encoder = encoder
+        self.pooling = pooling
+        self.bidirectional = bidirectional
+        self.shared = shared
+        self.attention_units = attention_units
+        self.occam = occam
+        self.occam_minimum = occam_minimum
+        self.dropout_rate = dropout
+        self.log_odds = log_odds
+        self.trainable_vectors = trainable_vectors
+        policy = {"dtype": self.dtype_policy}
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
+        )
+        self.dropout = keras.layers.Dropout(dropout, **policy)
+
+        def read_with(kind, name):
+            return Reader(
+                units,
+                attention=kind,
+                pooling=pooling,
+                bidirectional=bidirectional,
+                attention_units=attention_units,
+                occam=occam and kind is not None,
+                occam_minimum=occam_minimum,
+                name=name,
+                **policy,
+            )
+
+        kind = None if encoder == "gru" else encoder.removeprefix("inner-")
+        mechanism = self.part("attention", attention, lambda: kind)
+        self.reader = self.part("reader", reader, lambda: read_with(mechanism, "reader"))
+        self.question_reader = self.part(
+            "question_reader",
+            question_reader,
+            lambda: self.reader if shared else read_with(None, "question_reader"),
+        )
+        self.build()
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the network gives a weight to each word of a candidate."""
+        return bool(self.reader.has_weights)
+
+    def build(self, input_shape=None):
         self.embedding.build(None)
-        size = self.config.embedding_size
-        for reader in {id(r): r for r in (self.reader, self.question_reader)}.values():
-            reader.build((None, None, size), reader.size)
+        words, size = (None, None, self.embedding_size), self.question_reader.size
+        for reader in (self.reader, self.question_reader):
+            if isinstance(reader, Reader) and not reader.built:
+                reader.build(words, size)
+            elif not reader.built:
+                mask = keras.KerasTensor((None, None), "bool")
+                reader(keras.KerasTensor(words), mask=mask, query=keras.KerasTensor((None, size)))
+        if self.reader.size != size:
+            raise ValueError(
+                "Question and candidates should be read into vectors of one size, to be compared. "
+                f"Received: {size} of the question, {self.reader.size} of a candidate"
+            )
         if self.log_odds:
             # A cosine of 1 alone would be no more than e to 1.
             steep = keras.initializers.Constant(5.0)
@@ -69,7 +329,7 @@ class AnswerSelector(keras.Model):
     def call(self, inputs, training=False):
         return self.score(inputs, training)[0]
 
-    def score(self, inputs, training=False):
+    def score(self, inputs: Mapping[str, Any], training: bool = False) -> tuple[Any, Any]:
         """Return scores `(B, N)` and weights of the candidates' words `(B, N, T)`, or None."""
         question, candidates = inputs["question"], inputs["candidates"]
         rows, count, length = (ops.shape(candidates)[axis] for axis in range(3))
@@ -94,28 +354,108 @@ class AnswerSelector(keras.Model):
     def _embedded(self, ids, training):
         return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
 
-    def _reader(self, encoder, name):
-        config = self.config
-        attention = None if encoder == "gru" else encoder.removeprefix("inner-")
-        return Reader(
-            config.units,
-            attention=attention,
-            pooling=config.pooling,
-            bidirectional=config.bidirectional,
-            attention_units=config.attention_units,
-            occam=config.occam and attention is not None,
-            occam_minimum=config.occam_minimum,
-            name=name,
-        )
-
     def get_config(self):
+        names = (
+            *("vocabulary_size", "units", "embedding_size", "encoder", "pooling", "bidirectional"),
+            *("shared", "attention_units", "occam", "occam_minimum", "log_odds"),
+        )
         return {
             **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "config": dataclasses.asdict(self.config),
-            "log_odds": self.log_odds,
+            **{name: getattr(self, name) for name in names},
+            **self.config_of(
+                attention=getattr(self.reader, "outer", None),
+                reader=self.reader,
+                question_reader=self.question_reader,
+            ),
+            "dropout": self.dropout_rate,
             "trainable_vectors": self.trainable_vectors,
         }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "AnswerSelector":
+        """Return the network of a configuration; that of version 0.1 has a section `config`."""
+        config = dict(config)
+        return super().from_config({**config.pop("config", {}), **config})
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class HardestHinge(keras.losses.Loss):
+    """A right candidate exceeds the hardest wrong one by a margin.
+
+    $$\\ell = \\frac1R \\sum_{r} \\max(0,\\; m - s_r + \\max_k s_{-k})$$
+
+    over the R right candidates of a question; 0 where none is wrong.
+
+    Args:
+        margin: m.
+        name: the loss' name.
+        **kwargs: more of `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: `(B, N)`, 1 for a right candidate, 0 for a wrong one.
+        y_pred: scores `(B, N)`.
+
+    Reference:
+        - [Wang, Liu and Zhao, 2016](https://aclanthology.org/P16-1122), section 4
+    """
+
+    def __init__(self, margin: float = 0.2, name: str = "hardest_hinge", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        right = ops.cast(y_true > 0, y_pred.dtype)
+        wrong = ops.where(y_true > 0, float("-inf"), y_pred)
+        hardest = ops.max(wrong, axis=1, keepdims=True)
+        each = right * ops.relu(self.margin - y_pred + hardest)
+        return ops.sum(each, axis=1) / ops.maximum(ops.sum(right, axis=1), 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "margin": self.margin}
+
+
+def build_model(
+    config: ModelConfig,
+    vocabulary_size: int,
+    log_odds: bool = False,
+    trainable_vectors: bool = True,
+    dtype: Any = None,
+) -> AnswerSelector:
+    """Return the network that a configuration describes, with new weights.
+
+    Args:
+        config: the `model` section.
+        vocabulary_size: how many ids there are.
+        log_odds: as of `AnswerSelector`.
+        trainable_vectors: the same.
+        dtype: the dtype policy; None for Keras' global one.
+    """
+    return AnswerSelector(
+        vocabulary_size,
+        **dataclasses.asdict(config),
+        log_odds=log_odds,
+        trainable_vectors=trainable_vectors,
+        dtype=dtype,
+    )
+
+
+def _check(encoder, attention, reader, pooling, occam) -> None:
+    if encoder not in get_args(ENCODERS):
+        raise ValueError(
+            f"`encoder` should be one of {list(get_args(ENCODERS))}. Received: encoder={encoder!r}"
+        )
+    if pooling not in ("mean", "max"):
+        raise ValueError(f"`pooling` should be 'mean' or 'max'. Received: pooling={pooling!r}")
+    if attention is not None and (encoder != "outer" or reader is not None):
+        raise ValueError(
+            "`attention` goes with encoder='outer' and without `reader`. "
+            f"Received: encoder={encoder!r}, reader={reader!r}"
+        )
+    if occam and encoder.removeprefix("inner-") not in WITH_WEIGHTS:
+        raise ValueError(
+            "`occam` goes with an encoder that gives each word a weight before it is read, "
+            f"'inner-word' or 'inner-context'. Received: encoder={encoder!r}"
+        )
 
 
 def _unit(vectors):

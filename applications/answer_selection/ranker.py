@@ -1,100 +1,456 @@
-"""A trained run in use: candidates to scores, ranks and weights of words."""
+"""The answer ranker: a Keras task from a question and candidates to the candidates, best first."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
+from keras import ops
 
-from keras_attention.applications.answer_selection.batches import encode
+from keras_attention.applications.answer_selection.batches import (
+    EncodedQuestions,
+    TrainingBatches,
+    encode,
+)
+from keras_attention.applications.answer_selection.config import (
+    PRESETS,
+    AnswerSelectionConfig,
+    VectorsConfig,
+)
+from keras_attention.applications.answer_selection.data import has_split, load_questions
+from keras_attention.applications.answer_selection.legacy import (
+    load_preprocessor_0_1,
+    load_run_0_1,
+)
+from keras_attention.applications.answer_selection.model import (
+    AnswerSelector,
+    HardestHinge,
+    build_model,
+)
+from keras_attention.applications.answer_selection.preprocessor import (
+    VECTORS_FILE,
+    AnswerPreprocessor,
+    padded,
+)
 from keras_attention.applications.answer_selection.questions import (
     Candidate,
     Question,
     QuestionSet,
+    as_questions,
 )
-from keras_attention.applications.answer_selection.run import AnswerSelectionRun, load_run
-from keras_attention.applications.answer_selection.scoring import score_questions, scorer
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.answer_selection.results import (
+    Answer,
+    Ranking,
+    by_position,
+    check_shaded,
+    evaluation_report,
+)
+from keras_attention.applications.answer_selection.vectors import first_vectors, read_vectors
+from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.common.errors import UserError, say
+from keras_attention.applications.common.files import check_new_file, write_text
+from keras_attention.applications.common.preprocessor import as_texts, check_equally_many
+from keras_attention.applications.common.task import TextTask
+from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
+
+PAIRS_IN_A_BATCH = 256
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A candidate as the model sees it for a question.
+@keras.saving.register_keras_serializable("keras_attention.answer_selection")
+class AnswerRanker(TextTask):
+    """Ranks candidate answers of a question: a network and its preprocessor.
 
-    Args:
-        text: the candidate.
-        score: its score: a cosine, or log-odds where the run was trained with the log loss.
-        tokens: its words, as far as they are read.
-        weights: how much attention each of them got; None where the model's attention gives no
-            weights of words.
-        position: its place among the candidates that were given, from 0.
-    """
-
-    text: str
-    score: float
-    tokens: list[str]
-    weights: np.ndarray | None
-    position: int
-
-
-class Ranker:
-    """Ranks candidate answers.
+    Training makes each right candidate exceed the hardest of a few wrong ones, drawn anew in each
+    epoch; a network of log-odds learns each pair by itself.
 
     Args:
-        run: a loaded run.
+        backbone: the network.
+        preprocessor: what turns texts into its ids.
+        negatives: wrong candidates drawn for each right one in each epoch: the question's own
+            first, then other questions' candidates.
+        margin: by how much a right candidate should exceed the hardest wrong one.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
+
+    Raises:
+        ValueError: where network and preprocessor are of different vocabularies.
 
     Example:
 
-    ```
-    ranker = Ranker.load("runs/wikiqa")
-    best = ranker.rank("when was it opened ?", ["It opened in 1931 .", "It is in Oslo ."])[0]
+    ```python
+    from keras_attention.applications.answer_selection import AnswerRanker
+
+    questions = [("who is it ?", ["it is a dog .", "the sky is blue ."], [1, 0])] * 8
+    ranker = AnswerRanker.from_questions(questions, units=8)
+    ranker.fit(questions, epochs=1, verbose=0)
+    best = ranker.rank("who is it ?", ["the sky is blue .", "it is a dog ."])[0]
     print(best.score, best.text)
     ```
     """
 
-    def __init__(self, run: AnswerSelectionRun):
-        self.run = run
-        self._score = scorer(run.model)
+    name_of_task = "answer-selection"
+    shaded_pages = (".html", ".htm")
+    config_class, known_defaults = AnswerSelectionConfig, PRESETS
+    network_class = AnswerSelector
+    preprocessor_cls = AnswerPreprocessor
+    counts_tokens = False
+
+    def __init__(
+        self,
+        backbone: AnswerSelector,
+        preprocessor: AnswerPreprocessor | None = None,
+        negatives: int = 5,
+        margin: float = 0.2,
+        **kwargs: Any,
+    ):
+        if negatives < 1:
+            raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
+        self.negatives = negatives
+        self.margin = margin
+        super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
-    def load(cls, path: Path | str) -> "Ranker":
-        """Return the ranker of a run folder.
+    def from_questions(
+        cls,
+        questions: Any,
+        units: int = 100,
+        *,
+        embedding_size: int = 100,
+        vectors: Path | str | None = None,
+        seed: int = 0,
+        preprocessor: Mapping[str, Any] | None = None,
+        **network: Any,
+    ) -> "AnswerRanker":
+        """Return a task for questions like those given, with new weights.
 
-        Raises:
-            UserError: if there is no such run, or it has no weights yet.
+        Args:
+            questions: as `fit` takes them.
+            units: the size of a GRU's state.
+            embedding_size: the size of a word's vector.
+            vectors: a file of pretrained vectors of that size, as GloVe and word2vec write them;
+                None for random ones.
+            seed: the seed of random vectors.
+            preprocessor: more arguments of `AnswerPreprocessor.adapt`.
+            **network: more arguments of `AnswerSelector`, such as `encoder="outer"`.
         """
-        return cls(load_run(path))
-
-    def rank(self, question: str, candidates: Sequence[str]) -> list[Answer]:
-        """Return the candidates, best first; equal ones in the order given.
-
-        Raises:
-            UserError: where there is no candidate, or a text has no words.
-        """
-        if isinstance(candidates, str):
-            raise UserError("candidates are a list of texts. Received: one text; put it in a list.")
-        if not candidates:
-            raise UserError("there is no candidate to rank.")
-        for name, text in [
-            ("the question", question),
-            *((f"candidate {place}", text) for place, text in enumerate(candidates, 1)),
-        ]:
-            if not self.run.words.tokens(text):
-                raise UserError(f"{name} has no words.")
-        asked = Question(
-            "1", question, [Candidate(str(i), text, 0) for i, text in enumerate(candidates)]
+        texts = as_questions(questions, name="questions").texts
+        adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
+        config, file = VectorsConfig(), None
+        if vectors is not None:
+            config = VectorsConfig(source="file", file=str(vectors))
+            file = read_vectors(vectors, embedding_size)
+        start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
+        backbone = AnswerSelector(
+            adapted.vocabulary_size, units=units, embedding_size=embedding_size, **network
         )
-        encoded = encode(QuestionSet("the question", [asked]), self.run.words)
-        scores, weights = score_questions(self._score, encoded)
-        has_weights = self.run.model.has_weights
-        answers = [
-            Answer(
-                text=text,
-                score=float(scores[0][place]),
-                tokens=self.run.words.tokens(text),
-                weights=weights[0][place] if has_weights else None,
-                position=place,
+        backbone.set_vectors(start)
+        return cls(backbone, adapted)
+
+    # ---- In use.
+
+    def rank(
+        self, question: str | Sequence[str], candidates: Sequence[str] | Sequence[Sequence[str]]
+    ) -> Ranking | list[Ranking]:
+        """Rank the candidates of a question, or of many: pairs of like lengths share a batch.
+
+        Args:
+            question: a question, or a sequence of questions.
+            candidates: its candidates, or for each question its candidates.
+
+        Returns:
+            The answers, best first; equal ones in the order given. Of many questions, a list.
+
+        Raises:
+            ValueError: where there is no candidate, or a text has no words.
+        """
+        if isinstance(question, str):
+            return self.rank([question], [candidates])[0]
+        check_equally_many(question=question, candidates=candidates)
+        asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
+        scores, weights = self.score(QuestionSet("the questions", asked))
+        rankings = []
+        for each, values, shades in zip(asked, scores, weights, strict=True):
+            answers = [
+                Answer(
+                    text=candidate.text,
+                    score=float(value),
+                    tokens=self.preprocessor.tokens(candidate.text),
+                    weights=shade if self.backbone.has_weights else None,
+                    position=place,
+                )
+                for place, (candidate, value, shade) in enumerate(
+                    zip(each.candidates, values, shades, strict=True)
+                )
+            ]
+            answers.sort(key=lambda answer: (-answer.score, answer.position))
+            rankings.append(Ranking(each.text, tuple(answers)))
+        return rankings
+
+    def score(self, questions: Any) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
+        """Return for each question the scores of its candidates, and the weights of their words.
+
+        Args:
+            questions: as `fit` takes them.
+
+        Returns:
+            `(scores, weights)`; weights are zeros where the network gives none.
+        """
+        return self._score(self.encode(as_questions(questions, name="questions")))
+
+    def evaluate_text(
+        self, questions: Any, protocol: str = "filtered", trec_run: Path | str | None = None
+    ) -> dict[str, Any]:
+        """Return MAP, MRR and precision at 1, beside those of BM25 and word overlap, as JSON types.
+
+        Where the network gives weights to words, `"attention_by_position"` says where they lie: the
+        part of a candidate's attention on each tenth of it, in the mean over all candidates.
+        Attention that favours no place has 0.1 everywhere.
+
+        Args:
+            questions: as `fit` takes them.
+            protocol: `"filtered"`, without questions that any ranking answers, or `"unfiltered"`;
+                see [`ranking_score`][keras_attention.metrics.ranking_score].
+            trec_run: a new file for the ranking, in trec_eval's form.
+
+        Returns:
+            The figures; `"signature"` says under which protocol. Figures of two do not compare.
+
+        Raises:
+            ValueError: where no question is left to measure, or the file exists.
+        """
+        if trec_run is not None:
+            check_new_file(trec_run)
+        questions = as_questions(questions, name="questions")
+        encoded = self.encode(questions)
+        scores, weights = self._score(encoded)
+        ranked = questions.scored(scores)
+        report = evaluation_report(questions, scores, self.preprocessor.tokens, protocol)
+        if trec_run is not None:
+            write_text(Path(trec_run), "".join(f"{line}\n" for line in trec_run_lines(ranked)))
+        # A cosine has no natural threshold: log-odds alone say "right" of a pair by itself.
+        log_odds, shades = self.backbone.log_odds, [row for rows in weights for row in rows]
+        return {
+            **report,
+            **dataclasses.asdict(encoded.coverage),
+            "accuracy": pair_accuracy(ranked, questions.judgements) if log_odds else None,
+            "attention_by_position": by_position(shades) if self.backbone.has_weights else None,
+        }
+
+    def draw(
+        self, question: str, candidates: Sequence[str], output: Path | str | None = None
+    ) -> Ranking:
+        """Shade the words of answers by the attention that a question gives them.
+
+        Args:
+            question: the question.
+            candidates: one or more answers.
+            output: a new file, a page of HTML or a picture; None draws nothing: a notebook shows
+                the result itself.
+
+        Returns:
+            The ranking that the picture shows.
+
+        Raises:
+            ValueError: if the file exists, a text has no words, or the network's attention gives no
+                weights of words.
+        """
+        if output is not None:
+            check_shaded(output)
+        if not self.backbone.has_weights:
+            raise UserError(
+                f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
+                "inner-word or inner-context."
             )
-            for place, text in enumerate(candidates)
+        ranking = self.rank(question, candidates)
+        if output is not None:
+            ranking.plot(output)
+        return ranking
+
+    # ---- The hooks of TextTask.
+
+    def check_fit(self) -> None:
+        has, wanted = self.backbone.vocabulary_size, self.preprocessor.vocabulary_size
+        if has != wanted:
+            raise ValueError(
+                f"The network's `vocabulary_size` should be the preprocessor's, {wanted}. "
+                f"Received: {has}"
+            )
+
+    def read_columns(self, x, y=None, sample_weight=None) -> QuestionSet:
+        return as_questions(x, y, sample_weight).check()
+
+    def encode(self, corpus: QuestionSet) -> EncodedQuestions:
+        return encode(corpus, self.preprocessor)
+
+    def make_batches(
+        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
+    ) -> TrainingBatches:
+        return TrainingBatches(encoded, batch_size, self.negatives, seed, shuffle)
+
+    def default_loss(self) -> keras.losses.Loss:
+        if self.backbone.log_odds:
+            return keras.losses.BinaryCrossentropy(from_logits=True)
+        return HardestHinge(self.margin)
+
+    def service(self, **options: Any):
+        from keras_attention.applications.answer_selection.serving import AnswerSelectionService
+
+        return AnswerSelectionService(self, **options)
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        if self.preprocessor.vectors is not None:
+            np.save(folder / VECTORS_FILE, self.preprocessor.vectors)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "negatives": self.negatives, "margin": self.margin}
+
+    # ---- The hooks of the command.
+
+    @classmethod
+    def check_data(cls, config: AnswerSelectionConfig) -> None:
+        for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
+            if not has_split(config.data, split):
+                raise UserError(
+                    f"name the {why}: --data.{split} F, or --data.dataset facts, or --data.dataset "
+                    "wikiqa with --data.folder D."
+                )
+
+    @classmethod
+    def read(cls, config: AnswerSelectionConfig, split: str) -> QuestionSet:
+        questions = load_questions(config.data, split)
+        return questions if split == "test" else questions.check(judged=split == "dev")
+
+    @classmethod
+    def adapt(cls, config: AnswerSelectionConfig, corpus: QuestionSet) -> AnswerPreprocessor:
+        section, size, file = config.vocabulary, config.model.embedding_size, None
+        if config.vectors.file:
+            file = read_vectors(config.vectors.file, size)
+            say(str(file))
+        preprocessor = AnswerPreprocessor.adapt(
+            corpus.texts,
+            vocabulary_size=section.size,
+            min_count=section.min_count,
+            lowercase=section.lowercase,
+            extra_words=list(file.vectors)[: config.vectors.extra_words] if file else (),
+            unknown_buckets=section.unknown_buckets,
+            max_length=config.data.max_length,
+        )
+        preprocessor.vectors, report = first_vectors(
+            config.vectors, preprocessor, size, config.training.seed, corpus.texts, file
+        )
+        say(report)
+        return preprocessor
+
+    @classmethod
+    def configured(
+        cls, config: AnswerSelectionConfig, preprocessor: AnswerPreprocessor, dtype: Any = None
+    ) -> "AnswerRanker":
+        section = config.training
+        network = build_model(
+            config.model,
+            preprocessor.vocabulary_size,
+            log_odds=section.loss == "log",
+            trainable_vectors=config.vectors.trainable,
+            dtype=dtype,
+        )
+        if preprocessor.vectors is not None:
+            network.set_vectors(preprocessor.vectors)
+        return cls(network, preprocessor, section.negatives, section.margin)
+
+    @classmethod
+    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "AnswerRanker":
+        return load_run_0_1(cls, folder, load_weights)
+
+    @classmethod
+    def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
+        """Return the preprocessor of a run folder that version 0.1 made."""
+        return load_preprocessor_0_1(folder)
+
+    def development(self, corpus: QuestionSet, batches: TrainingBatches, config: Any):
+        """Return a function that gives the figures of an epoch.
+
+        `val_map` and `val_mrr` are of the filtered protocol; `val_loss` is the mean over the same
+        questions of the training loss with all wrong candidates.
+        """
+        kept = [q for q, each in enumerate(corpus.questions) if each.right and each.wrong]
+        questions = dataclasses.replace(corpus, questions=[corpus.questions[q] for q in kept])
+        encoded = batches.encoded.part(kept)
+        margin = None if self.backbone.log_odds else self.margin
+
+        def figures() -> dict[str, float]:
+            scores, _ = self._score(encoded)
+            pairs = zip(scores, encoded.labels, strict=True)
+            loss = float(np.mean([question_loss(*pair, margin) for pair in pairs]))
+            if not np.isfinite(loss):  # the training stops at it, and ranks nothing
+                return {"val_loss": loss, "val_map": 0.0, "val_mrr": 0.0}
+            result = ranking_score(questions.scored(scores), questions.judgements)
+            return {"val_loss": loss, "val_map": result.map, "val_mrr": result.mrr}
+
+        return figures
+
+    # ---- What the methods above are made of.
+
+    def _asked(self, question: str, candidates: Sequence[str]) -> Question:
+        (question,) = as_texts([question], "question")
+        texts = as_texts(candidates, "candidates")
+        if not texts:
+            raise UserError("there is no candidate to rank.")
+        named = {"the question": question}
+        named |= {f"candidate {place}": text for place, text in enumerate(texts, 1)}
+        for name, text in named.items():
+            if not self.preprocessor.tokens(text):
+                raise UserError(f"{name} has no words.")
+        return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
+
+    def _score(self, encoded: EncodedQuestions):
+        if "score" not in self._compiled_functions:
+            self._compiled_functions["score"] = compiled(self._score_pairs, self.backbone, 2, 2)
+        score = self._compiled_functions["score"]
+        pairs = [
+            (question, place)
+            for question, candidates in enumerate(encoded.candidates)
+            for place in range(len(candidates))
         ]
-        return sorted(answers, key=lambda answer: (-answer.score, answer.position))
+        order = sorted(pairs, key=lambda pair: len(encoded.candidates[pair[0]][pair[1]]))
+        scores = [np.zeros(len(candidates), "float32") for candidates in encoded.candidates]
+        weights = [[np.zeros(0)] * len(candidates) for candidates in encoded.candidates]
+        for first in range(0, len(order), PAIRS_IN_A_BATCH):
+            part = order[first : first + PAIRS_IN_A_BATCH]
+            candidates = [encoded.candidates[question][place] for question, place in part]
+            questions = padded([encoded.questions[question] for question, _ in part])
+            found = score(questions, padded(candidates))
+            values, shades = (ops.convert_to_numpy(array) for array in found)
+            rows = zip(part, candidates, values, shades, strict=True)
+            for (question, place), ids, value, shade in rows:
+                scores[question][place] = value
+                weights[question][place] = shade[: len(ids)]
+        return scores, weights
+
+    def _score_pairs(self, question, candidate):
+        inputs = {"question": question, "candidates": candidate[:, None]}
+        scores, weights = self.backbone.score(inputs, training=False)
+        shades = ops.zeros(ops.shape(candidate)) if weights is None else weights[:, 0]
+        return ops.cast(scores[:, 0], "float32"), ops.cast(shades, "float32")
+
+
+def question_loss(scores: np.ndarray, labels: Sequence[int], margin: float | None) -> float:
+    """Return the loss of one question with all its candidates, of which some are right.
+
+    Args:
+        scores: (N,) scores.
+        labels: (N,) 1 for right, 0 for wrong.
+        margin: of the hinge; None for the log loss.
+    """
+    scores, right = np.asarray(scores, "float64"), np.asarray(labels, bool)
+    if margin is None:
+        return float(np.mean(np.logaddexp(0.0, np.where(right, -scores, scores))))
+    if right.all():
+        return 0.0
+    hardest = scores[~right].max()
+    return float(np.mean(np.maximum(0.0, margin - scores[right] + hardest)))
+
+
+Ranker = AnswerRanker
+"""Another name of `AnswerRanker`."""

@@ -1,23 +1,28 @@
-"""The graph of an exported answer selector. Importing this imports TensorFlow."""
+"""The graph of an exported answer ranker. Importing this imports TensorFlow."""
 
 import tensorflow as tf
 
-from keras_attention.applications.answer_selection.run import AnswerSelectionRun
+from keras_attention.applications.answer_selection.ranker import AnswerRanker
 
 
 class AnswerSelectionService(tf.Module):
-    """A run as a `tf.Module` from strings to scores, which a SavedModel can hold.
+    """A ranker as a `tf.Module` from strings to scores, which a SavedModel can hold.
+
+    It needs `tensorflow` alone; not Keras, not this package. The signature `serving_default` takes
+    `question`, `(B,)` strings, and `candidates`, `(B, N)` strings, those of a question with fewer
+    padded with `""`. It gives `scores`, `(B, N)`: a candidate without words gets minus infinity.
 
     Args:
-        run: the run.
+        ranker: the task.
     """
 
-    def __init__(self, run: AnswerSelectionRun):
+    def __init__(self, ranker: AnswerRanker):
         super().__init__()
-        self._words = run.words
+        model, preprocessor = ranker.backbone, ranker.preprocessor
+        self._words = preprocessor.in_graph("tokenizer")
         # The variables alone: the Keras model around them does not belong in the SavedModel.
-        self._weights = [variable.value for variable in run.model.weights]
-        model = run.model
+        self._weights = [variable.value for variable in model.weights]
+        self._encode = preprocessor.call
         self._score = lambda inputs: model.score(inputs, training=False)[0]
 
     @tf.function(
@@ -28,18 +33,8 @@ class AnswerSelectionService(tf.Module):
         autograph=False,
     )
     def serve(self, question, candidates):
-        """Score candidates `(B, N)` of questions `(B,)`; see `export_saved_model`."""
-        shape = tf.shape(candidates)
-        ids = self._words.in_graph(tf.reshape(candidates, [-1]))
-        inputs = {
-            "question": _padded(self._words.in_graph(question)),
-            "candidates": tf.reshape(_padded(ids), [shape[0], shape[1], -1]),
-        }
-        empty = tf.reshape(ids.row_lengths() == 0, shape)
-        return {"scores": tf.where(empty, float("-inf"), self._score(inputs))}
-
-
-def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Return ids (B, T) with at least one column."""
-    dense = ids.to_tensor(0)
-    return tf.pad(dense, [[0, 0], [0, tf.maximum(0, 1 - tf.shape(dense)[1])]])
+        """Score candidates `(B, N)` of questions `(B,)`."""
+        inputs = self._encode({"question": question, "candidates": candidates})
+        empty = ~tf.reduce_any(inputs["candidates"] != 0, axis=-1)
+        scores = tf.cast(self._score(inputs), tf.float32)
+        return {"scores": tf.where(empty, float("-inf"), scores)}

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.answer_selection.config import VectorsConfig
-from keras_attention.applications.answer_selection.text import WordIds
+from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import write_text
-from keras_attention.applications.common.text_files import read_lines
+from keras_attention.applications.common.files import read_lines, write_text
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 
 JOINER = "￭"
@@ -84,20 +83,9 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
     return VectorFile(str(path), vectors, broken, first_broken, repeated)
 
 
-def with_extra_words(tokenizer: WordTokenizer, file: VectorFile, number: int) -> WordTokenizer:
-    """Return the vocabulary with those of the file's first `number` words that it lacks."""
-    words = tokenizer.vocabulary[len(SPECIAL_TOKENS) :]
-    known = set(words)
-    for word in list(file.vectors)[:number]:
-        if tokenizer.tokens(word) == [word] and word not in known:
-            known.add(word)
-            words.append(word)
-    return WordTokenizer(words, lowercase=tokenizer.lowercase, split=tokenizer.split)
-
-
 def first_vectors(
     config: VectorsConfig,
-    words: WordIds,
+    preprocessor: AnswerPreprocessor,
     size: int,
     seed: int,
     texts: Sequence[str],
@@ -110,26 +98,26 @@ def first_vectors(
 
     Args:
         config: the `vectors` section.
-        words: the vocabulary.
+        preprocessor: the vocabulary.
         size: the size of a vector.
         seed: the seed of what is drawn.
         texts: the training text, for source train.
         file: the vectors read, for source file.
     """
-    random = np.random.default_rng(seed)
-    vectors = random.normal(0.0, 1.0, (words.size, size)).astype("float32")
+    random, tokenizer = np.random.default_rng(seed), preprocessor.tokenizer
+    vectors = random.normal(0.0, 1.0, (preprocessor.vocabulary_size, size)).astype("float32")
     vectors /= np.sqrt(size)  # of length 1 or so
     vectors[0] = 0.0
     if config.source == "random":
-        return vectors, f"{words.size:,} random vectors"
+        return vectors, f"{len(vectors):,} random vectors"
     if file:
         known = file.vectors
     else:
-        lowercase = words.tokenizer.lowercase
+        lowercase = tokenizer.lowercase
         known = train_vectors(texts, size, seed, config.epochs, config.window, lowercase)
     found = {
         index: known[word.strip(JOINER) if word not in known else word]
-        for index, word in enumerate(words.tokenizer.vocabulary)
+        for index, word in enumerate(tokenizer.vocabulary)
         if index >= len(SPECIAL_TOKENS) and (word in known or word.strip(JOINER) in known)
     }
     if found:
@@ -137,7 +125,7 @@ def first_vectors(
         vectors *= float(np.linalg.norm(given, axis=1).mean())
         vectors[list(found)] = given
     where = file.path if file else "gensim"
-    vocabulary = words.tokenizer.vocabulary_size - len(SPECIAL_TOKENS)
+    vocabulary = tokenizer.vocabulary_size - len(SPECIAL_TOKENS)
     return vectors, (
         f"{len(found):,} of the vocabulary's {vocabulary:,} words have a vector from {where}, "
         f"{vocabulary - len(found):,} a random one"

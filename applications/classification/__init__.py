@@ -1,9 +1,14 @@
-"""The classification application: what the verbs of the command do, as functions."""
+"""Classification: Keras tasks that label texts, and pairs of texts."""
 
+from keras_attention.applications.classification.backbones import (
+    BackboneEncoder,
+    Pretrained,
+    load_pretrained,
+)
 from keras_attention.applications.classification.classifier import (
-    Prediction,
+    ClassificationTask,
+    PairClassifier,
     TextClassifier,
-    Weights,
 )
 from keras_attention.applications.classification.config import (
     ClassificationConfig,
@@ -12,36 +17,53 @@ from keras_attention.applications.classification.config import (
     TokenizerConfig,
     TrainingConfig,
 )
-from keras_attention.applications.classification.confusion_picture import draw_confusion
 from keras_attention.applications.classification.data import load_examples, read_examples
-from keras_attention.applications.classification.evaluation import evaluate
-from keras_attention.applications.classification.export import export_saved_model
+from keras_attention.applications.classification.encoders import (
+    CrossEncoder,
+    FlatEncoder,
+    HierarchicalEncoder,
+    InnerEncoder,
+    TextEncoder,
+)
+from keras_attention.applications.classification.layers import Contextual, Pool, WordVectors
 from keras_attention.applications.classification.model import Classifier, build_model
-from keras_attention.applications.classification.picture import draw
-from keras_attention.applications.classification.run import load_run
-from keras_attention.applications.classification.training import (
-    resume_classification,
-    train_classification,
+from keras_attention.applications.classification.preprocessor import (
+    ClassificationPreprocessor,
+    Labels,
+)
+from keras_attention.applications.classification.results import (
+    Prediction,
+    Weights,
+    draw_confusion,
 )
 
 __all__ = [
+    "BackboneEncoder",
     "ClassificationConfig",
+    "ClassificationPreprocessor",
+    "ClassificationTask",
     "Classifier",
+    "Contextual",
+    "CrossEncoder",
     "DataConfig",
+    "FlatEncoder",
+    "HierarchicalEncoder",
+    "InnerEncoder",
+    "Labels",
     "ModelConfig",
+    "PairClassifier",
+    "Pool",
     "Prediction",
+    "Pretrained",
     "TextClassifier",
+    "TextEncoder",
     "TokenizerConfig",
     "TrainingConfig",
     "Weights",
+    "WordVectors",
     "build_model",
-    "draw",
     "draw_confusion",
-    "evaluate",
-    "export_saved_model",
     "load_examples",
-    "load_run",
+    "load_pretrained",
     "read_examples",
-    "resume_classification",
-    "train_classification",
 ]

@@ -1,43 +1,54 @@
-"""Pretrained backbones of keras_nlp: found, checked, and kept in a run folder.
+"""Pretrained backbones of KerasHub: found, checked, kept, and read from by an encoder."""
 
-keras_nlp takes seconds to import, and is imported only where a run has a backbone.
-"""
-
-from collections.abc import Sequence
+import base64
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
+import keras_hub
+from keras import ops
 
-from keras_attention.applications.classification.backbone_encoder import OFFSET
 from keras_attention.applications.classification.config import ClassificationConfig
-from keras_attention.applications.common.checks import did_you_mean
-from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.classification.encoders import SIDES, TextEncoder
+from keras_attention.applications.classification.layers import PACKAGE, Pool, build_once
+from keras_attention.applications.common.errors import UserError, did_you_mean, one_line
+from keras_attention.text import PAD_ID, SPECIAL_TOKENS, Tokenizer
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+# Ids of a backbone's vocabulary come after the ids that batches and readers keep for themselves.
+OFFSET = len(SPECIAL_TOKENS)
 FOLDER = "backbone"
 CONFIG = "config.json"
 WRITTEN_BY = "Expected a folder that backbone.save_to_preset and tokenizer.save_to_preset wrote."
 READS = {"token_ids", "padding_mask", "segment_ids"}
 
 
-class BackboneTokenizer:
-    """The tokenizer of a backbone, as readers and exported graphs use one.
+class BackboneTokenizer(Tokenizer):
+    """The tokenizer of a backbone, as preprocessors and exported graphs use one.
 
-    Its ids are those of the backbone's vocabulary plus 4, as the ids below are taken.
+    Its ids are those of the backbone's vocabulary plus 4, as the ids below are taken. Its content
+    is the tokenizer's own files, in one archive.
 
     Args:
-        tokenizer: a tokenizer of `keras_nlp`.
+        tokenizer: a tokenizer of `keras_hub`.
     """
 
-    def __init__(self, tokenizer):
+    kind = "keras_hub"
+    suffix = ".zip"
+
+    def __init__(self, tokenizer: keras_hub.tokenizers.Tokenizer):
         import tensorflow as tf
 
         self.tokenizer = tokenizer
-        # The graph that is exported: keras_nlp has another way for strings outside of one.
+        # The graph that is exported: keras_hub has another way for strings outside of one.
         text = tf.TensorSpec([None], tf.string)
         self._encode = tf.function(self.in_graph().encode, input_signature=[text], autograph=False)
 
@@ -46,21 +57,71 @@ class BackboneTokenizer:
         """The number of ids, those below the backbone's included."""
         return self.tokenizer.vocabulary_size() + OFFSET
 
+    @property
+    def vocabulary(self) -> list[str]:
+        return [*SPECIAL_TOKENS, *self.tokenizer.get_vocabulary()]
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each line, without marks."""
         import tensorflow as tf
 
         return self._encode(tf.constant(list(lines), tf.string)).to_list()
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        own = [[index - OFFSET for index in row if index >= OFFSET] for row in ids]
+        return [str(self.tokenizer.detokenize(row)) if row else "" for row in own]
 
     def tokens(self, line: str) -> list[str]:
         """Return the tokens of a line, written as the vocabulary has them."""
         return [self.tokenizer.id_to_token(index - OFFSET) for index in self.encode([line])[0]]
 
+    def join(self, tokens: Sequence[str]) -> str:
+        return self.decode([[self.tokenizer.token_to_id(token) + OFFSET for token in tokens]])[0]
+
     def in_graph(self) -> "tf.Module":
         """Return a `tf.Module` with `encode`, from strings `(B,)` to ragged ids."""
-        from keras_attention.applications.classification.backbone_graph import TokenizerGraph
+        import tensorflow as tf
 
-        return TokenizerGraph(self.tokenizer, OFFSET)
+        class InGraph(tf.Module):
+            def encode(module, strings):
+                return tf.cast(self.tokenizer(strings), tf.int32) + OFFSET
+
+        return InGraph()
+
+    def _content(self) -> bytes:
+        content = io.BytesIO()
+        with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w") as archive:
+            self.tokenizer.save_assets(folder)
+            for path in sorted(Path(folder).iterdir()):
+                entry = zipfile.ZipInfo(path.name)  # of no date: the same content each time
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        return content.getvalue()
+
+    def _options(self) -> dict[str, Any]:
+        return {"tokenizer": keras.saving.serialize_keras_object(self.tokenizer)}
+
+    @classmethod
+    def _restore(cls, content: bytes, options: Mapping[str, Any]) -> "BackboneTokenizer":
+        tokenizer = keras.saving.deserialize_keras_object(options["tokenizer"])
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        # Handed over as values: Keras refuses to read other files while it reads one of its own.
+        if "merges.txt" in files:
+            merges = files["merges.txt"].decode().split("\n")[:-1]
+            tokenizer.set_vocabulary_and_merges(json.loads(files["vocabulary.json"]), merges)
+        elif "vocabulary.spm" in files:
+            tokenizer.set_proto(files["vocabulary.spm"])
+        else:
+            tokenizer.set_vocabulary(files["vocabulary.txt"].decode().split("\n")[:-1])
+        return cls(tokenizer)
+
+    def get_config(self) -> dict[str, Any]:
+        content = base64.b64encode(self._content()).decode()
+        return {"kind": self.kind, "vocabulary": content, **self._options()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "BackboneTokenizer":
+        """Return the tokenizer that `get_config` described."""
+        return cls._restore(base64.b64decode(config["vocabulary"]), config)
 
 
 @dataclass(frozen=True)
@@ -75,12 +136,19 @@ class Pretrained:
 
     backbone: keras.Model
     tokenizer: BackboneTokenizer
-    marks: dict
+    marks: dict[str, Any]
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write it into `folder`, as `load_pretrained` reads it."""
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
+
+    def longest(self, texts: int = 1) -> int | None:
+        """Return how many tokens each of `texts` may have; None where there is no limit."""
+        places = getattr(self.backbone, "max_sequence_length", None)
+        marks = len(self.marks["start"]) + len(self.marks["end"])
+        marks += len(self.marks["separator"]) * (texts - 1)
+        return None if places is None else (places - marks) // texts
 
     def check_length(self, config: ClassificationConfig) -> None:
         """Refuse texts that are longer than what the backbone has places for.
@@ -88,36 +156,38 @@ class Pretrained:
         Raises:
             UserError: naming the length that is possible.
         """
-        places = getattr(self.backbone, "max_sequence_length", None)
         texts = 2 if config.data.second_column else 1
-        marks = len(self.marks["start"]) + len(self.marks["end"])
-        marks += len(self.marks["separator"]) * (texts - 1)
-        if places is None or texts * config.data.max_length + marks <= places:
-            return
-        raise UserError(
-            f"model.backbone {config.model.backbone} reads {places} tokens at most, {marks} marks "
-            f"among them: data.max_length must be at most {(places - marks) // texts}"
-            f"{' for each text of a pair' if texts > 1 else ''}. "
-            f"Received: {config.data.max_length}."
-        )
+        longest = self.longest(texts)
+        if longest is not None and config.data.max_length > longest:
+            raise UserError(
+                f"model.backbone {config.model.backbone} reads "
+                f"{self.backbone.max_sequence_length} tokens at most, its marks among them: "
+                f"data.max_length must be at most {longest}"
+                f"{' for each text of a pair' if texts > 1 else ''}. "
+                f"Received: {config.data.max_length}."
+            )
 
 
-def load_pretrained(source: Path | str, weights: bool = True) -> Pretrained:
+def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None) -> Pretrained:
     """Load a backbone and its tokenizer.
 
     Args:
-        source: a folder, or the name of a preset of keras_nlp.
+        source: a folder, or the name of a preset of keras_hub.
         weights: whether to read the weights, too; else the backbone has new ones.
+        dtype: the dtype policy of the backbone; None for Keras' global one.
+
+    Returns:
+        A `Pretrained`.
 
     Raises:
         UserError: where there is no such backbone, or it does not read plain texts.
     """
-    import keras_nlp
-
     _check_source(str(source))
     try:
-        backbone = keras_nlp.models.Backbone.from_preset(str(source), load_weights=weights)
-        tokenizer = keras_nlp.tokenizers.Tokenizer.from_preset(str(source))
+        backbone = keras_hub.models.Backbone.from_preset(
+            str(source), load_weights=weights, **({} if dtype is None else {"dtype": dtype})
+        )
+        tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(source))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise UserError(
             f"model.backbone {source} cannot be loaded: {one_line(error)} {WRITTEN_BY}"
@@ -128,17 +198,15 @@ def load_pretrained(source: Path | str, weights: bool = True) -> Pretrained:
 
 def _check_source(source: str) -> None:
     """Refuse what is neither a folder with a backbone nor the name of a preset."""
-    import keras_nlp
-
     path = Path(source).expanduser()
     if path.is_dir():
         if not (path / CONFIG).is_file():
             raise UserError(f"model.backbone {source} has no {CONFIG}. {WRITTEN_BY}")
         return
-    names = keras_nlp.models.Backbone.presets
+    names = keras_hub.models.Backbone.presets
     if path.exists() or not ("://" in source or source in names):
         raise UserError(
-            f"model.backbone {source} is neither a folder nor a preset of keras_nlp, like "
+            f"model.backbone {source} is neither a folder nor a preset of keras_hub, like "
             f"bert_tiny_en_uncased.{did_you_mean(source, names)} {WRITTEN_BY}"
         )
 
@@ -159,12 +227,10 @@ def _marks(backbone: keras.Model, tokenizer) -> dict:
 
     A backbone without one gets that of the base class: start and end of its tokenizer.
     """
-    import keras_nlp
-
-    base = keras_nlp.models.TextClassifierPreprocessor
+    base = keras_hub.models.TextClassifierPreprocessor
     known = [
         each
-        for each in vars(keras_nlp.models).values()
+        for each in vars(keras_hub.models).values()
         if isinstance(each, type) and issubclass(each, base)
     ]
     own = [each for each in known if each.backbone_cls is type(backbone)]
@@ -177,3 +243,136 @@ def _marks(backbone: keras.Model, tokenizer) -> dict:
         "end": list(packer.end_value or []),
         "padding": int(packer.pad_value or 0),
     }
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class BackboneEncoder(TextEncoder):
+    """A text, or a pair in one sequence, as a pretrained backbone reads it, pooled by attention.
+
+    A pair becomes `start text separator second end`, a single text `start text end`. The states of
+    the words alone are pooled: a backbone's own attention rests on the marks when it has nothing to
+    say, and pooling would learn to rest there too.
+
+    Args:
+        backbone: a model of `keras_hub.models` from `token_ids`, `padding_mask` and, where it has
+            them, `segment_ids` to a state for each token.
+        pool: a `Pool`.
+        start: the ids before the first text, of the backbone's vocabulary.
+        separator: the ids between two texts.
+        end: the ids after the last text.
+        padding: the id of the places behind it.
+        fine_tuned: whether the backbone is trained; else it is frozen and without dropout.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: a dictionary with `text` `(B, S)`, and for pairs `second`: ids of the vocabulary
+            plus 4, 0 is padding.
+        training: whether dropout applies.
+
+    Reference:
+        Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers for language
+        understanding", sections 3 and 5.3 (feature-based).
+    """
+
+    parts = ("backbone", "pool")
+    text_counts = (1, 2)
+
+    backbone: keras.Model
+    pool: Pool
+
+    def __init__(
+        self,
+        *layers: keras.layers.Layer,
+        start: Sequence[int],
+        separator: Sequence[int],
+        end: Sequence[int],
+        padding: int,
+        fine_tuned: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(*layers, **kwargs)
+        self.start = list(start)
+        self.separator = list(separator)
+        self.end = list(end)
+        self.padding = padding
+        self.fine_tuned = fine_tuned
+        self.backbone.trainable = fine_tuned
+        for layer in _unused(self.backbone):
+            layer.trainable = False
+
+    @property
+    def vocabulary_size(self) -> int | None:
+        size = getattr(self.backbone, "vocabulary_size", None)
+        return None if size is None else size + OFFSET
+
+    def build(self, inputs_shape):
+        build_once(self.pool, tuple(_states_of(self.backbone.output).shape))
+
+    def call(self, inputs, training=False):
+        texts = [inputs[side] for side in SIDES if side in inputs]
+        packed, is_word, place = self._packed(texts)
+        given = {name: packed[name] for name in self.backbone.input}
+        states = _states_of(self.backbone(given, training=bool(training) and self.fine_tuned))
+        if not self.fine_tuned:
+            states = ops.stop_gradient(states)
+        vector, weights = self.pool(states, is_word)
+        found = [ops.take_along_axis(weights, each, axis=1) for each in place]
+        found = [
+            ops.where(ops.not_equal(text, PAD_ID), each, ops.zeros_like(each))
+            for text, each in zip(texts, found, strict=True)
+        ]
+        return vector, dict(zip(("words", "second"), found, strict=False))
+
+    def _packed(self, texts):
+        """Return what the backbone reads, which places hold words, and each text's places."""
+        last = len(texts) - 1
+        columns = [_mark(self.start, texts[0], 0)]
+        for number, text in enumerate(texts):
+            there = ops.not_equal(text, PAD_ID)
+            columns.append((text - OFFSET, there, there, ops.full_like(text, number)))
+            columns.append(_mark(self.end if number == last else self.separator, text, number))
+        tokens, there, is_word, segments = (
+            ops.concatenate(each, axis=1) for each in zip(*columns, strict=True)
+        )
+        # What is there goes to the front in its order, the padding of each text to the end.
+        length = ops.shape(tokens)[1]
+        index = ops.expand_dims(ops.arange(length), 0)
+        order = ops.argsort(ops.where(there, index, index + length), axis=1)
+        tokens, there_now, is_word, segments = (
+            ops.take_along_axis(each, order, axis=1) for each in (tokens, there, is_word, segments)
+        )
+        packed = {
+            "token_ids": ops.where(there_now, tokens, self.padding),
+            "padding_mask": ops.cast(there_now, "int32"),
+            "segment_ids": ops.where(there_now, segments, 0),
+        }
+        place = ops.maximum(ops.cumsum(ops.cast(there, "int32"), axis=1) - 1, 0)
+        places, first = [], len(self.start)
+        for text in texts:
+            places.append(place[:, first : first + ops.shape(text)[1]])
+            first = first + ops.shape(text)[1] + len(self.separator)
+        return packed, is_word, places
+
+    def get_config(self):
+        names = ("start", "separator", "end", "padding", "fine_tuned")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _states_of(outputs):
+    """Return the states `(B, L, D)` among what a backbone gives."""
+    return outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+
+
+def _unused(backbone):
+    """Return the layers that the states do not come from, like a dense one behind the first."""
+    states = _states_of(backbone.output)
+    used = {id(layer) for layer in keras.Model(backbone.input, states).layers}
+    return [layer for layer in backbone.layers if id(layer) not in used]
+
+
+def _mark(ids, text, segment):
+    """Return columns of ids that every row has, and that are no words."""
+    shape = (ops.shape(text)[0], len(ids))
+    rows = ops.broadcast_to(ops.convert_to_tensor([ids], "int32"), shape)
+    there = ops.ones(shape, "bool")
+    return rows, there, ops.logical_not(there), ops.full_like(rows, segment)

@@ -1,175 +1,492 @@
-"""Classifying texts with a trained run."""
+"""The classifiers: Keras tasks from texts, or pairs of texts, to labels."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_attention.applications.classification.encoding import INPUTS, make_batches
-from keras_attention.applications.classification.reading import length_of
-from keras_attention.applications.classification.run import ClassificationRun, load_run
+from keras_attention.applications.classification import data, results
+from keras_attention.applications.classification.backbones import (
+    BackboneEncoder,
+    BackboneTokenizer,
+    Pretrained,
+    load_pretrained,
+)
+from keras_attention.applications.classification.config import (
+    PRESETS,
+    ClassificationConfig,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+)
+from keras_attention.applications.classification.encoders import SIDES
+from keras_attention.applications.classification.layers import PACKAGE
+from keras_attention.applications.classification.legacy import (
+    load_preprocessor_0_1,
+    load_run_0_1,
+)
+from keras_attention.applications.classification.model import Classifier, build_model
+from keras_attention.applications.classification.preprocessor import (
+    BACKBONE_FOLDER,
+    ClassificationPreprocessor,
+    Labels,
+    as_columns,
+    as_labels,
+    kind_of,
+    length_of,
+    preprocessor_of,
+    train_tokenizer,
+)
 from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.preprocessor import check_equally_many
+from keras_attention.applications.common.task import TextTask
+from keras_attention.text import BucketedBatches
 
-THRESHOLD = 0.5
 
+class ClassificationTask(TextTask):
+    """Base of `TextClassifier` and `PairClassifier`, which differ in how many texts they read.
 
-@dataclass(frozen=True)
-class Prediction:
-    """What a model says of a text.
-
-    Args:
-        labels: the likeliest label; of many labels those with a probability of at least 0.5.
-        probabilities: of each label; none for a number.
-        number: where the model gives a number.
-        truncated: whether the model read the first `data.max_length` tokens only.
-        empty: whether a text has no words, so that the answer is what the model says of nothing.
+    The command works with this class: `configured` and `from_preset` give one of the two.
     """
 
-    labels: tuple[str, ...]
-    probabilities: dict[str, float]
-    number: float | None = None
-    truncated: bool = False
-    empty: bool = False
+    name_of_task = "classification"
+    shaded_pages = (".html", ".htm")
+    config_class = ClassificationConfig
+    known_defaults = PRESETS
+    network_class = Classifier
+    preprocessor_cls = ClassificationPreprocessor
+    pairs: ClassVar[bool]
+    default_architecture: ClassVar[str]
+
+    def __init__(
+        self,
+        backbone: Classifier,
+        preprocessor: ClassificationPreprocessor | None = None,
+        label_smoothing: float = 0.0,
+        **kwargs: Any,
+    ):
+        self.label_smoothing = label_smoothing
+        super().__init__(backbone, preprocessor, **kwargs)
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[Any],
+        labels: Sequence[Any],
+        *,
+        architecture: str | None = None,
+        units: int = 128,
+        embedding_size: int | None = None,
+        label_kind: str | None = None,
+        tokenizer: Mapping[str, Any] | None = None,
+        max_length: int = 400,
+        dtype: Any = None,
+        **model: Any,
+    ) -> "ClassificationTask":
+        """Return a task with new weights, whose vocabulary and labels come from the texts given.
+
+        Args:
+            texts: texts, or for a `PairClassifier` pairs of them.
+            labels: the label of each: strings or whole numbers, tuples of them (many labels), or
+                floats (numbers).
+            architecture: of the network, as in `ModelConfig`.
+            units: width of its layers.
+            embedding_size: width of the embeddings; None for `units`.
+            label_kind: `"one"`, `"many"` or `"number"`; None for what the first label is.
+            tokenizer: keys of `TokenizerConfig`, such as `{"lowercase": False}`.
+            max_length: the longest text, in tokens.
+            dtype: the dtype policy of the network; None for Keras' global one.
+            **model: more of `ModelConfig`, such as `encoder="none"`, `dropout` or `backbone`.
+
+        Raises:
+            ValueError: where a text or label is missing or of another kind, or an option is
+                unknown.
+        """
+        labels, kind = list(labels), label_kind or kind_of(labels)
+        architecture = architecture or cls.default_architecture
+        if architecture != "backbone":
+            model["embedding_size"] = embedding_size or units
+        second = "second" if cls.pairs else None
+        config = ClassificationConfig(
+            data=DataConfig(labels=kind, max_length=max_length, second_column=second),
+            tokenizer=TokenizerConfig(**(tokenizer or {})),
+            model=ModelConfig(architecture=architecture, units=units, **model),
+        )
+        config.check()
+        columns, values = as_columns(texts, cls.pairs, "texts"), as_labels(labels, kind)
+        check_equally_many(texts=columns[0], labels=values)
+        preprocessor = cls.adapt(config, data.in_memory(columns, values))
+        return cls.configured(config, preprocessor, dtype)
+
+    # ---- In use.
+
+    def classify(
+        self, texts: Any, *, batch_size: int = 64, return_weights: bool = True
+    ) -> results.Prediction | list[results.Prediction]:
+        """Label a text, or many; of a `PairClassifier` a pair, `(text, second)`, or many.
+
+        A text longer than `max_length` is cut, one without words gets what the network says of
+        nothing; both say so.
+
+        Args:
+            texts: a text, or a sequence of texts.
+            batch_size: texts read together.
+            return_weights: whether predictions hold what the network attended to.
+
+        Returns:
+            One `Prediction`; of a sequence, a list of them in the order given.
+
+        Raises:
+            ValueError: where something is no string, or no pair.
+        """
+        if self._is_one(texts):
+            return self.classify([texts], return_weights=return_weights)[0]
+        preprocessor = self.preprocessor
+        columns = as_columns(texts, self.pairs, "texts")
+        if not columns[0]:
+            return []
+        ids = [preprocessor.ids(column) for column in columns]
+        lengths = [list(map(length_of, column)) for column in ids]
+        cut = np.max(lengths, axis=0) > preprocessor.max_length
+        empty = np.min(lengths, axis=0) == 0
+        ids = tuple([preprocessor.cut(each) for each in column] for column in ids)
+        count = len(columns[0])
+        nothing = np.zeros((count, 1), "float32"), data.Report("", count), np.ones(count, "float32")
+        encoded = data.Encoded(ids, *nothing, preprocessor.sentences is not None)
+        batches = data.make_batches(encoded, min(batch_size, count), shuffle=False)
+        predictions: list[Any] = [None] * count
+        for index in range(len(batches)):
+            scores, weights = self._attend(batches.batch(0, index)[0])
+            answers = results.probabilities(scores, preprocessor.labels)
+            for place, row in enumerate(batches.rows(0, index)):
+                if row < 0:
+                    continue
+                attended = ()
+                if return_weights and self.backbone.has_attention:
+                    tokens = [preprocessor.tokens(column[row]) for column in columns]
+                    found = {name: each[place] for name, each in weights.items()}
+                    attended = results.weights_of(tokens, found)
+                predictions[row] = dataclasses.replace(
+                    results.prediction_of(answers[place], preprocessor.labels),
+                    truncated=bool(cut[row]),
+                    empty=bool(empty[row]),
+                    weights=attended,
+                )
+        return predictions
+
+    def evaluate_text(
+        self, texts: Any, labels: Sequence[Any], batch_size: int = 64
+    ) -> dict[str, Any]:
+        """Return accuracy, F1, calibration and the confusion matrix, as JSON types.
+
+        Args:
+            texts: texts, or pairs of texts.
+            labels: their labels.
+            batch_size: texts read together.
+
+        Returns:
+            The figures. Of many labels, `accuracy` is the part of the texts with all labels right,
+            and calibration is that of every decision on a label. Of numbers, they are errors and
+            correlations. `"signature"` says how they are computed.
+
+        Raises:
+            ValueError: where a text has no words, or a label is unknown.
+        """
+        return self.evaluate_examples(self.read_columns(texts, labels), batch_size)
+
+    def evaluate_examples(self, examples: data.Examples, batch_size: int = 64) -> dict[str, Any]:
+        """Return what `evaluate_text` does, of examples of a table."""
+        encoded, labels = self.encode(examples), self.preprocessor.labels
+        scores = self._scores(data.make_batches(encoded, batch_size, shuffle=False))
+        about = dataclasses.asdict(encoded.report)
+        return {
+            "data": about.pop("name"),
+            **about,
+            "label_names": list(labels.names),
+            "signature": results.signature(labels),
+            **results.measure(*scores, labels),
+        }
+
+    def draw(self, text: Any, output: Path | str | None = None) -> results.Prediction:
+        """Show what the network attends to in a text, or in each text of a pair.
+
+        Args:
+            text: the text, or the pair.
+            output: a new .png, .svg, .pdf or .html; None writes nothing: a notebook shows the
+                result itself.
+
+        Returns:
+            The prediction that is drawn.
+
+        Raises:
+            ValueError: if the network has no attention, the text is empty, or `output` is refused.
+        """
+        if output is not None:
+            results.check_output(output)
+        if not self.backbone.has_attention:
+            raise UserError(
+                "architecture mean has no attention to draw: train pooling or han, say."
+            )
+        if not self._is_one(text):
+            kind = "a pair of texts" if self.pairs else "a single text"
+            raise UserError(f"a {type(self).__name__} draws {kind}. Received: {text!r}")
+        result = self.classify(text)
+        if result.empty:
+            raise UserError("there is nothing to draw: the text is empty.")
+        if output is not None:
+            result.plot(output)
+        return result
+
+    # ---- The hooks of TextTask.
+
+    def check_fit(self) -> None:
+        network, preprocessor = self.backbone, self.preprocessor
+        size = preprocessor.tokenizer.vocabulary_size
+        own = isinstance(preprocessor.tokenizer, BackboneTokenizer)
+        if network.vocabulary_size is not None and not (
+            size <= network.vocabulary_size if own else size == network.vocabulary_size
+        ):
+            raise ValueError(
+                f"The network's vocabulary should be the preprocessor's, of {size} ids. "
+                f"Received: {network.vocabulary_size}"
+            )
+        outputs = preprocessor.labels.outputs
+        if network.outputs_count != outputs:
+            raise ValueError(
+                f"The network should have an output for each label, {outputs}. "
+                f"Received: outputs={network.outputs_count}"
+            )
+        if (network.rank == 3) != (preprocessor.sentences is not None):
+            wanted = "'lines' or 'punctuation'" if network.rank == 3 else "None"
+            raise ValueError(
+                f"The preprocessor's `sentences` should be {wanted} for an encoder like "
+                f"{type(network.encoder).__name__}. Received: sentences={preprocessor.sentences!r}"
+            )
+        texts = "pairs of texts" if self.pairs else "single texts"
+        if preprocessor.pairs != self.pairs or 1 + self.pairs not in network.text_counts:
+            raise ValueError(
+                f"A {type(self).__name__} needs a preprocessor and an encoder of {texts}. "
+                f"Received: pairs={preprocessor.pairs} and {type(network.encoder).__name__}"
+            )
+
+    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> data.Examples:
+        if y is None:
+            raise ValueError("Give texts and their labels, as `fit(x, y)`. Received: y=None")
+        columns = as_columns(x, self.pairs, "x")
+        labels = as_labels(y, self.preprocessor.labels.kind, "y")
+        check_equally_many(x=columns[0], y=labels)
+        if sample_weight is not None:
+            check_equally_many(x=columns[0], sample_weight=sample_weight)
+        return data.in_memory(columns, labels, sample_weight)
+
+    def encode(self, corpus: data.Examples) -> data.Encoded:
+        return data.encode_examples(corpus, self.preprocessor)
+
+    def make_batches(
+        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
+    ) -> BucketedBatches:
+        lengths = like and like.lengths
+        return data.make_batches(encoded, batch_size, seed, shuffle, lengths=lengths)
+
+    def default_loss(self) -> keras.losses.Loss:
+        # The weights of a batch count among each other.
+        common = {"reduction": "mean_with_sample_weight"}
+        kind = self.preprocessor.labels.kind if self.preprocessor else "one"
+        if kind == "number":
+            return keras.losses.MeanSquaredError(**common)
+        common |= {"from_logits": True, "label_smoothing": self.label_smoothing}
+        if kind == "many":
+            return keras.losses.BinaryCrossentropy(**common)
+        return keras.losses.CategoricalCrossentropy(**common)
+
+    def default_optimizer(self) -> keras.optimizers.Optimizer:
+        tuned = getattr(self.backbone.encoder, "fine_tuned", False)
+        return keras.optimizers.Adam(3e-5 if tuned else 3e-3, clipnorm=1.0)
+
+    def service(self, **options: Any):
+        from keras_attention.applications.classification.serving import ClassificationService
+
+        return ClassificationService(self, **options)
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
+        if isinstance(encoder, BackboneEncoder) and isinstance(tokenizer, BackboneTokenizer):
+            Pretrained(encoder.backbone, tokenizer, {}).save(folder / BACKBONE_FOLDER)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+    # ---- The hooks of the command.
+
+    @classmethod
+    def defaults_of(cls, config: ClassificationConfig) -> list[str]:
+        name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
+        return PRESETS.get(name) or super().defaults_of(config)
+
+    @classmethod
+    def check_data(cls, config: ClassificationConfig) -> None:
+        config.check()
+        if not data.has_split(config.data, "train"):
+            raise UserError(
+                "name the training data: --data.train_file F.csv (or .tsv, .jsonl), or "
+                "--data.dataset opinions."
+            )
+
+    @classmethod
+    def read(cls, config: ClassificationConfig, split: str) -> data.Examples:
+        examples = data.load_examples(config.data, split)
+        balanced = split == "train" and config.training.class_weights == "balanced"
+        return dataclasses.replace(examples, balanced=balanced)
+
+    @classmethod
+    def adapt(
+        cls, config: ClassificationConfig, corpus: data.Examples
+    ) -> ClassificationPreprocessor:
+        if data.has_split(config.data, "test"):
+            cls.read(config, "test")  # a wrong column is not to be found out after training
+        labels = [item.label for item in corpus.items]
+        labels = Labels.of(labels, config.data.labels, corpus.report.name)
+        if config.model.architecture != "backbone":
+            lines = [text for item in corpus.items for text in item.texts]
+            return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
+        pretrained = load_pretrained(config.model.backbone, weights=False)
+        pretrained.check_length(config)
+        return preprocessor_of(config, pretrained.tokenizer, labels)
+
+    @classmethod
+    def configured(
+        cls,
+        config: ClassificationConfig,
+        preprocessor: ClassificationPreprocessor,
+        dtype: Any = None,
+    ) -> "ClassificationTask":
+        pretrained = None
+        if config.model.architecture == "backbone":
+            source = preprocessor.backbone_folder or config.model.backbone
+            pretrained = load_pretrained(source, dtype=dtype)
+        sizes = preprocessor.tokenizer.vocabulary_size, preprocessor.labels.outputs
+        network = build_model(config.model, *sizes, pretrained, dtype)
+        made = PairClassifier if config.data.second_column else TextClassifier
+        return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
+
+    @classmethod
+    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "ClassificationTask":
+        return load_run_0_1(cls, folder, load_weights)
+
+    @classmethod
+    def preprocessor_of_0_1(cls, folder: Path) -> ClassificationPreprocessor:
+        return load_preprocessor_0_1(folder)
+
+    def development(
+        self, corpus: data.Examples, batches: BucketedBatches, config: ClassificationConfig
+    ) -> Callable[[], dict[str, float]]:
+        """Return a function that gives the figures of an epoch.
+
+        `val_loss` is the loss, without label smoothing and class weights; `val_score` what training
+        is stopped by: accuracy of one label, micro F1 of many, Pearson's correlation of numbers.
+        """
+        labels = self.preprocessor.labels
+        names = {"one": "accuracy", "many": "micro_f1", "number": "pearson"}
+
+        def figures() -> dict[str, float]:
+            report = results.measure(*self._scores(batches), labels)
+            found = {"val_loss": report["loss"], "val_score": report[names[labels.kind]]}
+            if labels.kind != "number":
+                found["val_macro_f1"] = report["macro_f1"]
+            return found
+
+        return figures
+
+    # ---- What the methods above are made of.
+
+    def _is_one(self, texts: Any) -> bool:
+        if not self.pairs:
+            return isinstance(texts, str)
+        return isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)
+
+    def _attend(self, inputs):
+        """Return the scores of a batch and the weights, as arrays."""
+        if "attend" not in self._compiled_functions:
+            ranks = dict.fromkeys(SIDES[: 1 + self.pairs], self.backbone.rank)
+            attend = compiled(self.backbone.attend, self.backbone, ranks)
+            self._compiled_functions["attend"] = attend
+        scores, weights = self._compiled_functions["attend"](inputs)
+        weights = {name: ops.convert_to_numpy(each) for name, each in weights.items()}
+        return ops.convert_to_numpy(scores), weights
+
+    def _scores(self, batches: BucketedBatches) -> tuple[np.ndarray, np.ndarray]:
+        """Return the scores and the targets of the examples in batches, in their order."""
+        scores = np.zeros((batches.number_of_examples, self.backbone.outputs_count), "float32")
+        targets = np.zeros_like(scores)
+        for index in range(len(batches)):
+            inputs, right, _ = batches.batch(0, index)
+            rows = batches.rows(0, index)
+            scores[rows[rows >= 0]] = self._attend(inputs)[0][rows >= 0]
+            targets[rows[rows >= 0]] = right[rows >= 0]
+        return scores, targets
 
 
-@dataclass(frozen=True)
-class Weights:
-    """What a model attended to in one text.
+@keras.saving.register_keras_serializable(PACKAGE)
+class TextClassifier(ClassificationTask):
+    """Labels texts: one label, many, or a number.
 
     Args:
-        tokens: the written tokens of each sentence; a text read as a whole is one.
-        words: the weights of the tokens, which sum to 1 in each sentence where they are those of
-            attention pooling.
-        sentences: the weight of each sentence; 1 for a text read as a whole.
-    """
+        backbone: the network, a `Classifier`.
+        preprocessor: from texts and labels to its ids and targets.
+        label_smoothing: of the default loss.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
-    tokens: list[list[str]]
-    words: list[np.ndarray]
-    sentences: np.ndarray
-
-
-class TextClassifier:
-    """A trained run, ready to classify.
-
-    Args:
-        run: the run.
-        batch_size: texts read together.
+    Raises:
+        ValueError: where network and preprocessor do not fit each other.
 
     Example:
 
-    ```
-    classifier = TextClassifier.load("runs/reviews")
-    print(classifier.predict(["It was not bad at all."])[0].probabilities)
+    ```python
+    from keras_attention.applications.classification import TextClassifier
+
+    texts = ["good fun", "very good", "bad film", "so bad"] * 8
+    labels = ["yes", "yes", "no", "no"] * 8
+    classifier = TextClassifier.from_texts(texts, labels, units=8)
+    classifier.fit(texts, labels, epochs=1, verbose=0)
+    print(classifier.classify("very good fun").label)
     ```
     """
 
-    def __init__(self, run: ClassificationRun, batch_size: int = 64):
-        self.run = run
-        self.batch_size = batch_size
-        self._call = _in_graph(run)
-
-    @classmethod
-    def load(cls, path: Path | str) -> "TextClassifier":
-        """Load a run folder.
-
-        Raises:
-            UserError: if there is no such run, or it has no weights yet.
-        """
-        return cls(load_run(path))
-
-    def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[Prediction]:
-        """Return what the model says of each text, or pair of texts.
-
-        A text longer than `data.max_length` is cut, one without words gets what the model says of
-        nothing; both say so.
-
-        Raises:
-            UserError: where single texts are given to a model of pairs, or the other way round.
-        """
-        texts = [self._checked(text) for text in texts]
-        limit = self.run.config.data.max_length
-        ids = [[self.run.reader.ids(part) for part in text] for text in texts]
-        cut = [any(length_of(part) > limit for part in parts) for parts in ids]
-        for index, text in enumerate(texts):
-            if cut[index]:
-                ids[index] = [self.run.reader.ids(part, limit) for part in text]
-        columns = list(map(list, zip(*ids, strict=True)))
-        answers = self.answers(columns) if texts else []
-        empty = [not all(map(length_of, parts)) for parts in ids]
-        return [self._prediction(*each) for each in zip(answers, cut, empty, strict=True)]
-
-    def answers(self, columns: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
-        """Return probabilities `(examples, labels)`, or numbers `(examples, 1)`, of ids."""
-        return probabilities(self.scores(columns), self.run.labels)
-
-    def scores(self, columns: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
-        """Return the model's scores `(examples, outputs)` of ids, in their order."""
-        batches = make_batches(
-            columns, self.batch_size, sentences=self.run.reader.in_sentences, shuffle=False
-        )
-        result = np.zeros((len(columns[0]), self.run.labels.outputs), "float32")
-        for index in range(len(batches)):
-            rows = batches.rows(0, index)
-            scores = np.asarray(self._call(batches.batch(0, index)[0])[0])
-            result[rows[rows >= 0]] = scores[rows >= 0]
-        return result
-
-    def attend(self, text: str | tuple[str, str]) -> list[Weights]:
-        """Return what the model attends to in a text, or in each text of a pair."""
-        limit = self.run.config.data.max_length
-        reader, parts = self.run.reader, self._checked(text)
-        columns = [[reader.ids(part, limit)] for part in parts]
-        batches = make_batches(columns, 1, sentences=reader.in_sentences, shuffle=False)
-        _, weights = self._call(batches.batch(0, 0)[0])
-        weights = {name: np.asarray(each)[0] for name, each in weights.items()}
-        result = []
-        for part, name in zip(parts, ("words", "second"), strict=False):
-            tokens = reader.tokens(part, limit)
-            words = weights[name] if reader.in_sentences else weights[name][None]
-            words = [row[: len(line)] for row, line in zip(words, tokens, strict=False)]
-            sentences = weights["sentences"] if reader.in_sentences else np.ones(1, "float32")
-            result.append(Weights(tokens, words, sentences[: len(tokens)]))
-        return result
-
-    def _checked(self, text) -> tuple[str, ...]:
-        parts = (text,) if isinstance(text, str) else tuple(text)
-        wanted = 2 if self.run.config.data.second_column else 1
-        if len(parts) != wanted:
-            raise UserError(
-                f"this run reads {'pairs of texts' if wanted == 2 else 'single texts'}. "
-                f"Received: {'a single text' if len(parts) == 1 else f'{len(parts)} texts'}."
-            )
-        return parts
-
-    def _prediction(self, answer: np.ndarray, cut: bool, empty: bool) -> Prediction:
-        labels = self.run.labels
-        if labels.kind == "number":
-            return Prediction((), {}, float(answer[0]), cut, empty)
-        by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
-        if labels.kind == "one":
-            chosen = (labels.names[int(answer.argmax())],)
-        else:
-            chosen = tuple(name for name, p in by_name.items() if p >= THRESHOLD)
-        return Prediction(chosen, by_name, None, cut, empty)
+    pairs = False
+    default_architecture = "pooling"
 
 
-def probabilities(scores, labels) -> np.ndarray:
-    """Return what scores `(..., outputs)` mean: probabilities, or numbers in the data's units."""
-    if labels.kind == "number":
-        return np.asarray(scores) * labels.scale + labels.mean
-    function = keras.ops.softmax if labels.kind == "one" else keras.ops.sigmoid
-    return np.asarray(function(scores))
+@keras.saving.register_keras_serializable(PACKAGE)
+class PairClassifier(ClassificationTask):
+    """Labels pairs of texts: one label, many, or a number.
 
+    Args:
+        backbone: the network, a `Classifier` whose encoder reads pairs.
+        preprocessor: from texts and labels to its ids and targets, with `pairs=True`.
+        label_smoothing: of the default loss.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
-def _in_graph(run: ClassificationRun):
-    """Return `model.attend` as one graph for batches of all lengths."""
-    rank = 3 if run.reader.in_sentences else 2
-    names = INPUTS if run.config.data.second_column else INPUTS[:1]
+    Raises:
+        ValueError: where network and preprocessor do not fit each other.
 
-    def call(inputs):
-        return run.model.attend(inputs, training=False)
+    Example:
 
-    return compiled(call, run.model, dict.fromkeys(names, rank))
+    ```python
+    from keras_attention.applications.classification import PairClassifier
+
+    pairs = [("a dog runs", "an animal moves"), ("a dog runs", "nobody moves")] * 8
+    labels = ["entailment", "contradiction"] * 8
+    classifier = PairClassifier.from_texts(pairs, labels, units=8)
+    classifier.fit(pairs, labels, epochs=1, verbose=0)
+    print(classifier.classify(("a dog runs", "nobody moves")).label)
+    ```
+    """
+
+    pairs = True
+    default_architecture = "cross"

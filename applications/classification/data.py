@@ -1,15 +1,130 @@
-"""From the `data` section of a configuration to examples, whole sets or drawn parts of one."""
+"""From the `data` section, or lists of texts and labels, to examples, ids, targets and batches."""
 
 import collections
+import dataclasses
 import math
+import operator
 import random
 from collections.abc import Sequence
+from typing import Any
 
-from keras_attention.applications.classification import known
+import numpy as np
+
 from keras_attention.applications.classification.config import SPLITS, DataConfig
-from keras_attention.applications.classification.examples import Example, Examples, Report
-from keras_attention.applications.classification.tables import Row, read_table
+from keras_attention.applications.classification.encoders import SIDES
+from keras_attention.applications.classification.preprocessor import (
+    ClassificationPreprocessor,
+    in_sentences,
+    length_of,
+)
+from keras_attention.applications.classification.tables import (
+    Row,
+    read_known,
+    read_table,
+    splits_of,
+)
 from keras_attention.applications.common.errors import UserError
+from keras_attention.text import BucketedBatches
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """How many texts a set has, and what became of the others.
+
+    Args:
+        name: where they come from.
+        examples: texts that are there.
+        left_out: why texts were left out, and how many.
+        truncated: texts that are there, cut to the longest length allowed.
+    """
+
+    name: str
+    examples: int
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    truncated: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.name}: {self.examples:,} examples"]
+        parts += [f"{count:,} left out ({why})" for why, count in self.left_out.items() if count]
+        if self.truncated:
+            parts.append(f"{self.truncated:,} of them cut short")
+        return ", ".join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A text, or a pair of texts, and its label.
+
+    Args:
+        texts: the text, or the two texts of a pair.
+        label: a string, a tuple of strings, or a number, as the configuration says; None where
+            there is none.
+        place: where it comes from, for messages.
+    """
+
+    texts: tuple[str, ...]
+    label: Any
+    place: str
+
+    @property
+    def text(self) -> str | tuple[str, ...]:
+        """The text, or the pair, as people give it."""
+        return self.texts if len(self.texts) > 1 else self.texts[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """A set of examples.
+
+    Args:
+        items: the examples.
+        report: how many, and what was left out.
+        data: what to do with texts that cannot be used; None refuses them, but cuts long ones.
+        weights: a weight for each example, or None.
+        balanced: whether examples are weighed so that all labels count alike.
+    """
+
+    items: Sequence[Example]
+    report: Report
+    data: DataConfig | None = None
+    weights: Sequence[float] | None = None
+    balanced: bool = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def split(self, fraction: float) -> tuple["Examples", "Examples"]:
+        """Return the first examples, and the last ones, which are `fraction` of all."""
+        first = len(self) - max(1, round(fraction * len(self)))
+        if first < 1:
+            raise ValueError(
+                f"Too few texts to hold {fraction:g} of them out. Received: {len(self)}"
+            )
+        return self._part(slice(None, first)), self._part(slice(first, None))
+
+    def _part(self, rows: slice) -> "Examples":
+        weights = None if self.weights is None else self.weights[rows]
+        report = dataclasses.replace(self.report, examples=len(self.items[rows]))
+        return dataclasses.replace(self, items=self.items[rows], report=report, weights=weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """Examples as ids and targets.
+
+    Args:
+        columns: the ids of each text; two columns for pairs.
+        targets: `(examples, outputs)`.
+        report: how many, and what was left out.
+        weights: a weight for each example.
+        sentences: whether the ids are to be cut into sentences.
+    """
+
+    columns: tuple[list[list[int]], ...]
+    targets: np.ndarray
+    report: Report
+    weights: np.ndarray
+    sentences: bool = False
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -48,7 +163,7 @@ def load_examples(data: DataConfig, split: str) -> Examples:
         )
     left_out = pool.report.left_out if split == "train" else {}
     name = pool.report.name if len(chosen) == len(pool) else f"{pool.report.name}, {split} part"
-    return Examples(chosen, Report(name, len(chosen), left_out))
+    return Examples(chosen, Report(name, len(chosen), left_out), data)
 
 
 def read_examples(data: DataConfig, path: str, labelled: bool = True) -> Examples:
@@ -67,10 +182,131 @@ def read_examples(data: DataConfig, path: str, labelled: bool = True) -> Example
     return _examples(data, read_table(path, columns, data.encoding), str(path), labelled)
 
 
+def in_memory(
+    columns: Sequence[Sequence[str]], labels: Sequence[Any], weights: Sequence[float] | None = None
+) -> Examples:
+    """Return the examples of texts and labels that are at hand.
+
+    Args:
+        columns: the texts; two columns for pairs.
+        labels: their labels.
+        weights: a weight for each example, or None.
+
+    Raises:
+        ValueError: where there is none, or a text has no words.
+    """
+    if not labels:
+        raise ValueError("Expected at least one text and its label. Received: none")
+    rows = enumerate(zip(zip(*columns, strict=True), labels, strict=True))
+    items = [Example(texts, label, f"x[{place}]") for place, (texts, label) in rows]
+    return Examples(items, Report("the texts given", len(items)), weights=weights)
+
+
+def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor) -> Encoded:
+    """Return the ids and targets of examples.
+
+    Raises:
+        ValueError: naming file and line, or list and place, where a text is too long or has no
+            tokens, or a label is unknown, and the configuration does not say to skip it; or where
+            nothing is left.
+    """
+    data, labels = examples.data, preprocessor.labels
+    counts = collections.Counter(examples.report.left_out)
+    targets = labels.targets([item.label for item in examples.items])
+    texts = list(zip(*(item.texts for item in examples.items), strict=True))
+    read = list(zip(*(preprocessor.ids(column) for column in texts), strict=True))
+    kept, rows, truncated = [], [], 0
+    for index, (item, ids) in enumerate(zip(examples.items, read, strict=True)):
+        if np.isnan(targets[index]).any():
+            _refuse_label(item, labels, data)
+            counts["unknown label"] += 1
+            continue
+        if not all(ids):
+            _refuse_empty(item, data)
+            counts["empty"] += 1
+            continue
+        longest = max(map(length_of, ids))
+        if longest > preprocessor.max_length:
+            _refuse_length(item, longest, preprocessor.max_length, data)
+            if data and data.on_too_long == "skip":
+                counts["too long"] += 1
+                continue
+            ids = tuple(map(preprocessor.cut, ids))
+            truncated += 1
+        kept.append(index)
+        rows.append(ids)
+    report = Report(examples.report.name, len(kept), dict(counts), truncated)
+    if not kept:
+        raise UserError(f"{report}: no example is left.")
+    targets, weights = targets[kept], np.ones(len(kept), "float32")
+    if examples.balanced:
+        weights = balanced_weights(targets)
+    elif examples.weights is not None:
+        weights = np.asarray(examples.weights, "float32")[kept]
+    columns = tuple(map(list, zip(*rows, strict=True)))
+    return Encoded(columns, targets, report, weights, preprocessor.sentences is not None)
+
+
+def make_batches(
+    encoded: Encoded,
+    batch_size: int,
+    seed: int = 0,
+    shuffle: bool = True,
+    number_of_buckets: int = 8,
+    lengths: Sequence[tuple[int, ...]] | None = None,
+) -> BucketedBatches:
+    """Return batches `(inputs, targets, weights)` of texts of like length.
+
+    `inputs` are `text`, and for pairs `second`: ids `(B, S)`, or in sentences `(B, N, W)`, padded
+    with 0. Rows that fill up a batch have weight 0.
+
+    Args:
+        encoded: the examples.
+        batch_size: examples of a batch.
+        seed: the seed of the order.
+        shuffle: draw a new order in each epoch.
+        number_of_buckets: how many lengths to pad to.
+        lengths: the lengths to pad to, those of other batches (`batches.lengths`), so that no new
+            shapes are compiled; one more comes in where none holds the longest of these texts.
+    """
+    # Row 0 is what a row that fills up a batch has.
+    targets = np.concatenate([np.zeros_like(encoded.targets[:1]), encoded.targets])
+    weights = np.concatenate([[0.0], encoded.weights]).astype("float32")
+
+    def assemble(*arrays):
+        *texts, index = arrays
+        texts = [in_sentences(ids) for ids in texts] if encoded.sentences else texts
+        inputs = dict(zip(SIDES, texts, strict=False))
+        return inputs, targets[index[:, 0]], weights[index[:, 0]]
+
+    columns = (*encoded.columns, [[number] for number in range(1, len(targets))])
+    if lengths is not None:
+        longest = tuple(max(map(len, column)) for column in columns)
+        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
+            lengths = [*lengths, longest]
+    return BucketedBatches(
+        columns,
+        batch_size=batch_size,
+        lengths=lengths,
+        number_of_buckets=number_of_buckets,
+        seed=seed,
+        shuffle=shuffle,
+        assemble=assemble,
+    )
+
+
+def balanced_weights(targets: np.ndarray) -> np.ndarray:
+    """Return a weight for each example, so that all labels count alike and the mean weight is 1."""
+    counts = targets.sum(axis=0)
+    present = np.count_nonzero(counts)
+    per_label = np.where(counts > 0, len(targets) / (present * np.maximum(counts, 1)), 0.0)
+    return (targets @ per_label).astype("float32")
+
+
 def _source(data: DataConfig, split: str) -> str | None:
     """Return the name of the data that a split is read from, None where it is not read."""
     if data.dataset:
-        return data.dataset if split in known.splits_of(data.dataset) else None
+        return data.dataset if split in splits_of(data.dataset) else None
     return getattr(data, f"{split}_file")
 
 
@@ -85,7 +321,7 @@ def _or_folds(split: str) -> str:
 def _read(data: DataConfig, split: str) -> Examples:
     if not data.dataset:
         return read_examples(data, _source(data, split))
-    rows = known.read_known(data.dataset, data.folder, split)
+    rows = read_known(data.dataset, data.folder, split)
     columns = list(rows[0].values) if rows else []
     for name in ("text_column", "second_column", "label_column"):
         column = getattr(data, name)
@@ -104,14 +340,14 @@ def _examples(data: DataConfig, rows: Sequence[Row], name: str, labelled=True) -
         texts = tuple(_text(row, column) for column in columns)
         blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
         if blank and labelled:
-            _refuse_empty(row, blank[0], data)
+            _refuse_blank(row, blank[0], data)
             empty += 1
             continue
         label = _label(row, data) if labelled else None
         items.append(Example(texts, label, row.place))
     if not items:
         raise UserError(f"{name}: there is no text in it.")
-    return Examples(items, Report(name, len(items), {"empty": empty}))
+    return Examples(items, Report(name, len(items), {"empty": empty}), data)
 
 
 def _text(row: Row, column: str) -> str:
@@ -123,7 +359,7 @@ def _text(row: Row, column: str) -> str:
     return value
 
 
-def _refuse_empty(row: Row, column: str, data: DataConfig) -> None:
+def _refuse_blank(row: Row, column: str, data: DataConfig) -> None:
     if data.on_empty == "error":
         raise UserError(
             f"{row.place}: column '{column}' is empty; correct the file, or skip such texts: "
@@ -219,3 +455,33 @@ def _strata(items: Sequence[Example], data: DataConfig, draw: random.Random) -> 
     for members in groups.values():
         draw.shuffle(members)
     return [groups[label] for label in sorted(groups)]
+
+
+def _refuse_label(item: Example, labels: Any, data: DataConfig | None) -> None:
+    if data and data.on_unknown_label == "skip":
+        return
+    known, label = ", ".join(map(str, labels.names)), labels.unknown(item.label)
+    if data is None:
+        raise ValueError(f"Labels should be among {known}. Received: {label!r}, of {item.place}")
+    raise UserError(
+        f"{item.place}: the training data have no label '{label}'. Known: {known}; correct the "
+        "file, or skip such texts: data.on_unknown_label, or evaluate --skip."
+    )
+
+
+def _refuse_empty(item: Example, data: DataConfig | None) -> None:
+    if data is None:
+        raise ValueError(f"A text should have words. Received: {item.place}={item.text!r}")
+    if data.on_empty == "error":
+        raise UserError(
+            f"{item.place}: there are no words in the text; correct the file, or skip such texts: "
+            "data.on_empty, or evaluate --skip."
+        )
+
+
+def _refuse_length(item: Example, length: int, limit: int, data: DataConfig | None) -> None:
+    if data and data.on_too_long == "error":
+        raise UserError(
+            f"{item.place}: {length:,} tokens, more than data.max_length {limit}; raise "
+            "it, or skip or truncate such texts: data.on_too_long, or evaluate --skip."
+        )

@@ -1,128 +1,213 @@
-"""From the configuration to a model: the only place here that sees a configuration."""
+"""The network of classification, and from a configuration to it."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.applications.classification.backbone_encoder import OFFSET, BackboneEncoder
-from keras_attention.applications.classification.backbones import Pretrained
-from keras_attention.applications.classification.context import Contextual
-from keras_attention.applications.classification.encoders import FlatEncoder, HierarchicalEncoder
-from keras_attention.applications.classification.model_config import ModelConfig
-from keras_attention.applications.classification.pairs import build_pair_encoder
-from keras_attention.applications.classification.pools import Pool
-from keras_attention.applications.classification.words import PACKAGE, WordVectors
-
-__all__ = ["Classifier", "FlatEncoder", "HierarchicalEncoder", "build_model"]
+from keras_attention.applications.classification.backbones import BackboneEncoder, Pretrained
+from keras_attention.applications.classification.config import ModelConfig
+from keras_attention.applications.classification.encoders import (
+    CrossEncoder,
+    FlatEncoder,
+    HierarchicalEncoder,
+    InnerEncoder,
+    TextEncoder,
+)
+from keras_attention.applications.classification.layers import (
+    PACKAGE,
+    Contextual,
+    Pool,
+    WordVectors,
+)
+from keras_attention.applications.common.network import Network
+from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class Classifier(keras.Model):
+class Classifier(Network):
     """An encoder of texts, and a score for each label.
 
-    ```
-    scores          = model({"text": ids})             # (B, outputs)
-    scores, weights = model.attend({"text": ids})      # and the weights of the words
-    ```
+    With $x$ the vector that the encoder makes of a text, or of a pair: $W x + b$. The scores are
+    logits, of a softmax where a text has one label and of a sigmoid each where it may have many; or
+    one standardised number.
 
-    The scores are logits, of a softmax where a text has one label and of a sigmoid each where it
-    may have many; or one standardised number. They are at least float32.
+    ```
+    logits          = model({"text": ids})             # (B, outputs)
+    logits, weights = model.attend({"text": ids})      # and the weights of the words
+    ```
 
     Args:
-        encoder: a layer from inputs to a vector and a dictionary of attention weights, like
-            `FlatEncoder` and `HierarchicalEncoder`.
+        encoder: a layer from a dictionary of ids to a vector `(B, D)` and a dictionary of attention
+            weights, like `FlatEncoder`, `HierarchicalEncoder`, `CrossEncoder`, `InnerEncoder` and
+            `BackboneEncoder`; `TextEncoder` says what it has to offer.
         outputs: how many scores there are.
         dropout: rate of dropout on the vector.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
-        inputs: a dictionary of ids: `text` `(B, S)`, or `(B, N, W)` for a hierarchical encoder,
+        inputs: a dictionary of ids: `text` `(B, S)`, or `(B, N, W)` for an encoder of sentences,
             and for pairs `second`; 0 is padding.
         training: whether dropout applies.
+
+    Returns:
+        Logits `(B, outputs)`, at least float32.
+
+    Raises:
+        ValueError: where `encoder` is no layer.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.applications.classification import (
+        Classifier, Contextual, FlatEncoder, Pool, WordVectors
+    )
+
+    encoder = FlatEncoder(WordVectors(30, 8), Contextual("gru", 8), Pool("attention", 8))
+    model = Classifier(encoder, outputs=3)
+    logits, weights = model.attend({"text": np.array([[4, 5, 6, 0]])})
+    assert tuple(logits.shape) == (1, 3) and weights["words"][0, 3] == 0
+    ```
     """
 
-    def __init__(self, encoder, outputs, dropout=0.0, **kwargs):
+    def __init__(
+        self, encoder: keras.layers.Layer, outputs: int, dropout: float = 0.0, **kwargs: Any
+    ):
         super().__init__(**kwargs)
+        if not isinstance(encoder, keras.layers.Layer):
+            raise ValueError(
+                "`encoder` of a Classifier should be a Keras layer, such as FlatEncoder. "
+                f"Received: encoder={encoder!r}"
+            )
         self.encoder = encoder
         self.outputs_count = outputs
         self.dropout = dropout
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.answer = keras.layers.Dense(outputs, name="answer", dtype=self.dtype_policy)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        # An encoder of single texts reads the first alone.
+        ids = ops.full((2, 3, 4)[-self.rank :], 4, "int32")
+        vector, _ = self.encoder({"text": ids, "second": ids})
+        if not self.answer.built:
+            self.answer.build(tuple(vector.shape))
+
+    @property
+    def rank(self) -> int:
+        """Axes of the ids of a text: 2, or 3 where the encoder reads sentences."""
+        return getattr(self.encoder, "rank", TextEncoder.rank)
+
+    @property
+    def text_counts(self) -> tuple[int, ...]:
+        """How many texts an example may have: 1, or 2 for pairs."""
+        return getattr(self.encoder, "text_counts", (1, 2))
+
+    @property
+    def vocabulary_size(self) -> int | None:
+        """How many ids there are, padding included; None where the encoder does not say."""
+        return getattr(self.encoder, "vocabulary_size", None)
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the weights say what the network attends to."""
+        return getattr(self.encoder, "has_attention", True)
 
     def call(self, inputs, training=False):
         return self.attend(inputs, training=training)[0]
 
-    def attend(self, inputs, training=False):
-        """Return the scores `(B, outputs)` and the attention weights of the encoder."""
+    def attend(
+        self, inputs: Mapping[str, Any], training: bool = False
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the logits `(B, outputs)` and the attention weights of the encoder."""
         vector, weights = self.encoder(inputs, training=training)
         scores = self.answer(self._dropout(vector, training=training))
         return ops.cast(scores, keras.backend.result_type(scores.dtype, "float32")), weights
 
+    def compute_output_shape(self, inputs_shape):
+        return (inputs_shape["text"][0], self.outputs_count)
+
+    def compute_output_spec(self, inputs, training=False):
+        dtype = keras.backend.result_type(self.compute_dtype, "float32")
+        return keras.KerasTensor((inputs["text"].shape[0], self.outputs_count), dtype)
+
     def get_config(self):
         return {
             **super().get_config(),
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            # The constructor builds it: shapes would only make copies differ.
+            "encoder": _without_shapes(keras.saving.serialize_keras_object(self.encoder)),
             "outputs": self.outputs_count,
             "dropout": self.dropout,
         }
 
-    @classmethod
-    def from_config(cls, config):
-        encoder = keras.saving.deserialize_keras_object(config["encoder"])
-        return cls(**{**config, "encoder": encoder})
+
+def _without_shapes(config: Any) -> Any:
+    if not isinstance(config, dict):
+        return config
+    return {k: _without_shapes(v) for k, v in config.items() if k != "build_config"}
 
 
 def build_model(
-    config: ModelConfig, vocabulary_size: int, outputs: int, pretrained: Pretrained | None = None
+    config: ModelConfig,
+    vocabulary_size: int,
+    outputs: int,
+    pretrained: Pretrained | None = None,
+    dtype: Any = None,
 ) -> Classifier:
-    """Build the model that a configuration describes, with new weights.
+    """Build the network that a configuration describes, with new weights.
 
     Args:
         config: the `model` section.
         vocabulary_size: how many ids there are, padding included.
-        outputs: how many scores the model gives.
+        outputs: how many scores the network gives.
         pretrained: the backbone, loaded, for architecture backbone.
+        dtype: the dtype policy of the network; None for Keras' global one.
 
     Returns:
-        The model, built.
+        The network, built.
     """
+    common = {"name": "encoder", "dtype": dtype}
+    name = config.architecture
     if pretrained is not None:
-        return _around_backbone(config, outputs, pretrained)
+        pool = _pool(config, "pool", dtype)
+        tuned = config.chosen("fine_tune")
+        encoder = BackboneEncoder(
+            pretrained.backbone, pool, **pretrained.marks, fine_tuned=tuned, **common
+        )
+        return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     vectors = WordVectors(
-        vocabulary_size, config.embedding_size, dropout, config.word_dropout, name="vectors"
+        vocabulary_size,
+        config.embedding_size,
+        dropout,
+        config.word_dropout,
+        name="vectors",
+        dtype=dtype,
     )
-    name = config.architecture
+    context, pool = _context(config, "context", dtype), _pool(config, "pool", dtype)
     if name == "han":
-        parts = [vectors]
-        for level in ("", "sentence_"):
-            parts += [_context(config, f"{level}context"), _pool(config, f"{level}pool")]
-        encoder = HierarchicalEncoder(*parts, name="encoder")
-    elif name in ("cross", "inner"):
-        encoder = build_pair_encoder(config, vectors, _context, _pool)
-    else:
-        encoder = FlatEncoder(
-            vectors, _context(config, "context"), _pool(config, "pool"), name="encoder"
+        above = _context(config, "sentence_context", dtype), _pool(config, "sentence_pool", dtype)
+        encoder = HierarchicalEncoder(vectors, context, pool, *above, **common)
+    elif name == "cross":
+        compare = _dense(config, "tanh", "compare", dtype)
+        cross = LuongAttention(
+            "general", kernel_initializer="glorot_uniform", name="cross", dtype=dtype
         )
-    model = Classifier(encoder, outputs, config.dropout, name=name.replace("-", "_"))
-    ids = ops.zeros((2, 3, 4) if name == "han" else (2, 4), "int32") + 4
-    model({"text": ids, "second": ids} if name in ("cross", "inner") else {"text": ids})
-    return model
+        match = _dense(config, "relu", "match", dtype)
+        composition = _context(config, "composition", dtype)
+        encoder = CrossEncoder(vectors, context, cross, match, composition, pool, compare, **common)
+    elif name == "inner":
+        compare = _dense(config, "tanh", "compare", dtype)
+        grus = [_inner_gru(config, direction, dtype) for direction in ("forward", "backward")]
+        encoder = InnerEncoder(vectors, context, *grus, pool, compare, **common)
+    else:
+        encoder = FlatEncoder(vectors, context, pool, **common)
+    return Classifier(encoder, outputs, config.dropout, name=name.replace("-", "_"), dtype=dtype)
 
 
-def _around_backbone(config: ModelConfig, outputs: int, pretrained: Pretrained) -> Classifier:
-    encoder = BackboneEncoder(
-        pretrained.backbone,
-        _pool(config, "pool"),
-        **pretrained.marks,
-        fine_tuned=config.chosen("fine_tune"),
-        name="encoder",
-    )
-    model = Classifier(encoder, outputs, config.dropout, name="backbone")
-    model({"text": ops.zeros((2, 4), "int32") + OFFSET})
-    return model
-
-
-def _context(config: ModelConfig, name: str) -> Contextual:
+def _context(config: ModelConfig, name: str, dtype: Any) -> Contextual:
     stack = config.architecture in ("self-attention", "transformer")
     options = {}
     if stack:
@@ -130,10 +215,25 @@ def _context(config: ModelConfig, name: str) -> Contextual:
         options = {name: config.chosen(name) for name in names}
         options["dropout"] = config.chosen("layer_dropout")
     kind = config.architecture if stack else config.chosen("encoder")
-    return Contextual(kind, config.units, name=name, **options)
+    return Contextual(kind, config.units, name=name, dtype=dtype, **options)
 
 
-def _pool(config: ModelConfig, name: str) -> Pool:
+def _pool(config: ModelConfig, name: str, dtype: Any) -> Pool:
     kind = "mean" if config.architecture == "mean" else "attention"
     units = config.attention_units or config.units
-    return Pool(kind, units, config.max_pooling, name=name)
+    return Pool(kind, units, config.max_pooling, name=name, dtype=dtype)
+
+
+def _dense(config: ModelConfig, activation: str, name: str, dtype: Any) -> keras.layers.Dense:
+    return keras.layers.Dense(config.units, activation=activation, name=name, dtype=dtype)
+
+
+def _inner_gru(config: ModelConfig, name: str, dtype: Any) -> InnerAttentionGRU:
+    return InnerAttentionGRU(
+        config.units,
+        attention=config.chosen("inner_attention"),
+        return_sequences=True,
+        go_backwards=name == "backward",
+        name=name,
+        dtype=dtype,
+    )

@@ -57,6 +57,7 @@ def _export(parser: ArgumentParser) -> None:
 
 ANSWER_SELECTION = TaskCommand(
     name="answer-selection",
+    task_class="AnswerRanker",
     examples=EXAMPLES,
     verbs={
         "evaluate": Verb("measure the ranking of candidates of a set, or of a file", _evaluate),

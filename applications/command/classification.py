@@ -49,6 +49,8 @@ def _export(parser: ArgumentParser) -> None:
 
 CLASSIFICATION = TaskCommand(
     name="classification",
+    task_class="ClassificationTask",
+    classes=("TextClassifier", "PairClassifier"),
     examples=EXAMPLES,
     verbs={
         "evaluate": Verb("measure labels on a test set, or on a file", _evaluate),

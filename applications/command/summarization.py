@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from .arguments import TaskCommand, Verb, positive
+from .arguments import TaskCommand, Verb, add_search, positive
 
 EXAMPLES = """\
   keras-attention train summarization --data.dataset reports --output runs/reports
@@ -12,15 +12,8 @@ EXAMPLES = """\
 
 
 def _search(parser: ArgumentParser) -> None:
-    parser.add_argument("--beam", type=positive, metavar="K", help="beam size (1: greedy)")
-    parser.add_argument("--min-length", type=positive, metavar="N", help="fewest words")
-    parser.add_argument("--max-length", type=positive, metavar="N", help="most words")
-    parser.add_argument(
-        "--no-repeat-ngram",
-        type=positive,
-        metavar="N",
-        help="never write the same N words in a row twice (3 blocks trigrams)",
-    )
+    names = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
+    add_search(parser, *names)
 
 
 def _evaluate(parser: ArgumentParser) -> None:
@@ -56,7 +49,9 @@ def _predict(parser: ArgumentParser) -> None:
 
 def _visualize(parser: ArgumentParser) -> None:
     parser.add_argument("--input", metavar="TEXT", required=True, help="the document")
-    parser.add_argument("--output", metavar="F.png", required=True, help="new .png, .svg or .pdf")
+    parser.add_argument(
+        "--output", metavar="F.png", help="new .png, .svg or .pdf; the terminal if not given"
+    )
 
 
 def _export(parser: ArgumentParser) -> None:
@@ -65,6 +60,7 @@ def _export(parser: ArgumentParser) -> None:
 
 SUMMARIZATION = TaskCommand(
     name="summarization",
+    task_class="Summarizer",
     examples=EXAMPLES,
     verbs={
         "evaluate": Verb("measure summaries of a test set, or of a file", _evaluate),

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from .arguments import TaskCommand, Verb, natural, positive
+from .arguments import TaskCommand, Verb, add_search, natural
 
 EXAMPLES = """\
   keras-attention train translation --data.dataset dates --output runs/dates
@@ -38,7 +38,6 @@ def _evaluate(parser: ArgumentParser) -> None:
         choices=("dev", "test"),
         help="which of the run's own sets (default: test if it has one, else dev)",
     )
-    parser.add_argument("--beam", type=positive, metavar="K", help="beam size (1: greedy)")
     parser.add_argument(
         "--gold",
         metavar="F",
@@ -53,35 +52,28 @@ def _evaluate(parser: ArgumentParser) -> None:
         help="the number of the first word in --gold (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="write JSON in place of a table")
+    add_search(parser)
     _attention(parser)
 
 
 def _predict(parser: ArgumentParser) -> None:
     parser.add_argument("--input", metavar="F", help="file to read; standard input if not given")
     parser.add_argument("--output", metavar="F", help="new file; standard output if not given")
-    parser.add_argument("--beam", type=positive, metavar="K", help="beam size (1: greedy)")
-    parser.add_argument(
-        "--n-best",
-        type=positive,
-        metavar="N",
-        help="write N results for each line, as `number ||| text ||| score`, the number of the "
-        "line counted from 0",
-    )
     parser.add_argument(
         "--alignments",
         action="store_true",
         help="add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
         "source-target, counted from 0 (Pharaoh form)",
     )
-    parser.add_argument("--sample", action="store_true", help="draw at random instead of searching")
-    sampling = parser.add_argument_group("with --sample")
-    sampling.add_argument("--temperature", type=float, metavar="X", help="default: 1")
-    sampling.add_argument("--top-k", type=positive, metavar="K", help="draw from the K likeliest")
-    sampling.add_argument(
-        "--top-p", type=float, metavar="P", help="draw from the likeliest that make up P"
-    )
-    sampling.add_argument("--seed", type=int, metavar="N", help="default: 0")
+    add_search(parser)
     _attention(parser)
+
+
+def _score(parser: ArgumentParser) -> None:
+    parser.add_argument("--source", metavar="F", help="source sentences, one a line")
+    parser.add_argument("--target", metavar="F", help="their translations, one a line")
+    parser.add_argument("--tsv", metavar="F", help="instead: source, tab, target on each line")
+    parser.add_argument("--output", metavar="F", help="new file; standard output if not given")
 
 
 def _visualize(parser: ArgumentParser) -> None:
@@ -89,7 +81,9 @@ def _visualize(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--target", metavar="TEXT", help="align this translation instead of the model's own"
     )
-    parser.add_argument("--output", metavar="F.png", required=True, help="new .png, .svg or .pdf")
+    parser.add_argument(
+        "--output", metavar="F.png", help="new .png, .svg or .pdf; the terminal if not given"
+    )
     _attention(parser)
 
 
@@ -107,10 +101,12 @@ def _export(parser: ArgumentParser) -> None:
 
 TRANSLATION = TaskCommand(
     name="translation",
+    task_class="Translator",
     examples=EXAMPLES,
     verbs={
         "evaluate": Verb("measure translations of a test set, or of files", _evaluate),
         "predict": Verb("translate each line of standard input or a file", _predict),
+        "score": Verb("write the log-probability of given translations", _score),
         "visualize": Verb("draw the alignment of a sentence and its translation", _visualize),
         "export": Verb("write the translator for use elsewhere", _export),
     },

@@ -1,30 +1,21 @@
 """Files fetched by URL into a cache, whole and with the right checksum or not at all.
 
-`keras.utils.get_file` would do but for three things: it writes under the final name while it
-downloads, so that a killed process leaves a part there and other processes read it; a file whose
-checksum is wrong stays there too; and a server that falls silent is waited for without end.
+pooch does the work: it writes under another name and renames the file once its checksum is right.
+What is left here says where the cache is, and turns its errors into one line.
 """
 
-import contextlib
-import hashlib
-import http.client
 import os
 import sys
-import tempfile
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import keras
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.messages import say
+from keras_attention.applications.common.errors import UserError, one_line, say
+from keras_attention.applications.common.files import checksum
 
 TIMEOUT = 30.0
 """Seconds without a byte from the server after which it counts as gone."""
-
-_CHUNK = 1 << 16
 
 
 def cache_folder() -> Path:
@@ -48,9 +39,8 @@ def fetch(
 ) -> Path:
     """Return the path of the file at `url`, downloaded unless the cache has it.
 
-    The download goes to a temporary name beside the final one, which it gets only when its
-    checksum is right; another process that fetches the same file does no harm. A cached file
-    whose checksum is wrong is named on standard error and fetched again.
+    Another process that fetches the same file does no harm. A cached file whose checksum is wrong
+    is named on standard error and fetched again.
 
     Args:
         url: what to fetch; the last part of its path names the file.
@@ -66,86 +56,45 @@ def fetch(
         UserError: where the server cannot be reached or refuses, the download is cut short, or
             its checksum is another. The message names the URL; the cache is as it was before.
     """
-    path = Path(cache_folder() if folder is None else folder) / subfolder / _name(url)
-    if path.is_file():
-        found = checksum(path)
-        if found == sha256:
-            return path
-        say(f"{path}: damaged or out of date (SHA-256 {found}, expected {sha256}); fetching again")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path) as part:
-            received = _download(url, part, timeout)
-            if received != sha256:
-                raise UserError(
-                    f"{url}: expected a file with SHA-256 {sha256}. Received: {received}; nothing "
-                    "was kept. It was altered on the way or replaced at its source."
-                )
-            os.replace(part, path)
-    except OSError as error:
-        raise UserError(f"Cannot write the download {path}: {error.strerror or error}") from error
-    return path
+    import pooch
+    import requests
 
-
-def checksum(path: str | os.PathLike) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _name(url: str) -> str:
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
     if not name:
         raise UserError(f"Expected a URL that ends in a file's name. Received: {url!r}")
-    return name
+    path = Path(cache_folder() if folder is None else folder) / subfolder / name
+    if path.is_file():
+        if (found := checksum(path)) == sha256:
+            return path
+        say(f"{path}: damaged or out of date (SHA-256 {found}, expected {sha256}); fetching again")
+    pooch.get_logger().setLevel("WARNING")
 
+    def downloader(url, output, _):
+        headers = {"Accept-Encoding": "identity"}  # a .gz stays one
+        # pooch's own downloader leaves the connection open where the download breaks off.
+        with requests.get(url, stream=True, timeout=timeout, headers=headers) as response:
+            response.raise_for_status()
+            size = int(response.headers.get("Content-Length", 0))
+            bar = keras.utils.Progbar(size) if size and sys.stderr.isatty() else None
+            with open(output, "wb") as file:
+                for chunk in response.iter_content(1 << 16):
+                    file.write(chunk)
+                    if bar:
+                        bar.update(file.tell())
 
-@contextlib.contextmanager
-def _temporary(path: Path):
-    """Give a new name beside `path`, and remove what is left there at the end."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _download(url: str, path: Path, timeout: float) -> str:
-    """Write what `url` gives to `path`, and return its SHA-256."""
-    try:
-        with urllib.request.urlopen(url, timeout=timeout) as response, open(path, "wb") as file:
-            return _copy(response, file, url)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise UserError(f"{url}: the server refused ({error.code} {error.reason})") from error
-    except urllib.error.URLError as error:
-        raise UserError(f"{url}: the server cannot be reached ({error.reason})") from error
-    except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
-        raise UserError(
-            f"{url}: the download broke off ({error or type(error).__name__}); nothing was kept"
-        ) from error
-
-
-def _copy(response, file, url: str) -> str:
-    expected = response.headers.get("Content-Length")
-    expected = None if expected is None else int(expected)
     say(f"Fetching {url}")
-    progress = keras.utils.Progbar(expected) if sys.stderr.isatty() and expected else None
-    digest = hashlib.sha256()
-    size = 0
-    while chunk := response.read(_CHUNK):
-        file.write(chunk)
-        digest.update(chunk)
-        size += len(chunk)
-        if progress:
-            progress.update(min(size, expected))
-    if expected is not None and size != expected:
-        raise UserError(
-            f"{url}: the download broke off (expected {expected} bytes). Received: {size}; "
-            "nothing was kept"
-        )
-    return digest.hexdigest()
+    try:
+        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=downloader)
+    except requests.exceptions.HTTPError as error:
+        answer = f"{error.response.status_code} {error.response.reason}"
+        raise UserError(f"{url}: the server refused ({answer})") from error
+    except requests.exceptions.RequestException as error:
+        began = isinstance(error, requests.exceptions.ChunkedEncodingError)
+        began = began or "Read timed out" in str(error)
+        what = "the download broke off" if began else "the server cannot be reached"
+        raise UserError(f"{url}: {what} ({one_line(error)}); nothing was kept") from error
+    except OSError as error:
+        raise UserError(f"Cannot write the download {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{url}: {one_line(error)}") from error
+    return path

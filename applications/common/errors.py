@@ -1,4 +1,9 @@
-"""Errors that a user can put right, each with the exit status the command leaves with."""
+"""Errors that a user can put right, checks that raise them, and messages on standard error."""
+
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(ValueError):
@@ -25,6 +30,79 @@ class Preempted(UserError):
     exit_status = 143
 
 
-def one_line(error: BaseException) -> str:
-    """Return the message of `error` on one line, or the name of its class if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+LONGEST_MESSAGE = 1200
+"""A message is cut to so many characters, which are a few lines of a terminal."""
+
+
+def one_line(error: BaseException | str) -> str:
+    """Return the message of `error` on one line, cut, or the name of its class if it has none."""
+    text = " ".join(str(error)[: 8 * LONGEST_MESSAGE].split()) or type(error).__name__
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} ..."
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: cut to 80 characters."""
+    text = repr(value) if not isinstance(value, str) else repr(value[:200])
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def say(text: str = "") -> None:
+    """Print `text` to standard error at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Write a duration as `m:ss` or `h:mm:ss`."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def did_you_mean(word: str, accepted: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` where something close to `word` is accepted, else `""`."""
+    close = get_close_matches(word, list(accepted), n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def check_key(key: str, accepted: Iterable[str], where: str) -> None:
+    """Refuse `key` unless it is one of `accepted`."""
+    accepted = list(accepted)
+    if key not in accepted:
+        raise UserError(
+            f"{where} has no key '{key}'.{did_you_mean(key, accepted)} "
+            f"Accepted: {', '.join(accepted)}."
+        )
+
+
+def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
+    """Refuse `value` unless it is one of `accepted`."""
+    accepted = list(accepted)
+    if value not in accepted:
+        names = [str(choice) for choice in accepted]
+        raise UserError(
+            f"{name} must be one of {', '.join(names)}.{did_you_mean(str(value), names)} "
+            f"Received: {shown(value)}."
+        )
+
+
+def check_range(
+    name: str,
+    value: float | None,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Refuse `value` outside the given limits; `None` (not set) and no limit are let through."""
+    if value is None:
+        return
+    limits = [
+        ("at least", at_least, lambda limit: value >= limit),
+        ("above", above, lambda limit: value > limit),
+        ("at most", at_most, lambda limit: value <= limit),
+        ("below", below, lambda limit: value < limit),
+    ]
+    stated = [(words, limit, holds) for words, limit, holds in limits if limit is not None]
+    if not all(holds(limit) for _, limit, holds in stated):
+        rule = " and ".join(f"{words} {limit:g}" for words, limit, _ in stated)
+        raise UserError(f"{name} must be {rule}. Received: {shown(value)}.")

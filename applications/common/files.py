@@ -1,57 +1,88 @@
-"""Files written whole or not at all."""
+"""Files: written whole or not at all, known by their checksums, and read without surprises.
 
+Every file of the package is written by `replacing`, `write_text` or `new_folder`. They write under
+a name that nobody can guess and rename it at the end, so a symbolic link that lies in the folder
+is never followed. Every file that people name is read by `read_bytes`, which refuses pipes and
+devices.
+"""
+
+import errno
+import glob
+import gzip
+import hashlib
+import io
+import json
 import os
+import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO, TextIO
 
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.errors import UserError, one_line
+
+CHECKSUMS = "CHECKSUMS"
+"""The file of a folder that holds the checksums of the others: `hex  name` lines."""
+
+MOST_JSON = 64 << 20
+"""The largest JSON file of our own that is read, in bytes."""
+
+_CHUNK = 1 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+# ---- Writing.
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     """Give a temporary path beside `path`, and rename it to `path` when the block succeeds.
 
     The contents reach the disk before the name does, so a kill or a power cut at any moment
-    leaves either the old file or the new one, and what a kill leaves behind is overwritten next
-    time. The suffixes of `path` are kept, because Keras chooses its format by them.
+    leaves either the old file or the new one. The temporary name ends as `path` does, because
+    Keras chooses its format by that.
+
+    Args:
+        path: the file to write.
+        new: whether to refuse to replace a file that came there meanwhile.
+
+    Raises:
+        UserError: naming the file, where the disk is full; with `new`, where there is a file.
     """
     path = Path(path)
-    temporary = path.with_name(f".partial-{path.name}")
+    temporary = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(temporary, flags, 0o666))
     try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _put(temporary, path, new)
+    except OSError as error:
+        if error.errno in _NO_ROOM or os.strerror(errno.ENOSPC) in str(error):
+            cause = os.strerror(error.errno or errno.ENOSPC)
+            raise UserError(f"{path} could not be written: {cause}. Make room.") from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
-@contextmanager
-def new_folder(output: Path | str) -> Iterator[Path]:
-    """Give a path to write a folder at, which becomes `output` as a whole or not at all.
-
-    Raises:
-        UserError: if there is something at `output`.
-    """
-    output = Path(output)
-    refuse_existing_output(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.name}.preparing")
-    shutil.rmtree(temporary, ignore_errors=True)
+def _put(temporary: Path, path: Path, new: bool) -> None:
+    if not new:
+        os.replace(temporary, path)
+        return
     try:
-        yield temporary
-        temporary.rename(output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        os.link(temporary, path)  # which, unlike a rename, replaces nothing
+    except FileExistsError:
+        refuse_existing_output(path)
+    except OSError:  # a file system without links
+        refuse_existing_output(path)
+        os.replace(temporary, path)
 
 
 def refuse_existing_output(path: Path | str) -> None:
@@ -62,6 +93,80 @@ def refuse_existing_output(path: Path | str) -> None:
     """
     if os.path.lexists(path):
         raise UserError(f"{path} already exists. Choose another --output.")
+
+
+@contextmanager
+def new_folder(
+    output: Path | str, refuse: Callable[[Path], None] = refuse_existing_output
+) -> Iterator[Path]:
+    """Give a path to write a folder at, which becomes `output` as a whole or not at all.
+
+    Where a kill left an unfinished folder behind, the next call for the same output removes it.
+
+    Args:
+        output: the folder to write.
+        refuse: raises a UserError where something at `output` must stay.
+
+    Raises:
+        UserError: if there is something at `output`, or it cannot be written.
+    """
+    output = Path(output)
+    refuse(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for left in output.parent.glob(f".{glob.escape(output.name)}.*.preparing"):
+        with _held(left) as free:
+            if free:
+                shutil.rmtree(left, ignore_errors=True)
+    private = output.with_name(f".{output.name}.{secrets.token_hex(8)}.preparing")
+    private.mkdir()
+    try:
+        with _held(private):
+            yield private / output.name
+            (private / output.name).replace(output)
+    except OSError as error:
+        refuse(output)
+        raise UserError(f"{output} could not be written: {one_line(error)}.") from None
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+    sync_folder(output.parent)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder; yield whether no living process holds it. The lock ends with the process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: leftovers stay
+        yield False
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except OSError:
+        free = False
+    try:
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path | str, text: str, known: bool = False) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all.
+
+    Args:
+        path: the file.
+        text: its content.
+        known: whether to note its checksum, where the folder has them.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        if known:
+            note_checksum(Path(path), temporary)
 
 
 def check_new_file(path: Path | str) -> None:
@@ -78,11 +183,270 @@ def check_new_file(path: Path | str) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable, on systems where a folder can be opened."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def output_file(path: Path | str | None) -> Iterator[TextIO]:
+    """Give a new file to write results to, whole or not at all; or standard output."""
     try:
-        os.fsync(descriptor)
-    finally:
+        if path is None:
+            sys.stdout.reconfigure(encoding="utf-8")
+            yield sys.stdout
+        else:
+            with (
+                replacing(path, new=True) as temporary,
+                open(temporary, "w", encoding="utf-8") as file,
+            ):
+                yield file
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{path or 'standard output'}: a text holds {error.object[error.start]!r}, half a "
+            "surrogate pair, which no UTF-8 file can hold. Mend the input."
+        ) from None
+
+
+def check_picture(output: Path | str, more: Sequence[str] = ()) -> None:
+    """Refuse a file that no picture can be written to.
+
+    Args:
+        output: the file.
+        more: suffixes that the caller writes itself, for the message.
+
+    Raises:
+        UserError: if it exists, has no folder, or a suffix that is no format of pictures.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    check_new_file(output)
+    suffixes = sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
+    if Path(output).suffix.lower() not in suffixes:
+        accepted = ", ".join([*more, *suffixes])
+        raise UserError(f"the suffix of {output} must be one of {accepted}.")
+
+
+# ---- Checksums.
+
+
+def checksum(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file, or of a folder's files and their names, in hexadecimal."""
+    path = Path(path)
+    digest = hashlib.sha256()
+    inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    for each in inside:
+        if path.is_dir():
+            digest.update(str(each.relative_to(path)).encode())
+        with open_regular(each) as file:
+            while block := file.read(_CHUNK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def write_checksums(folder: Path, but: Sequence[str] = ()) -> None:
+    """Note the checksum of every file in a folder, at any depth, but for some names."""
+    but = {CHECKSUMS, *but}
+    files = sorted(each for each in folder.rglob("*") if each.is_file() and each.name not in but)
+    names = {each.relative_to(folder).as_posix(): [checksum(each)] for each in files}
+    _write_checksums(folder, names)
+
+
+def note_checksum(path: Path, content: Path, folder: Path | None = None) -> None:
+    """Note that `path` is about to become what `content` is, where its folder has checksums.
+
+    Until the next note both the old and the new content count as right, so a kill between this
+    note and the renaming leaves a folder that is whole.
+
+    Args:
+        path: the file, which may not exist.
+        content: a file with its coming content.
+        folder: the folder whose file of checksums holds it; that of `path` if not given.
+    """
+    folder = folder or path.parent
+    if not (folder / CHECKSUMS).exists():
+        return
+    known = known_checksums(folder)
+    name = path.relative_to(folder).as_posix()
+    own = checksum(path) if path.is_file() else None
+    kept = [each for each in known.get(name, []) if each == own]
+    _write_checksums(folder, known | {name: [*kept, checksum(content)]})
+
+
+def known_checksums(folder: Path) -> dict[str, list[str]]:
+    """Return the checksums that a file may have, by its name; `{}` where none were noted.
+
+    Raises:
+        UserError: where the file of checksums is damaged.
+    """
+    path = folder / CHECKSUMS
+    if not path.exists():
+        return {}
+    known: dict[str, list[str]] = {}
+    try:
+        for line in read_bytes(path, MOST_JSON).decode("utf-8").splitlines():
+            digest, name = line.split("  ", 1)
+            if len(bytes.fromhex(digest)) != 32:
+                raise ValueError
+            known.setdefault(name, []).append(digest)
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is damaged: expected `SHA-256  name` on each line.") from None
+    return known
+
+
+def verify_checksum(path: Path, folder: Path | None = None) -> None:
+    """Refuse a file whose content is not what its folder's checksums say.
+
+    A file that has no checksum, as those of version 0.1, passes.
+
+    Raises:
+        UserError: naming the file.
+    """
+    folder = folder or path.parent
+    accepted = known_checksums(folder).get(path.relative_to(folder).as_posix())
+    if accepted and not (path.is_file() and checksum(path) in accepted):
+        raise UserError(
+            f"{path} is damaged or was changed: its SHA-256 is not the one in "
+            f"{folder / CHECKSUMS}. Restore the file from a copy."
+        )
+
+
+def _write_checksums(folder: Path, known: dict[str, list[str]]) -> None:
+    lines = [f"{digest}  {name}\n" for name, digests in known.items() for digest in digests]
+    write_text(folder / CHECKSUMS, "".join(lines))
+
+
+# ---- Reading.
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """Open a file for reading; refuse pipes and devices, which may never end.
+
+    Raises:
+        UserError: where there is none, it cannot be read, or it is no regular file.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for its writer.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
         os.close(descriptor)
+        found = "a folder" if is_folder else "a pipe or a device"
+        raise UserError(f"Cannot read {path}: expected a file. Received: {found}.")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bytes(path: Path | str, limit: int | None = None) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: the file.
+        limit: the most bytes that it may have.
+
+    Raises:
+        UserError: where it cannot be read, is no regular file, or is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if limit is not None and size > limit:
+            raise UserError(f"{path} should have at most {limit:,} bytes. Received: {size:,}.")
+        try:
+            return file.read()
+        except OSError as error:
+            raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+MOST_INFLATED = (64 << 20, 200)
+"""A `.gz` may inflate to so many bytes, and to so many times its size beyond that."""
+
+
+def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
+    """Return the lines of a text file, plain or `.gz`, without their ends.
+
+    Only line feeds end a line (and a carriage return before one goes with it), so that files
+    which are parallel by line for other programs are so here. A byte order mark is dropped.
+
+    Args:
+        path: the file.
+        encoding: one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
+
+    Raises:
+        UserError: where the file is missing, empty, in another encoding or a damaged archive.
+    """
+    path = Path(path)
+    content = read_bytes(path)
+    content = _inflated(content, path) if path.suffix == ".gz" else content
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise UserError(f"{path} is empty: expected one sentence a line.")
+    return [decode_line(line, path, number, encoding) for number, line in enumerate(lines, 1)]
+
+
+def _inflated(content: bytes, path: Path) -> bytes:
+    base, times = MOST_INFLATED
+    limit = base + times * len(content)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            inflated = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is no whole gzip file ({error}).") from error
+    if len(inflated) > limit:
+        raise UserError(
+            f"{path} inflates to more than {limit:,} bytes from {len(content):,}: it is no text. "
+            "Unpack it yourself if it is."
+        )
+    return inflated
+
+
+def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf-8") -> str:
+    """Return one line as text, without a carriage return at its end.
+
+    Raises:
+        UserError: naming `path` and the line's `number`, where it is not in `encoding`.
+    """
+    try:
+        return line.removesuffix(b"\r").decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: expected {encoding.upper()} text. Received: the byte "
+            f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
+            "instance with iconv -f LATIN1 -t UTF-8."
+        ) from None
+
+
+def json_object(text: str | bytes, where: str) -> dict[str, Any]:
+    """Return the object that a JSON text holds.
+
+    Args:
+        text: the JSON.
+        where: the file and line, for the message.
+
+    Raises:
+        UserError: where it is no JSON object, nests too deeply, or its texts are no Unicode.
+    """
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where}: expected Unicode text. Received: {error.object[error.start]!r}, half a "
+            "surrogate pair."
+        ) from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON that can be read ({one_line(error)}).") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: expected a JSON object. Received: {type(value).__name__}.")
+    return value

@@ -1,4 +1,4 @@
-"""The summarisation application: what the verbs of the command do, as functions."""
+"""Summarisation: a Keras task over a recurrent decoder that attends, copies and remembers."""
 
 from keras_attention.applications.summarization.config import (
     DataConfig,
@@ -8,39 +8,36 @@ from keras_attention.applications.summarization.config import (
     TokenizerConfig,
     TrainingConfig,
 )
-from keras_attention.applications.summarization.documents import (
-    load_corpus,
-    read_corpus,
+from keras_attention.applications.summarization.data import load_corpus, read_corpus
+from keras_attention.applications.summarization.encoders import (
+    FlatEncoder,
+    HierarchicalEncoder,
+    TransformerReader,
+)
+from keras_attention.applications.summarization.model import SummarizationModel, build_model
+from keras_attention.applications.summarization.preprocessor import (
+    SummarizationPreprocessor,
     split_sentences,
 )
-from keras_attention.applications.summarization.evaluation import evaluate
-from keras_attention.applications.summarization.export import export_saved_model
-from keras_attention.applications.summarization.model import SummarizationModel
-from keras_attention.applications.summarization.picture import draw
-from keras_attention.applications.summarization.run import load_run
-from keras_attention.applications.summarization.summarizer import Summarizer, Summary
-from keras_attention.applications.summarization.training import (
-    resume_summarization,
-    train_summarization,
-)
+from keras_attention.applications.summarization.results import Summary
+from keras_attention.applications.summarization.summarizer import Summarizer
 
 __all__ = [
     "DataConfig",
     "DecodingConfig",
+    "FlatEncoder",
+    "HierarchicalEncoder",
     "ModelConfig",
     "SummarizationConfig",
     "SummarizationModel",
+    "SummarizationPreprocessor",
     "Summarizer",
     "Summary",
     "TokenizerConfig",
     "TrainingConfig",
-    "draw",
-    "evaluate",
-    "export_saved_model",
+    "TransformerReader",
+    "build_model",
     "load_corpus",
-    "load_run",
     "read_corpus",
-    "resume_summarization",
     "split_sentences",
-    "train_summarization",
 ]

@@ -1,13 +1,12 @@
 """The configuration of the summarisation application."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from keras_attention.applications.common import training_config
-from keras_attention.applications.common.checks import check_range
-from keras_attention.applications.common.distribute_config import DistributeConfig
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization.model_config import ARCHITECTURES, ModelConfig
+from keras_attention.applications.common.errors import UserError, check_range
+from keras_attention.applications.training import config as training_config
+from keras_attention.applications.training.devices import DistributeConfig
+from keras_attention.decoding import SearchOptions
 
 __all__ = [
     "ARCHITECTURES",
@@ -19,6 +18,7 @@ __all__ = [
     "SummarizationConfig",
     "TokenizerConfig",
     "TrainingConfig",
+    "preprocessing_of",
 ]
 
 SPLITS = ("train", "dev", "test")
@@ -56,6 +56,8 @@ class DataConfig:
     max_summary_words: int = 100
     on_too_long: Literal["truncate", "skip", "error"] = "truncate"
     on_empty: Literal["error", "skip"] = "error"
+
+    paths: ClassVar[tuple[str, ...]] = ("folder", *(f"{split}_file" for split in SPLITS))
 
     def __post_init__(self):
         for name in ("max_sentences", "max_words", "max_summary_words"):
@@ -96,6 +98,79 @@ class TokenizerConfig:
 
 
 @dataclass(frozen=True)
+class ModelConfig:
+    """What reads a document, and what the decoder that writes its summary attends with.
+
+    `architecture` names what a paper switches on; each switch may be set beside it.
+
+    Args:
+        architecture: see2017 (flat encoder, pointer, coverage), nallapati2016-temporal (flat,
+            temporal attention, pointer), nallapati2016-hierarchical (hierarchical encoder and
+            attention, pointer), or paulus2017 (flat, temporal and intra-decoder attention, pointer;
+            trained by maximum likelihood).
+        encoder: flat reads all words in one sequence, with a bidirectional GRU; hierarchical reads
+            each sentence, then the sentences, and attends to both; transformer reads all words.
+        attention: attend to the document; without, the decoder reads the encoder's last state at
+            each step, for comparison (switch pointer, coverage and temporal off too).
+        coverage: attend with coverage.
+        temporal: attend with temporal attention; not together with coverage.
+        intra_decoder: let the decoder attend to its own earlier states too.
+        pointer: copy words of the document, unknown ones too.
+        coverage_weight: factor of the coverage loss.
+        coverage_start: training steps without the coverage loss.
+        embedding_size: width of the word embeddings, of the encoder transformer too.
+        units: units of the encoder (of both directions together) and of the decoder.
+        attention_units: units of the attention; null for as many as `units`.
+        dropout: rate of the dropout on embeddings and on what words are chosen by.
+        layers: blocks of the encoder transformer.
+        heads: their attention heads.
+    """
+
+    architecture: Literal[
+        "see2017", "nallapati2016-temporal", "nallapati2016-hierarchical", "paulus2017"
+    ] = "see2017"
+    encoder: Literal["flat", "hierarchical", "transformer"] = "flat"
+    attention: bool = True
+    coverage: bool = True
+    temporal: bool = False
+    intra_decoder: bool = False
+    pointer: bool = True
+    coverage_weight: float = 1.0
+    coverage_start: int = 0
+    embedding_size: int = 128
+    units: int = 256
+    attention_units: int | None = None
+    dropout: float = 0.0
+    layers: int = 2
+    heads: int = 4
+
+    def __post_init__(self):
+        for name in ("embedding_size", "units", "attention_units", "layers", "heads"):
+            check_range(f"model.{name}", getattr(self, name), at_least=1)
+        check_range("model.dropout", self.dropout, at_least=0, below=1)
+        check_range("model.coverage_weight", self.coverage_weight, at_least=0)
+        check_range("model.coverage_start", self.coverage_start, at_least=0)
+        if self.units % 2:
+            raise UserError(
+                f"model.units must be even, half for each direction. Received: {self.units}."
+            )
+        if self.coverage and self.temporal:
+            raise UserError(
+                "model.coverage and model.temporal are two ways to attend: switch one off."
+            )
+        if not self.attention and (self.pointer or self.coverage or self.temporal):
+            raise UserError(
+                "model.attention false leaves nothing to copy by or to change: set model.pointer, "
+                "model.coverage and model.temporal to false too."
+            )
+        if self.encoder == "transformer" and self.embedding_size % self.heads:
+            raise UserError(
+                f"model.embedding_size must be a multiple of model.heads ({self.heads}). "
+                f"Received: {self.embedding_size}."
+            )
+
+
+@dataclass(frozen=True)
 class TrainingConfig(training_config.TrainingConfig):
     __doc__ = training_config.TrainingConfig.__doc__
 
@@ -110,37 +185,13 @@ class TrainingConfig(training_config.TrainingConfig):
             )
 
 
-@dataclass(frozen=True)
-class DecodingConfig:
-    """How a summary is searched for.
-
-    Args:
-        beam_size: hypotheses kept at each step; 1 is greedy search.
-        length_penalty: alpha of GNMT's length penalty; 0 for none.
-        max_length: the longest summary, in words.
-        min_length: the shortest summary, in words.
-        no_repeat_ngram: never write the same n-gram of this length twice (3 blocks trigrams);
-            0 allows it.
-        batch_size: documents searched for together.
-    """
+@dataclass(frozen=True, kw_only=True)
+class DecodingConfig(SearchOptions):
+    """How a summary is searched for: `SearchOptions`, whose lengths are counted without the end."""
 
     beam_size: int = 4
-    length_penalty: float = 1.0
-    max_length: int = 100
-    min_length: int = 0
-    no_repeat_ngram: int = 0
+    max_length_ratio: float | None = None
     batch_size: int = 16
-
-    def __post_init__(self):
-        for name in ("beam_size", "max_length", "batch_size"):
-            check_range(f"decoding.{name}", getattr(self, name), at_least=1)
-        for name in ("length_penalty", "min_length", "no_repeat_ngram"):
-            check_range(f"decoding.{name}", getattr(self, name), at_least=0)
-        if self.min_length > self.max_length:
-            raise UserError(
-                "decoding.min_length must be at most decoding.max_length "
-                f"({self.max_length}). Received: {self.min_length}."
-            )
 
 
 @dataclass(frozen=True)
@@ -163,6 +214,32 @@ class SummarizationConfig:
     distribute: DistributeConfig = field(default_factory=DistributeConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
+
+def preprocessing_of(config: SummarizationConfig) -> dict[str, int | bool]:
+    """Return what a configuration says of the preprocessor, but of its vocabulary."""
+    return {
+        "extra_words": config.tokenizer.extra_words if config.model.pointer else 0,
+        "by_sentence": config.model.encoder == "hierarchical",
+        "max_sentences": config.data.max_sentences,
+        "max_words": config.data.max_words,
+        "max_summary_words": config.data.max_summary_words,
+    }
+
+
+def _switches(encoder="flat", **on: bool) -> list[str]:
+    switches = {"coverage": False, "temporal": False, "intra_decoder": False, "pointer": True}
+    return [f"--model.encoder={encoder}"] + [
+        f"--model.{name}={str(value).lower()}" for name, value in {**switches, **on}.items()
+    ]
+
+
+# What an architecture changes in the defaults; a configuration file or an option goes first.
+ARCHITECTURES = {
+    "see2017": _switches(coverage=True),
+    "nallapati2016-temporal": _switches(temporal=True),
+    "nallapati2016-hierarchical": _switches("hierarchical"),
+    "paulus2017": _switches(temporal=True, intra_decoder=True),
+}
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {

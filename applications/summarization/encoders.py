@@ -6,20 +6,43 @@ from keras import ops
 from keras_attention.layers import PositionalEncoding, TransformerEncoder
 
 
+@keras.saving.register_keras_serializable("keras_attention.summarization")
 class FlatEncoder(keras.layers.Layer):
     """A bidirectional GRU over all words of a document.
+
+    Args:
+        units: Integer, units of both directions together, `U`; an even number.
+        **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
 
     Call arguments:
         words: Embedded words `(B, N, W, E)`; the sentences are read on end.
         mask: Boolean `(B, N, W)`.
 
     Returns:
-        The memory `(B, N W, U)`, its mask, and what the decoder starts from, `(B, U)`.
+        The memory `(B, N W, U)`, its mask, and the vector `(B, U)` that the decoder starts from.
+
+    Raises:
+        ValueError: Where `units` is odd.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.applications.summarization import FlatEncoder
+
+    words, mask = np.ones((1, 2, 3, 5)), np.array([[[True] * 3, [True, False, False]]])
+    memory, memory_mask, start = FlatEncoder(8)(words, mask)
+    assert tuple(memory.shape) == (1, 6, 8) and tuple(start.shape) == (1, 8)
+    ```
     """
+
+    reads_sentences = False
+    """Whether the encoder needs to know where sentences end."""
 
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
-        self.reader = bidirectional(units, name="reader")
+        self.units = units
+        self.reader = _bidirectional(units, "reader", self.dtype_policy)
 
     def build(self, words_shape):
         self.reader.build((words_shape[0], None, words_shape[3]))
@@ -29,18 +52,37 @@ class FlatEncoder(keras.layers.Layer):
         memory, forward, backward = self.reader(words, mask=mask)
         return memory, mask, ops.concatenate([forward, backward], axis=-1)
 
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
 
+
+@keras.saving.register_keras_serializable("keras_attention.summarization")
 class TransformerReader(keras.layers.Layer):
-    """Blocks of a Transformer over all words of a document; called as `FlatEncoder` is."""
+    """Pre-norm blocks of a Transformer over all words of a document.
 
-    def __init__(self, size: int, layers: int, heads: int, dropout: float, **kwargs):
+    It is called as `FlatEncoder` is; the decoder starts from the mean of the memory.
+
+    Args:
+        size: Integer, the width of the embedded words, a multiple of `heads`.
+        layers: Integer, how many blocks.
+        heads: Integer, their attention heads.
+        dropout: Rate of dropout in the blocks.
+        **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
+    """
+
+    reads_sentences = False
+
+    def __init__(self, size: int, layers: int = 2, heads: int = 4, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
-        self.positions = PositionalEncoding(name="positions")
+        self.size, self.layers, self.heads, self.dropout = size, layers, heads, dropout
+        policy = {"dtype": self.dtype_policy}
+        options = {"dropout": dropout, "norm": "pre", **policy}
+        self.positions = PositionalEncoding(name="positions", **policy)
         self.blocks = [
-            TransformerEncoder(4 * size, heads, dropout=dropout, norm="pre", name=f"block_{place}")
+            TransformerEncoder(4 * size, heads, name=f"block_{place}", **options)
             for place in range(layers)
         ]
-        self.norm = keras.layers.LayerNormalization(name="norm")
+        self.norm = keras.layers.LayerNormalization(name="norm", **policy)
 
     def build(self, words_shape):
         shape = (words_shape[0], None, words_shape[3])
@@ -57,11 +99,21 @@ class TransformerReader(keras.layers.Layer):
         mean = ops.sum(memory * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
         return memory, mask, mean
 
+    def get_config(self):
+        names = ("size", "layers", "heads", "dropout")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
+
+@keras.saving.register_keras_serializable("keras_attention.summarization")
 class HierarchicalEncoder(keras.layers.Layer):
     """A bidirectional GRU over the words of each sentence, another over the sentences.
 
     A sentence goes in as its two last states and a learned vector for its position.
+
+    Args:
+        units: Integer, units of both directions together, `U`; an even number.
+        max_sentences: Integer, how many positions have a vector; later sentences share the last.
+        **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
 
     Call arguments:
         words: Embedded words `(B, N, W, E)`.
@@ -69,16 +121,28 @@ class HierarchicalEncoder(keras.layers.Layer):
 
     Returns:
         The memory, a dictionary of `words` `(B, N, W, U)` and `sentences` `(B, N, U)`; a
-        dictionary of their masks; and what the decoder starts from, `(B, U)`.
+        dictionary of their masks; and the vector `(B, U)` that the decoder starts from.
+
+    Raises:
+        ValueError: Where `units` is odd.
+
+    Reference:
+        Nallapati et al. 2016, "Abstractive text summarization using sequence-to-sequence RNNs and
+        beyond", section 2.4.
     """
 
-    def __init__(self, units: int, max_sentences: int, **kwargs):
+    reads_sentences = True
+
+    def __init__(self, units: int, max_sentences: int = 100, **kwargs):
         super().__init__(**kwargs)
         self.units = units
         self.max_sentences = max_sentences
-        self.reader = bidirectional(units, name="reader")
-        self.sentence_reader = bidirectional(units, name="sentence_reader")
-        self.positions = keras.layers.Embedding(max_sentences, units, name="positions")
+        policy = self.dtype_policy
+        self.reader = _bidirectional(units, "reader", policy)
+        self.sentence_reader = _bidirectional(units, "sentence_reader", policy)
+        self.positions = keras.layers.Embedding(
+            max_sentences, units, name="positions", dtype=policy
+        )
 
     def build(self, words_shape):
         self.reader.build((None, None, words_shape[3]))
@@ -104,11 +168,19 @@ class HierarchicalEncoder(keras.layers.Layer):
             ops.concatenate([forward, backward], axis=-1),
         )
 
+    def get_config(self):
+        sizes = {"units": self.units, "max_sentences": self.max_sentences}
+        return {**super().get_config(), **sizes}
 
-def bidirectional(units: int, name: str) -> keras.layers.Bidirectional:
+
+def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
     """Return a bidirectional GRU of `units` for both directions together."""
-    reader = keras.layers.GRU(units // 2, return_sequences=True, return_state=True)
-    return keras.layers.Bidirectional(reader, name=name)
+    if units % 2:
+        raise ValueError(
+            f"`units` should be even, half for each direction. Received: units={units}"
+        )
+    reader = keras.layers.GRU(units // 2, return_sequences=True, return_state=True, dtype=dtype)
+    return keras.layers.Bidirectional(reader, name=name, dtype=dtype)
 
 
 def _on_end(document):

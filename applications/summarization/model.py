@@ -1,16 +1,21 @@
-"""The summarisation model: an encoder of documents, and a decoder with what is switched on."""
+"""The summarisation network: an encoder of documents, and a decoder that attends and copies."""
+
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
+from keras_attention.applications.common.network import Network
 from keras_attention.applications.summarization.encoders import (
     FlatEncoder,
     HierarchicalEncoder,
     TransformerReader,
 )
-from keras_attention.applications.summarization.model_config import ModelConfig
+from keras_attention.decoding import DecodingResult, SearchOptions
+from keras_attention.decoding import search as search_by_options
 from keras_attention.layers import (
     AttentionDecoder,
+    AttentionMechanism,
     BahdanauAttention,
     CoverageAttention,
     HierarchicalAttention,
@@ -18,84 +23,173 @@ from keras_attention.layers import (
     PointerGenerator,
     TemporalAttention,
 )
-from keras_attention.losses import masked_sparse_categorical_crossentropy
-from keras_attention.text import PAD_ID, START_ID, UNK_ID
+from keras_attention.losses import masked_sparse_categorical_crossentropy, token_weights
+from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
 
-class SummarizationModel(keras.Model):
-    """Reads a document and writes its summary.
+@keras.saving.register_keras_serializable("keras_attention.summarization")
+class SummarizationModel(Network):
+    """Reads a document and writes its summary, word by word.
 
     ```
-    log_p          = model({"source": (B, N, W), "target": (B, T), "labels": (B, T)})    # (B, T)
-    state          = model.start(source, max_length)             # every leaf has B rows
-    logits, state  = model.step(tokens, state, index)            # (B,) -> (B, V + extra)
+    log_p         = model({"source": (B, N, W), "target": (B, T)})      # (B, T, V + extra)
+    state         = model.start(source, max_length)             # every leaf has B rows
+    log_p, state  = model.step(tokens, state, index)            # (B,) -> (B, V + extra)
     ```
 
-    The call gives the log probabilities of the labels, which is what training needs. Ids of the
-    source and the labels are of the extended vocabulary where the model has a pointer.
+    An LSTM with input feeding attends to the document after each word. With a pointer, a word is
+    generated from the vocabulary of `V` words or copied from the document, whose unknown words have
+    the ids `V`, `V + 1`, ... The mixture has no logits, so that the call gives its log
+    probabilities; they serve as logits wherever those are wanted, because `softmax(log p) = p`.
+    Without a pointer the call gives logits `(B, T, V)`.
+
+    Training needs the labels' probabilities alone: `features` gives what they are computed from,
+    and `log_likelihood` computes them, without the mixture over the whole vocabulary.
 
     Args:
-        config: The `model` section.
-        vocabulary_size: Number of known words.
-        extra_words: Number of ids past the vocabulary, where the model has a pointer.
-        max_sentences: The most sentences of a document.
-        **kwargs: `name` and the like of `keras.Model`.
+        vocabulary_size: Integer, how many words there are, padding included, `V`.
+        units: Integer, units of the decoder, and of the default encoder's two directions together.
+        embedding_size: Integer, width of the word embeddings.
+        attention: The attention mechanism, such as `CoverageAttention(units, loss_weight=1.0)` or
+            `TemporalAttention()`; None for `BahdanauAttention(units)`, of words and sentences where
+            the encoder reads sentences. False for no attention: the decoder reads the encoder's
+            last state at each step, for comparison, and `pointer` must be False too.
+        encoder: `FlatEncoder`, `HierarchicalEncoder` or `TransformerReader`, or a layer that is
+            called as they are; None for `FlatEncoder(units)`.
+        pointer: Boolean, whether words are copied from the document.
+        intra_decoder: Boolean, whether the decoder attends to its own earlier states too.
+        extra_words: Integer, how many unknown words of a document have ids, with a pointer.
+        dropout: Rate of dropout on embeddings and on the vector that words are chosen by.
+        **kwargs: `name` and `dtype`.
+
+    Call arguments:
+        inputs: Dict of `"source"`, ids of the documents' words by sentence, `(B, N, W)`, and
+            `"target"`, ids of the start and the summaries' words, `(B, T)`; both padded with 0.
+        training: Boolean, whether dropout acts.
+
+    Returns:
+        Log probabilities `(B, T, V + extra_words)`, float32; without a pointer logits `(B, T, V)`.
+
+    Raises:
+        ValueError: Where a part is no layer, a pointer comes without attention, or a size is wrong.
+
+    Reference:
+        - See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
+          networks", section 2
+        - Nallapati et al. 2016, "Abstractive text summarization using sequence-to-sequence RNNs and
+          beyond", section 2
+        - Paulus, Xiong and Socher 2017, "A deep reinforced model for abstractive summarization",
+          section 2
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention import CoverageAttention
+    from keras_attention.applications.summarization import SummarizationModel
+
+    model = SummarizationModel(
+        30, units=8, embedding_size=6, extra_words=5, attention=CoverageAttention(8)
+    )
+    source = np.array([[[4, 30, 6]]])  # one sentence; the id 30 is its first unknown word
+    assert tuple(model({"source": source, "target": np.array([[2, 7]])}).shape) == (1, 2, 35)
+
+    state = model.start(source, max_length=9)
+    log_p, state = model.step(np.array([2]), state)
+    assert tuple(state["attention_scores"].shape) == (1, 3)
+    ```
     """
 
     def __init__(
         self,
-        config: ModelConfig,
         vocabulary_size: int,
-        extra_words: int,
-        max_sentences: int,
-        **kwargs,
+        units: int = 256,
+        embedding_size: int = 128,
+        attention: AttentionMechanism | Literal[False] | None = None,
+        encoder: keras.layers.Layer | None = None,
+        pointer: bool = True,
+        intra_decoder: bool = False,
+        extra_words: int = 100,
+        dropout: float = 0.0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.config = config
+        for name, size in (("vocabulary_size", vocabulary_size), ("units", units)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` should be a positive integer. Received: {name}={size}")
+        if pointer and (attention is False or extra_words < 1):
+            raise ValueError(
+                "A pointer needs attention to copy by, and at least one id for unknown words. "
+                f"Received: attention={attention}, extra_words={extra_words}; set pointer=False "
+                "for a network without."
+            )
         self.vocabulary_size = vocabulary_size
-        self.extra_size = extra_words if config.pointer else 0
-        self.is_hierarchical = config.encoder == "hierarchical"
+        self.units = units
+        self.embedding_size = embedding_size
+        self.has_attention = attention is not False
+        self.extra_size = extra_words if pointer else 0
+        self.dropout_rate = dropout
+        policy = {"dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
-            vocabulary_size, config.embedding_size, name="embedding"
+            vocabulary_size, embedding_size, name="embedding", **policy
         )
-        self.encoder = _encoder(config, max_sentences)
+        self.encoder = self.part(
+            "encoder", encoder, lambda: FlatEncoder(units, name="encoder", **policy)
+        )
+        self.reads_sentences = getattr(self.encoder, "reads_sentences", False)
         self.bridges = [
-            keras.layers.Dense(config.units, "tanh", name=f"bridge_{name}") for name in "hc"
+            keras.layers.Dense(units, "tanh", name=f"bridge_{name}", **policy) for name in "hc"
         ]
+        attention = self.part("attention", attention or None, lambda: self._default_attention())
         self.decoder = AttentionDecoder(
-            keras.layers.LSTMCell(config.units),
-            _attention(config),
+            keras.layers.LSTMCell(units, **policy),
+            attention,
             query="current",
             input_feeding=True,
             name="decoder",
+            **policy,
         )
-        self.intra = IntraDecoderAttention(name="intra") if config.intra_decoder else None
-        self.dropout = keras.layers.Dropout(config.dropout)
-        self.readout = keras.layers.Dense(vocabulary_size, name="readout")
-        self.pointer = PointerGenerator(name="pointer") if config.pointer else None
-        self._call_all()
+        self.intra = IntraDecoderAttention(name="intra", **policy) if intra_decoder else None
+        self.dropout = keras.layers.Dropout(dropout, **policy)
+        self.readout = keras.layers.Dense(vocabulary_size, name="readout", **policy)
+        # In float32, as the last layer of a network in mixed precision.
+        self.pointer = PointerGenerator(name="pointer", dtype="float32") if pointer else None
+        self.build()
 
-    def _call_all(self):
-        """Make every weight."""
-        ids = ops.ones((1, 2, 2), "int32")
-        target = ops.ones((1, 2), "int32")
-        self({"source": ids, "target": target, "labels": target})
+    def _default_attention(self):
+        def additive():
+            return BahdanauAttention(self.units, use_bias=True, dtype=self.dtype_policy)
+
+        if self.reads_sentences and self.has_attention:
+            return HierarchicalAttention(additive(), additive(), dtype=self.dtype_policy)
+        return additive()
+
+    def build(self, input_shape=None):
+        # A call makes the weights of every part, also of those that were given.
+        ids = ops.ones((1, 2), "int32")
+        self.call({"source": ops.expand_dims(ids, 1), "target": ids})
 
     def call(self, inputs, training=None):
-        target, labels = inputs["target"], inputs["labels"]
-        parts = self.decode(inputs["source"], target, labels, training)
+        features = self.features(inputs, training)
         if self.pointer is None:
-            known = ops.where(labels < self.vocabulary_size, labels, UNK_ID)
-            return -masked_sparse_categorical_crossentropy(known, parts["logits"])
-        return self.pointer.log_likelihood(labels, **parts)
+            return features["logits"]
+        return self.pointer(**features, extra_size=self.extra_size)
 
-    def decode(self, source, target, labels, training=None) -> dict:
-        """Return what words are chosen by at every step of given summaries.
+    def compute_mask(self, inputs, previous_mask=None):
+        """Return where targets are words, so that metrics leave padding out."""
+        return ops.not_equal(inputs["target"], PAD_ID)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape["target"], self.vocabulary_size + self.extra_size)
+
+    def features(self, inputs, training=None) -> dict:
+        """Return what the words of given summaries are chosen by, at every step.
 
         Returns:
-            Dictionary of `logits` `(B, T, V)`, `scores` `(B, T, N W)`, `source_ids` `(B, N W)`,
-            `context`, `state` and `inputs`.
+            Dictionary of `logits` `(B, T, V)`; with a pointer, of `scores` `(B, T, N W)`,
+            `source_ids` `(B, N W)`, `context`, `state` and `inputs` too.
         """
+        source, target = inputs["source"], inputs["target"]
         memory, mask, start = self.encode(source, training)
         embedded = self.dropout(self.embed(target), training=training)
         outputs, contexts, scores = self.decoder(
@@ -105,14 +199,17 @@ class SummarizationModel(keras.Model):
             value_mask=mask,
             return_attention_scores=True,
             return_context=True,
-            inputs_mask=ops.not_equal(labels, PAD_ID),
+            inputs_mask=ops.not_equal(target, PAD_ID),
             training=training,
         )
         read = outputs
         if self.intra is not None:
             read = ops.concatenate([outputs, self.intra(outputs)], axis=-1)
+        logits = self.readout(self.dropout(read, training=training))
+        if self.pointer is None:
+            return {"logits": logits}
         return {
-            "logits": self.readout(self.dropout(read, training=training)),
+            "logits": logits,
             "scores": ops.reshape(scores, (*ops.shape(target), -1)),
             "source_ids": _flat(source),
             "context": contexts,
@@ -120,12 +217,23 @@ class SummarizationModel(keras.Model):
             "inputs": embedded,
         }
 
+    def log_likelihood(self, labels, features: dict):
+        """Return the log probabilities of labels, float32 `(B, T)`.
+
+        Args:
+            labels: Ids of the extended vocabulary `(B, T)`, padded with 0.
+            features: What `features` returned.
+        """
+        if self.pointer is None:
+            return -masked_sparse_categorical_crossentropy(labels, features["logits"])
+        return self.pointer.log_likelihood(labels, **features)
+
     def encode(self, source, training=None):
         """Return the memory of documents `(B, N, W)`, its mask, and the decoder's first states."""
         mask = ops.not_equal(source, PAD_ID)
         words = self.dropout(self.embed(source), training=training)
         memory, mask, last = self.encoder(words, mask)
-        if not self.config.attention:  # to the last state alone
+        if not self.has_attention:
             memory = ops.expand_dims(last, 1)
             mask = ops.ones(ops.shape(memory)[:2], "bool")
         return memory, mask, [bridge(last) for bridge in self.bridges]
@@ -134,12 +242,12 @@ class SummarizationModel(keras.Model):
         """Return the embeddings of ids; words past the vocabulary are unknown."""
         return self.embedding(ops.where(ids < self.vocabulary_size, ids, UNK_ID))
 
-    def start(self, source, max_length) -> dict:
+    def start(self, source, max_length: int) -> dict:
         """Return the state before the first word.
 
         Args:
             source: Ids `(B, N, W)`.
-            max_length: The most words of a summary.
+            max_length: The most words of a summary, its end counted.
         """
         memory, mask, first = self.encode(source)
         prepared = self.decoder.prepare_memory(memory, mask)
@@ -148,11 +256,11 @@ class SummarizationModel(keras.Model):
             "memory": prepared,
             "source_ids": flat,
             "decoder": self.decoder.initial_state(prepared, first),
-            "attention": ops.zeros(ops.shape(flat)),
-            "p_gen": ops.ones((ops.shape(flat)[0], 1)),
+            "attention_scores": ops.zeros(ops.shape(flat), "float32"),
+            "p_gen": ops.ones((ops.shape(flat)[0], 1), "float32"),
         }
         if self.intra is not None:
-            room = ops.zeros((ops.shape(flat)[0], max_length, self.config.units))
+            room = ops.zeros((ops.shape(flat)[0], max_length, self.units), self.compute_dtype)
             state["room"] = self.intra.prepare_memory(room)
             state["own"] = self.intra.initial_state(state["room"])
         return state
@@ -163,20 +271,32 @@ class SummarizationModel(keras.Model):
         return ("memory", "source_ids", *(["room"] if self.intra is not None else []))
 
     def step(self, tokens, state, index=None):
-        """Return log probabilities `(B, V + extra)` of the next word, and the state after it."""
+        """Advance by one word.
+
+        Args:
+            tokens: The words before, `(B,)`.
+            state: What `start` or the step before returned, its rows tiled and reordered at will.
+            index: The step's number, which the network does not need.
+
+        Returns:
+            `(log_p, state)`: log probabilities of the next word `(B, V + extra_words)`, minus
+            infinity for padding and the start; and the state, with the weights of the step,
+            `(B, N W)`, as `"attention_scores"` and its `"p_gen"`, `(B, 1)`.
+        """
         embedded = self.embed(tokens)
         output, scores, after = self.decoder.step(embedded, state["memory"], state["decoder"])
         state = {**state, "decoder": after}
-        if self.config.attention:
-            scores = ops.reshape(scores, ops.shape(state["attention"]))
-            state["attention"] = ops.cast(scores, "float32")
+        if self.has_attention:
+            scores = ops.reshape(scores, ops.shape(state["attention_scores"]))
+            state["attention_scores"] = ops.cast(scores, "float32")
         read = output
         if self.intra is not None:
             own, _, state["own"] = self.intra.step(output, state["room"], state["own"])
             read = ops.concatenate([output, own], axis=-1)
         logits = self.readout(read)
         if self.pointer is None:
-            return writable(ops.log_softmax(logits, axis=-1)), state
+            log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+            return _writable(log_p), state
         log_p, p_gen = self.pointer.step(
             logits,
             scores,
@@ -188,42 +308,165 @@ class SummarizationModel(keras.Model):
             return_p_gen=True,
         )
         state["p_gen"] = ops.expand_dims(p_gen, 1)
-        return writable(log_p), state
+        return _writable(log_p), state
+
+    def get_config(self):
+        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "units": self.units,
+            "embedding_size": self.embedding_size,
+            **parts,
+            "attention": parts["attention"] if self.has_attention else False,
+            "pointer": self.pointer is not None,
+            "intra_decoder": self.intra is not None,
+            "extra_words": self.extra_size,
+            "dropout": self.dropout_rate,
+        }
 
 
-def writable(log_p):
-    """Return log probabilities `(..., V)`, those of padding and the start minus infinity."""
-    ids = ops.arange(log_p.shape[-1])
-    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
-    return ops.where(unwritable, float("-inf"), log_p)
+class LabelLikelihood(keras.losses.Loss):
+    """Minus the mean log probability of the real labels, from a network's features.
+
+    The number is that of `MaskedSparseCategoricalCrossentropy` on the network's output, which is
+    never made: neither the mixture nor what is copied exists over the whole vocabulary.
+    """
+
+    def __init__(self, network: SummarizationModel):
+        super().__init__("label_likelihood", "mean_with_sample_weight", dtype="float32")
+        self._network = network
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        return ops.divide_no_nan(*self.total_and_weight(y_true, y_pred, sample_weight))
+
+    def total_and_weight(self, y_true, y_pred, sample_weight=None):
+        """Return the sum over the words and their weight, which replicas add up (`GlobalMean`)."""
+        weights = token_weights(y_true, PAD_ID, sample_weight)
+        losses = -self._network.log_likelihood(y_true, y_pred)
+        return ops.sum(losses * weights), ops.sum(weights)
 
 
-def _encoder(config: ModelConfig, max_sentences: int):
-    if config.encoder == "hierarchical":
-        return HierarchicalEncoder(config.units, max_sentences, name="encoder")
-    if config.encoder == "transformer":
-        return TransformerReader(
-            config.embedding_size, config.layers, config.heads, config.dropout, name="encoder"
-        )
-    return FlatEncoder(config.units, name="encoder")
+def build_model(
+    config: Any,
+    vocabulary_size: int,
+    extra_words: int = 100,
+    max_sentences: int = 100,
+    dtype: Any = None,
+) -> SummarizationModel:
+    """Build the network that a configuration describes, with new weights.
 
-
-def _attention(config: ModelConfig):
+    Args:
+        config: A `ModelConfig`.
+        vocabulary_size: How many words there are, padding included.
+        extra_words: How many unknown words of a document have ids, with a pointer.
+        max_sentences: The most sentences of a document.
+        dtype: The dtype policy of the network; None for Keras' global one.
+    """
     units = config.attention_units or config.units
+
+    def additive():
+        return BahdanauAttention(units, use_bias=True, dtype=dtype)
+
+    attention = additive()
     if config.coverage:
         attention = CoverageAttention(
             units,
             loss_weight=config.coverage_weight,
             loss_start=config.coverage_start,
             use_bias=True,
+            dtype=dtype,
         )
     elif config.temporal:
-        attention = TemporalAttention()
-    else:
-        attention = BahdanauAttention(units, use_bias=True)
-    if config.encoder == "hierarchical" and config.attention:
-        return HierarchicalAttention(attention, BahdanauAttention(units, use_bias=True))
-    return attention
+        attention = TemporalAttention(dtype=dtype)
+    encoders = {
+        "flat": lambda: FlatEncoder(config.units, dtype=dtype),
+        "hierarchical": lambda: HierarchicalEncoder(config.units, max_sentences, dtype=dtype),
+        "transformer": lambda: TransformerReader(
+            config.embedding_size, config.layers, config.heads, config.dropout, dtype=dtype
+        ),
+    }
+    if config.encoder == "hierarchical":
+        attention = HierarchicalAttention(attention, additive(), dtype=dtype)
+    return SummarizationModel(
+        vocabulary_size,
+        config.units,
+        config.embedding_size,
+        attention=attention if config.attention else False,
+        encoder=encoders[config.encoder](),
+        pointer=config.pointer,
+        intra_decoder=config.intra_decoder,
+        extra_words=extra_words,
+        dropout=config.dropout,
+        dtype=dtype,
+    )
+
+
+def search(
+    model: SummarizationModel, source, options: SearchOptions, seed=None, attention: bool = True
+) -> DecodingResult:
+    """Search for the summaries of documents `(B, N, W)`.
+
+    Args:
+        model: The network.
+        source: Ids `(B, N, W)`, padded with 0.
+        options: How to search; lengths are in words, to which the end comes.
+        seed: A `keras.random.SeedGenerator`, where words are drawn.
+        attention: Whether attention weights are wanted.
+
+    Returns:
+        A `DecodingResult`; its attention has `p_gen` as one more column, `(B, K, T, N W + 1)`.
+    """
+    if options.uses_coverage and not model.has_attention:
+        raise ValueError(
+            "A coverage penalty needs a network with attention. Received: "
+            f"coverage_penalty={options.coverage_penalty}"
+        )
+    longer = options.replace(max_length=options.max_length + 1)  # the end
+    keeps = attention or options.uses_coverage
+    state = {**model.start(source, longer.longest())}
+    mask = ops.not_equal(state["source_ids"], PAD_ID)
+
+    def with_history(state):
+        if not keeps:
+            return state
+        parts = [state["attention_scores"], state["p_gen"]]
+        return {**state, "history": ops.concatenate(parts, axis=1)}
+
+    def step(tokens, state, index):
+        log_p, state = model.step(tokens, state, index)
+        return log_p, with_history(state)
+
+    has_ratio = options.max_length_ratio is not None
+    result = search_by_options(
+        step,
+        with_history(state),
+        longer,
+        start_id=START_ID,
+        end_id=END_ID,
+        pad_id=PAD_ID,
+        lengths=ops.sum(ops.cast(mask, "int32"), axis=1) if has_ratio else None,
+        longest=longer.longest(),
+        attention_key="history" if keeps else None,
+        attention_mask=ops.pad(mask, [[0, 0], [0, 1]]) if options.uses_coverage else None,
+        constant_keys=model.constant_keys,
+        shrink_batch=True,
+        seed_generator=seed,
+    )
+    # The longest may have ended a word later, or not at all: what is past them goes.
+    size = options.max_length
+    return result._replace(
+        tokens=result.tokens[:, :, :size],
+        lengths=ops.minimum(result.lengths, size),
+        attention=result.attention[:, :, :size] if attention else None,
+    )
+
+
+def _writable(log_p):
+    """Return log probabilities `(..., V)`, those of padding and the start minus infinity."""
+    ids = ops.arange(log_p.shape[-1])
+    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
+    return ops.where(unwritable, float("-inf"), log_p)
 
 
 def _flat(source):

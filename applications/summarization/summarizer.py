@@ -1,160 +1,467 @@
-"""Summarising documents with a trained run."""
+"""The summariser: a Keras task from documents to summaries."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.summarization.documents import split_sentences
-from keras_attention.applications.summarization.encoding import (
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.preprocessor import check_equally_many
+from keras_attention.applications.common.task import TextTask
+from keras_attention.applications.summarization.config import (
+    ARCHITECTURES,
+    PRESETS,
+    SummarizationConfig,
+    preprocessing_of,
+)
+from keras_attention.applications.summarization.data import (
+    Corpus,
+    EncodedCorpus,
+    check_splits,
+    encode_corpus,
+    in_memory,
+    load_corpus,
+    make_batches,
+)
+from keras_attention.applications.summarization.legacy import (
+    load_preprocessor_0_1,
+    load_run_0_1,
+)
+from keras_attention.applications.summarization.model import (
+    LabelLikelihood,
+    SummarizationModel,
+    build_model,
+    search,
+)
+from keras_attention.applications.summarization.preprocessor import (
     EncodedDocument,
-    as_read,
+    SummarizationPreprocessor,
+    as_documents,
+    as_summaries,
     padded_documents,
     padded_shape,
 )
-from keras_attention.applications.summarization.run import SummarizationRun, load_run
-from keras_attention.decoding import beam_search
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
+from keras_attention.applications.summarization.results import Summary, evaluation_report
+from keras_attention.decoding import SearchOptions
+from keras_attention.layers import AttentionMechanism
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches
 
 MOST_WORDS = 2**17
 """The most words, padding included, of documents that are searched for together."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Summary:
-    """A summary and where its words come from.
+@keras.saving.register_keras_serializable("keras_attention.summarization")
+class Summarizer(TextTask):
+    """Summarises documents: a network, its preprocessor, and how it searches.
+
+    A document is a text, which is split into sentences, or a list of sentences.
 
     Args:
-        text: the summary.
-        score: what hypotheses are ranked by.
-        tokens: its written words; those copied of unknown ones too.
-        copied: of each token, whether the vocabulary does not hold it.
-        unknown: of each token, whether it was left unknown.
-        source: the words of each sentence of the document, as far as they were read.
-        attention: weights `(T, S)` over the words of all sentences on end; zeros without attention;
-            None where it was not wanted.
-        p_gen: the probability with which each token was generated; ones without a pointer; None
-            where attention was not wanted.
-    """
+        backbone: the network.
+        preprocessor: what turns documents and summaries into its ids, and back.
+        search: how summaries are searched for, whose lengths are in words, the end not counted;
+            None for a beam of 4.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
-    text: str
-    score: float
-    tokens: list[str]
-    copied: np.ndarray
-    unknown: np.ndarray
-    source: list[list[str]]
-    attention: np.ndarray | None = None
-    p_gen: np.ndarray | None = None
-
-    @property
-    def sentence_weights(self) -> np.ndarray:
-        """The weights `(T, N)` of each sentence, the sums of those of its words."""
-        ends = np.cumsum([len(sentence) for sentence in self.source])[:-1]
-        parts = np.split(self.attention, ends, axis=1)
-        return np.stack([part.sum(axis=1) for part in parts], axis=1)
-
-
-class Summarizer:
-    """Summarises documents.
-
-    Args:
-        run: a loaded run.
+    Raises:
+        ValueError: where network and preprocessor do not fit each other.
 
     Example:
 
-        summarizer = Summarizer.load("runs/reports")
-        summarizer.summarize(["The first sentence. The second one."])[0].text
+    ```python
+    from keras_attention.applications.summarization import Summarizer
+
+    documents, summaries = ["One dog runs. It barks.", "Two cats. They sleep."], ["dog", "cats"]
+    summarizer = Summarizer.from_texts(documents, summaries, units=8)
+    summarizer.fit(documents, summaries, epochs=1, verbose=0)
+    print(summarizer.summarize("A dog barks.", max_length=5).text)
+    ```
     """
 
-    def __init__(self, run: SummarizationRun):
-        self.run = run
-        self._searches = {}
+    name_of_task = "summarization"
+    config_class = SummarizationConfig
+    known_defaults = PRESETS
+    network_class = SummarizationModel
+    preprocessor_cls = SummarizationPreprocessor
+
+    def __init__(
+        self,
+        backbone: SummarizationModel,
+        preprocessor: SummarizationPreprocessor | None = None,
+        search: SearchOptions | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ):
+        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
+        self.search = self.search or SearchOptions(
+            beam_size=4, max_length_ratio=None, batch_size=16
+        )
+        super().__init__(backbone, preprocessor, **kwargs)
+        self._seed = keras.random.SeedGenerator(0)
 
     @classmethod
-    def load(cls, run: Path | str) -> "Summarizer":
-        """Load the best weights of a run folder.
+    def from_texts(
+        cls,
+        documents: Sequence[str | Sequence[str]],
+        summaries: Sequence[str | Sequence[str]],
+        *,
+        units: int = 256,
+        embedding_size: int = 128,
+        attention: AttentionMechanism | bool | None = None,
+        encoder: keras.layers.Layer | None = None,
+        pointer: bool = True,
+        intra_decoder: bool = False,
+        dropout: float = 0.0,
+        search: SearchOptions | None = None,
+        dtype: Any = None,
+        **preprocessing: Any,
+    ) -> "Summarizer":
+        """Return a summariser with new weights, whose vocabulary comes from the texts given.
+
+        Args:
+            documents: texts, or lists of sentences.
+            summaries: a summary of each, or a list of several.
+            units: as of `SummarizationModel`, and so are the next ones.
+            embedding_size: width of the word embeddings.
+            attention: the mechanism, None for additive attention, False for none.
+            encoder: the layer that reads documents.
+            pointer: whether words are copied from the document.
+            intra_decoder: whether the decoder attends to its own earlier states.
+            dropout: rate of dropout.
+            search: how summaries are searched for.
+            dtype: the dtype policy of the network.
+            **preprocessing: of `SummarizationPreprocessor.adapt`, such as `vocabulary_size`.
 
         Raises:
-            UserError: if there is no such run, it is not whole, or has no weights yet.
+            ValueError: where there are no texts, or something is no string.
         """
-        return cls(load_run(run))
+        extra_words = preprocessing.pop("extra_words", 100) if pointer else 0
+        preprocessor = SummarizationPreprocessor.adapt(
+            documents,
+            summaries,
+            extra_words=extra_words,
+            by_sentence=getattr(encoder, "reads_sentences", False),
+            **preprocessing,
+        )
+        network = SummarizationModel(
+            preprocessor.vocabulary_size,
+            units,
+            embedding_size,
+            attention=attention,
+            encoder=encoder,
+            pointer=pointer,
+            intra_decoder=intra_decoder,
+            extra_words=extra_words,
+            dropout=dropout,
+            dtype=dtype,
+        )
+        return cls(network, preprocessor, search)
+
+    # ---- In use.
 
     def summarize(
         self,
-        documents: Sequence[str | Sequence[str]],
-        beam_size: int | None = None,
-        min_length: int | None = None,
-        max_length: int | None = None,
-        no_repeat_ngram: int | None = None,
-        attention: bool = True,
-    ) -> list[Summary]:
-        """Summarise documents; what is None is as the run's `decoding` configuration says.
+        documents: str | Sequence[str | Sequence[str]],
+        search: SearchOptions | None = None,
+        *,
+        return_attention: bool = True,
+        **options: Any,
+    ) -> "Summary | list[Summary]":
+        """Summarise a text, or many documents: those of like lengths share a batch.
 
         A document without a word has an empty summary of score 0.
 
         Args:
-            documents: texts, which are split into sentences, or lists of sentences.
-            beam_size: hypotheses kept at each step; 1 is greedy search.
-            min_length: fewest words.
-            max_length: most words.
-            no_repeat_ngram: no n-gram of this length comes twice; 0 allows it.
-            attention: whether to return what each word was drawn from. Of many long documents that
-                is much: a number for each word of the summary and each of the document.
+            documents: a text, or a sequence of texts and lists of sentences.
+            search: how to search; None for the task's own options.
+            return_attention: whether to return what each word was drawn from. Of many long
+                documents that is much: a number for each word of the summary and each of the
+                document.
+            **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
+                nothing.
 
         Returns:
-            One `Summary` for each document.
+            One `Summary`; of a sequence, a list of them in the order given.
+
+        Raises:
+            ValueError: where an option is out of its range, or something is no text.
         """
-        given = {"beam_size": beam_size, "min_length": min_length, "max_length": max_length}
-        given |= {"no_repeat_ngram": no_repeat_ngram}
-        changes = {name: value for name, value in given.items() if value is not None}
-        options = dataclasses.replace(self.run.config.decoding, **changes)
+        if isinstance(documents, str):
+            return self.summarize(
+                [documents], search, return_attention=return_attention, **options
+            )[0]
+        chosen = (search or self.search).replace(**options)
         encoded = [
-            self.run.encoder.document(split_sentences(each) if isinstance(each, str) else each)
-            for each in documents
+            self.preprocessor.document(each) for each in as_documents(documents, "documents")
         ]
+        if chosen.sample:
+            self._reseed(chosen.seed)
+        find = self._search(chosen, return_attention)
         nothing = np.zeros(0)
-        weights = (np.zeros((0, 0)), nothing) if attention else ()
-        results = [Summary("", 0.0, [], nothing, nothing, each.words, *weights) for each in encoded]
-        search = self._search(options, attention)
-        for rows in self._batches(encoded, options.batch_size):
-            documents = [as_read(encoded[row].ids, self.run.model.is_hierarchical) for row in rows]
-            source = padded_documents(documents)
-            found = [np.asarray(part) for part in search(source) if part is not None]
+        weights = (np.zeros((0, 0)), nothing) if return_attention else ()
+        results = [
+            Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
+        ]
+        for rows in self._batches(encoded, chosen.batch_size):
+            source = padded_documents([self.preprocessor.as_read(encoded[row].ids) for row in rows])
+            found = [
+                None if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)
+            ]
             for place, row in enumerate(rows):
-                parts = [part[place, 0] for part in found]
-                results[row] = self._summary(encoded[row], source[place], *parts)
+                parts = [None if x is None else x[place] for x in found]
+                ranked = list(self._ranked(encoded[row], source[place], *parts))
+                results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
         return results
 
-    def _summary(self, document: EncodedDocument, source, tokens, length, score, attention=None):
-        ids = [int(index) for index in tokens[:length] if index != END_ID]
-        words = [self.run.encoder.word(index, document) for index in ids]
-        weights = ()
-        if attention is not None:
-            rows, real = attention[: len(ids)], np.flatnonzero(source.ravel() != PAD_ID)
-            weights = (rows[:, real], rows[:, -1].copy())  # a view would keep all of the batch
-        size = self.run.encoder.tokenizer.vocabulary_size
-        return Summary(
-            self.run.encoder.tokenizer.join(words),
-            float(score),
-            words,
-            np.array(ids, int) >= size,
-            np.array(ids, int) == UNK_ID,
-            document.words,
-            *weights,
-        )
+    def evaluate_text(
+        self,
+        documents: Sequence[str | Sequence[str]],
+        summaries: Sequence[str | Sequence[str]],
+        search: SearchOptions | None = None,
+        *,
+        lead: int = 1,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types.
 
-    def _search(self, options, attention):
-        """Return a compiled search; one serves all batches of the same options."""
-        key = (options, attention)
-        if key not in self._searches:
-            model = self.run.model
-            self._searches[key] = compiled(
-                lambda source: search(model, source, options, attention), model, 3
+        Args:
+            documents: texts, or lists of sentences.
+            summaries: a reference of each, or a list of several.
+            search: how to search; None for the task's own options.
+            lead: how many first sentences are the summary that it is compared with.
+            **options: fields of `SearchOptions` to change.
+
+        Returns:
+            The figures; `"signature"` says how ROUGE was computed, and `"lead_rouge"` holds that of
+            the first sentences.
+        """
+        documents = as_documents(documents, "documents")
+        summaries = as_summaries(summaries, "summaries")
+        check_equally_many(documents=documents, summaries=summaries)
+        chosen = (search or self.search).replace(**options)
+        results = self.summarize(documents, chosen, return_attention=False)
+        return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
+
+    def measure(
+        self,
+        results: Sequence[Summary],
+        documents: Sequence[Sequence[str]],
+        summaries: Sequence[Sequence[str]],
+        lead: int = 1,
+    ) -> dict[str, Any]:
+        """Return the figures of `evaluate_text` for summaries that are there already."""
+        wanted = [[self._as_written(text) for text in texts] for texts in summaries]
+        leads = [self._as_written(" ".join(sentences[:lead])) for sentences in documents]
+        tokens = [self.preprocessor.tokenizer.tokens(texts[0]) for texts in wanted if texts]
+        return {"lead": lead, **evaluation_report(results, wanted, leads, tokens)}
+
+    def draw(self, document: str | Sequence[str], output: Path | str | None = None) -> Summary:
+        """Draw what each word of a document's summary was drawn from.
+
+        Args:
+            document: a text, or a list of sentences.
+            output: the picture to write, a new .png, .svg or .pdf; None draws nothing: a notebook
+                shows the result itself.
+
+        Returns:
+            The summary that the picture shows.
+
+        Raises:
+            ValueError: where the document or its summary has no words, or the network no attention.
+        """
+        if not self.backbone.has_attention:
+            raise ValueError(
+                "There is nothing to draw: this network has no attention (model.attention false)."
             )
-        return self._searches[key]
+        result = self.summarize([document])[0]
+        if not result.tokens:
+            raise ValueError("There is nothing to draw: the document or its summary has no words.")
+        if output is not None:
+            result.plot(output)
+        return result
+
+    # ---- The hooks of TextTask.
+
+    def check_fit(self) -> None:
+        network, preprocessor = self.backbone, self.preprocessor
+        for name, has, wanted in (
+            ("vocabulary_size", network.vocabulary_size, preprocessor.vocabulary_size),
+            ("extra_words", network.extra_size, preprocessor.extra_words),
+        ):
+            if has != wanted:
+                raise ValueError(
+                    f"The network's `{name}` should be the preprocessor's, {wanted}. "
+                    f"Received: {has}"
+                )
+        if network.reads_sentences != preprocessor.by_sentence:
+            raise ValueError(
+                "The preprocessor's `by_sentence` should say whether the encoder reads sentences, "
+                f"{network.reads_sentences}. Received: {preprocessor.by_sentence}"
+            )
+
+    def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
+        if y is None:
+            x = list(x)
+            if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in x):
+                raise ValueError(
+                    "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
+                    f"Received: {x[:1]!r:.60}"
+                )
+            x, y = ([pair[side] for pair in x] for side in (0, 1))
+        documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
+        check_equally_many(x=documents, y=summaries)
+        return in_memory(documents, summaries, sample_weight)
+
+    def encode(self, corpus: Corpus) -> EncodedCorpus:
+        return encode_corpus(corpus, self.preprocessor)
+
+    def make_batches(
+        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
+    ) -> BucketedBatches:
+        return make_batches(encoded, batch_size, seed, shuffle, like and like.lengths)
+
+    def default_loss(self) -> keras.losses.Loss:
+        return MaskedSparseCategoricalCrossentropy()
+
+    def feature_loss(self, loss) -> keras.losses.Loss | None:
+        """Return the loss of the labels' probabilities alone, where `loss` is the default one."""
+        is_default = type(loss) is MaskedSparseCategoricalCrossentropy
+        if not is_default or loss.get_config() != self.default_loss().get_config():
+            return None
+        return LabelLikelihood(self.backbone)
+
+    def service(self, search: SearchOptions | None = None, **options: Any):
+        from keras_attention.applications.summarization.serving import SummarizationService
+
+        return SummarizationService(self, (search or self.search).replace(**options))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "search": dataclasses.asdict(self.search)}
+
+    # ---- The hooks of the command.
+
+    @classmethod
+    def defaults_of(cls, config: SummarizationConfig) -> list[str]:
+        return [*super().defaults_of(config), *ARCHITECTURES[config.model.architecture]]
+
+    @classmethod
+    def check_data(cls, config: SummarizationConfig) -> None:
+        check_splits(config.data)
+
+    @classmethod
+    def read(cls, config: SummarizationConfig, split: str) -> Corpus:
+        return load_corpus(config.data, split)
+
+    @classmethod
+    def adapt(cls, config: SummarizationConfig, corpus: Corpus) -> SummarizationPreprocessor:
+        documents = [each.sentences for each in corpus.documents]
+        summaries = [each.summaries for each in corpus.documents]
+        section = dataclasses.asdict(config.tokenizer)
+        try:
+            return SummarizationPreprocessor.adapt(
+                documents, summaries, **{**section, **preprocessing_of(config)}
+            )
+        except ValueError as error:
+            raise UserError(f"{corpus.name}: {error}") from None
+
+    @classmethod
+    def configured(
+        cls,
+        config: SummarizationConfig,
+        preprocessor: SummarizationPreprocessor,
+        dtype: Any = None,
+    ) -> "Summarizer":
+        network = build_model(
+            config.model,
+            preprocessor.vocabulary_size,
+            config.tokenizer.extra_words,
+            config.data.max_sentences,
+            dtype,
+        )
+        return cls(network, preprocessor, dataclasses.asdict(config.decoding))
+
+    @classmethod
+    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Summarizer":
+        return load_run_0_1(cls, folder, load_weights)
+
+    @classmethod
+    def preprocessor_of_0_1(cls, folder: Path) -> SummarizationPreprocessor:
+        return load_preprocessor_0_1(folder)
+
+    def development(self, corpus: Corpus, batches: BucketedBatches, config: Any):
+        """Return a function that gives `val_loss`, the mean loss of a word."""
+        dataset = batches.to_dataset(epochs=1)
+
+        def likelihood(inputs, labels):
+            return self.backbone.log_likelihood(labels, self.backbone.features(inputs, False))
+
+        def figures() -> dict[str, float]:
+            find = self._compiled("likelihood", likelihood, {"source": 3, "target": 2}, 2)
+            total, words = 0.0, 0
+            for inputs, labels, *_ in dataset:
+                real = np.asarray(labels) != PAD_ID
+                total -= float(np.sum(ops.convert_to_numpy(find(inputs, labels)) * real))
+                words += int(real.sum())
+            return {"val_loss": total / words}
+
+        return figures
+
+    # ---- What the methods above are made of.
+
+    def _as_written(self, text: str) -> str:
+        """Return a text as the tokenizer writes it: in lower case where it makes it so."""
+        tokenizer = self.preprocessor.tokenizer
+        return tokenizer.join(tokenizer.tokens(text))
+
+    def _ranked(
+        self, document: EncodedDocument, source, tokens, lengths, scores, likelihoods, history
+    ) -> Iterator[Summary]:
+        """Yield the summaries that a search found of a document, best first."""
+        preprocessor = self.preprocessor
+        real = np.flatnonzero(source.ravel() != PAD_ID)
+        for place, length in enumerate(lengths):
+            if place and not length:  # fewer exist than were asked for
+                return
+            ids = np.array([index for index in tokens[place, :length] if index != END_ID], int)
+            words = [preprocessor.word(int(index), document) for index in ids]
+            weights = ()
+            if history is not None:
+                rows = history[place, : len(ids)]
+                weights = (rows[:, real], rows[:, -1].copy())  # a view would keep all of the batch
+            yield Summary(
+                preprocessor.tokenizer.join(words),
+                float(scores[place]),
+                float(likelihoods[place]),
+                words,
+                ids >= preprocessor.vocabulary_size,
+                ids == UNK_ID,
+                document.words,
+                *weights,
+            )
+
+    def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Sequence = ()):
+        """Return `function` compiled, once for each key."""
+        if key not in self._compiled_functions:
+            self._compiled_functions[key] = compiled(
+                function, self.backbone, *ranks, changing=changing
+            )
+        return self._compiled_functions[key]
+
+    def _search(self, options: SearchOptions, attention: bool):
+        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
+        settings = {"options": options, "seed": self._seed, "attention": attention}
+        function = functools.partial(search, self.backbone, **settings)
+        return self._compiled((options, attention), function, 3, changing=[self._seed.state])
+
+    def _reseed(self, seed: int | None) -> None:
+        seed = np.random.SeedSequence().entropy if seed is None else seed
+        self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:
         """Yield the rows of documents that have words, in batches of like lengths.
@@ -163,7 +470,7 @@ class Summarizer:
         too much memory: one sentence of a thousand words makes all others as wide.
         """
         shapes = {
-            row: padded_shape(as_read(document.ids, self.run.model.is_hierarchical))
+            row: padded_shape(self.preprocessor.as_read(document.ids))
             for row, document in enumerate(documents)
             if document.ids
         }
@@ -177,46 +484,3 @@ class Summarizer:
             batch, widest = [*batch, row], wider
         if batch:
             yield batch
-
-
-def search(model, source, options, attention=True):
-    """Search for the summaries of documents `(B, N, W)`.
-
-    Returns:
-        Tokens `(B, 1, T)`, lengths, scores `(B, 1)`, and for each token the attention weights over
-        the source with `p_gen` as one more column, `(B, 1, T, S + 1)`, or None where they are not
-        wanted.
-    """
-    longest = options.max_length + 1  # the end
-    state = {**model.start(source, longest)}
-
-    def with_history(state):
-        if not attention:
-            return state
-        parts = [state["attention"], state["p_gen"]]
-        return {**state, "history": ops.concatenate(parts, axis=1)}
-
-    def step(tokens, state, index):
-        log_p, state = model.step(tokens, state, index)
-        return log_p, with_history(state)
-
-    result = beam_search(
-        step,
-        with_history(state),
-        start_id=START_ID,
-        end_id=END_ID,
-        pad_id=PAD_ID,
-        max_length=longest,
-        min_length=options.min_length + 1,
-        beam_size=options.beam_size,
-        length_penalty=options.length_penalty,
-        no_repeat_ngram=options.no_repeat_ngram,
-        attention_key="history" if attention else None,
-        constant_keys=model.constant_keys,
-        shrink_batch=True,
-    )
-    # The longest may have ended a word later, or not at all: what is past them goes.
-    size = options.max_length
-    lengths = ops.minimum(result.lengths, size)
-    history = result.attention[:, :, :size] if attention else None
-    return result.tokens[:, :, :size], lengths, result.scores, history

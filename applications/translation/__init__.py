@@ -1,4 +1,4 @@
-"""The translation application: what the verbs of the command do, as functions."""
+"""Translation: a Keras task over recurrent networks with attention, or the Transformer."""
 
 from keras_attention.applications.translation.config import (
     DataConfig,
@@ -9,23 +9,16 @@ from keras_attention.applications.translation.config import (
     TranslationConfig,
 )
 from keras_attention.applications.translation.data import load_corpus
-from keras_attention.applications.translation.evaluation import evaluate
-from keras_attention.applications.translation.export import export_keras, export_saved_model
-from keras_attention.applications.translation.model import (
+from keras_attention.applications.translation.models import (
     Luong,
     RNNEncDec,
     RNNSearch,
     Transformer,
     TranslationModel,
-    build_model,
 )
-from keras_attention.applications.translation.picture import draw
-from keras_attention.applications.translation.run import load_run
-from keras_attention.applications.translation.training import (
-    resume_translation,
-    train_translation,
-)
-from keras_attention.applications.translation.translation import Translation
+from keras_attention.applications.translation.models.builder import build_model
+from keras_attention.applications.translation.preprocessor import TranslationPreprocessor
+from keras_attention.applications.translation.results import Translation
 from keras_attention.applications.translation.translator import Translator
 
 __all__ = [
@@ -41,14 +34,8 @@ __all__ = [
     "Translation",
     "TranslationConfig",
     "TranslationModel",
+    "TranslationPreprocessor",
     "Translator",
     "build_model",
-    "draw",
-    "evaluate",
-    "export_keras",
-    "export_saved_model",
     "load_corpus",
-    "load_run",
-    "resume_translation",
-    "train_translation",
 ]

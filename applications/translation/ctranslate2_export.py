@@ -6,7 +6,8 @@ import numpy as np
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import new_folder
-from keras_attention.applications.translation.run import SOURCE, TARGET, TranslationRun, load_run
+from keras_attention.applications.common.task import TextTask
+from keras_attention.applications.translation.models import Transformer
 from keras_attention.layers import PositionalEncoding
 from keras_attention.text import END_ID, START_ID, UNK_ID
 
@@ -16,7 +17,7 @@ LONGEST = 2048
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
 
 
-def export_ctranslate2(run: TranslationRun | Path | str, output: Path | str) -> None:
+def export_ctranslate2(task: TextTask, output: Path | str) -> None:
     """Write the model as CTranslate2 reads it, with the tokenizers beside it.
 
     Needs the package `ctranslate2`, here and where the model is served. The weights are float32;
@@ -38,34 +39,30 @@ def export_ctranslate2(run: TranslationRun | Path | str, output: Path | str) -> 
     ```
 
     Args:
-        run: a run folder, or a run that is loaded, of architecture transformer with sinusoidal
-            positions.
+        task: a `Translator` over a `Transformer` with sinusoidal positions.
         output: the folder to write; it must not exist.
 
     Raises:
-        UserError: if `output` exists, there is no such run, CTranslate2 is not installed or does
-            not know the model.
+        UserError: if `output` exists, CTranslate2 is not installed or does not know the network.
     """
-    run = run if isinstance(run, TranslationRun) else load_run(run, precision="float32")
-    _check(run)
-    specification = _specification(run)
+    _check(task.backbone)
+    specification = _specification(task)
     with new_folder(output) as folder:
         (folder / MODEL_FOLDER).mkdir(parents=True)
         specification.validate()
         specification.optimize()
         specification.save(str(folder / MODEL_FOLDER))
-        run.source_tokenizer.save(folder / "tokenizers", SOURCE)
-        run.target_tokenizer.save(folder / "tokenizers", TARGET)
+        for side in ("source", "target"):
+            getattr(task.preprocessor, f"{side}_tokenizer").save(folder / "tokenizers", side)
 
 
-def _check(run):
-    model = run.config.model
-    if model.architecture != "transformer" or model.positions != "sinusoidal":
-        name = model.architecture
-        name += f" with model.positions {model.positions}" if model.positions else ""
+def _check(network):
+    positions = getattr(network, "positions", None)
+    if not isinstance(network, Transformer) or positions != "sinusoidal":
+        name = type(network).__name__ + (f" with {positions} positions" if positions else "")
         raise UserError(
-            "--format ctranslate2 is for model.architecture transformer with model.positions "
-            f"sinusoidal. Received: {name}; --format saved_model exports it."
+            "CTranslate2 runs a Transformer with sinusoidal positions only. "
+            f"Received: {name}; --format saved_model exports it."
         )
     try:
         import ctranslate2  # noqa: F401
@@ -75,17 +72,17 @@ def _check(run):
         ) from None
 
 
-def _specification(run):
+def _specification(task):
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    model, config = run.model, run.config.model
+    model = task.backbone
     heads, layer = model.heads, model.attention_layer % model.depth
     specification = TransformerSpec.from_config(
         (model.depth, model.depth),
         heads,
         pre_norm=model.norm == "pre",
-        activation=getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
-        ffn_glu=config.activation.endswith("glu"),
+        activation=getattr(common_spec.Activation, ACTIVATIONS[model.activation]),
+        ffn_glu=model.activation.endswith("glu"),
         alignment_layer=layer,
         alignment_heads=heads,
     )
@@ -104,7 +101,8 @@ def _specification(run):
         if norm is not None:
             _set_norm(spec.layer_norm, norm)
     _set_projection(decoder.projection, model)
-    vocabularies = run.source_tokenizer.vocabulary, run.target_tokenizer.vocabulary
+    sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
+    vocabularies = [tokenizer.vocabulary for tokenizer in sides]
     specification.register_source_vocabulary(list(vocabularies[0]))
     specification.register_target_vocabulary(list(vocabularies[1]))
     settings = specification.config

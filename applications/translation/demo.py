@@ -7,17 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.errors import UserError, clock, say
 from keras_attention.applications.common.files import refuse_existing_output
-from keras_attention.applications.common.messages import clock, say
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.tasks import train_task
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
-from keras_attention.applications.translation.corpus import ParallelCorpus
-from keras_attention.applications.translation.data import load_corpus
-from keras_attention.applications.translation.export import export_saved_model
-from keras_attention.applications.translation.picture import draw
-from keras_attention.applications.translation.run import load_run
-from keras_attention.applications.translation.training import train_translation
+from keras_attention.applications.translation.data import ParallelCorpus, load_corpus
 from keras_attention.applications.translation.translator import Translator
 
 SHOWN = 8
@@ -65,14 +60,14 @@ def run_demo(
     config = load_config(
         TranslationConfig, [], ["--data.dataset=dates", *overrides], PRESETS["dates"]
     )
-    train_translation(config, run)
+    train_task(Translator, config, run)
 
-    translator = Translator(load_run(run))
+    translator = Translator.from_preset(run)
     corpus = load_corpus(config.data, "test")
     exact = _show(translator, corpus)
     longest = max(corpus.source[:SHOWN], key=len)
-    draw(translator, longest, picture)
-    export_saved_model(translator.run, exported)
+    translator.draw(longest, picture)
+    translator.export(exported)
     _read_back(exported, translator, corpus.source[:SHOWN])
     _say_where(output, run, picture, exported, longest)
     say(f"The demo took {clock(time.monotonic() - begin)}.")

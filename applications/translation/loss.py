@@ -3,23 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attention.applications.translation.base import TranslationModel
+from keras_attention.applications.translation.models import TranslationModel
 from keras_attention.losses import (
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
     token_weights,
 )
-
-
-def training_loss(model: TranslationModel, label_smoothing: float = 0.0) -> keras.losses.Loss:
-    """Return the loss to train a model with, and tell the model.
-
-    From then on the model's calls with `training=True` give what the word scores are taken from.
-    """
-    if model.feature_size == model.target_vocabulary_size:  # what a loss is given must be clear
-        return MaskedSparseCategoricalCrossentropy(label_smoothing)
-    model.leaves_logits_to_loss = True
-    return WordCrossentropy(model, label_smoothing)
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")

@@ -2,34 +2,46 @@
 
 import tensorflow as tf
 
-from keras_attention.applications.translation.run import TranslationRun
-from keras_attention.applications.translation.search import SearchOptions, search
+from keras_attention.applications.translation.search import search
+from keras_attention.applications.translation.translator import Translator
+from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
 
 class TranslationService(tf.Module):
-    """A run as a `tf.Module` from strings to strings, which a SavedModel can hold.
+    """A translator as a `tf.Module` from strings to strings, which a SavedModel can hold.
+
+    The signature `serving_default` takes `text`, `(B,)` strings, and gives what
+    `Translator.translate` gives:
+
+    - `text` `(B,)` strings, `scores` and `log_probabilities` `(B,)`;
+    - `tokens` `(B, T)`, the written tokens, and `source_tokens` `(B, S)`, both padded with `""`;
+    - `alignments` `(B, T, S)`, a row of attention weights for each token, zeros after the last;
+      absent where the network has no attention.
+
+    With `n_best` above 1, all but `source_tokens` have the translations of a line as their second
+    axis, best first; where there are fewer, the rest are empty with a score of minus infinity.
 
     Args:
-        run: the run.
-        options: what shapes its searches.
+        translator: the task.
+        options: how to search.
     """
 
-    def __init__(self, run: TranslationRun, options: SearchOptions):
+    def __init__(self, translator: Translator, options: SearchOptions):
         super().__init__()
-        self._source = run.source_tokenizer.in_graph()
-        self._target = run.target_tokenizer.in_graph()
-        self._vocabulary = tf.constant(run.target_tokenizer.vocabulary)
+        model, preprocessor = translator.backbone, translator.preprocessor
+        self._source = preprocessor.source_tokenizer.in_graph()
+        self._target = preprocessor.target_tokenizer.in_graph()
+        self._vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
         # The variables alone: the Keras model around them does not belong in the SavedModel.
-        self._weights = [variable.value for variable in run.model.weights]
-        self._replaces_unknown = run.config.tokenizer.replace_unknown and run.model.has_attention
+        self._weights = [variable.value for variable in model.weights]
+        self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
         self._n_best = options.n_best
-        model = run.model
         self._search = lambda source: search(model, source, options)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):
-        """Translate strings `(B,)`; see `export_saved_model` for what is returned."""
+        """Translate strings `(B,)`; see the class for what is returned."""
         ids = self._source.encode(text)
         empty = ids.row_lengths() == 0
         found = self._search(_at_least_one(ids.to_tensor(PAD_ID)))

@@ -1,131 +1,197 @@
-"""Translating lines of text with a trained run."""
+"""The translator: a Keras task from sentences to sentences."""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.translation.run import TranslationRun, load_run
-from keras_attention.applications.translation.search import (
-    Sampling,
-    SearchOptions,
-    forced,
-    options_of,
+from keras_attention.applications.common.files import new_folder
+from keras_attention.applications.common.preprocessor import (
+    as_texts,
+    check_equally_many,
     padded,
+)
+from keras_attention.applications.common.task import TextTask
+from keras_attention.applications.translation.config import PRESETS, TranslationConfig
+from keras_attention.applications.translation.data import (
+    EncodedCorpus,
+    ParallelCorpus,
+    check_splits,
+    encode_corpus,
+    in_memory,
+    load_corpus,
+    make_batches,
+)
+from keras_attention.applications.translation.legacy import load_preprocessor_0_1, load_run_0_1
+from keras_attention.applications.translation.loss import WordCrossentropy
+from keras_attention.applications.translation.models import RNNSearch, TranslationModel
+from keras_attention.applications.translation.models.builder import build_model
+from keras_attention.applications.translation.preprocessor import TranslationPreprocessor
+from keras_attention.applications.translation.results import Translation, evaluation_report
+from keras_attention.applications.translation.search import (
+    batches_of,
+    force,
+    hypotheses,
+    likelihood,
+    mean_loss,
     search,
 )
-from keras_attention.applications.translation.translation import Translation
 from keras_attention.applications.translation.words import Links, align_words, words_of_tokens
-from keras_attention.text import END_ID, START_ID, UNK_ID
+from keras_attention.decoding import SearchOptions
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.metrics import bleu
+from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches
+
+FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
 
 
-class Translator:
-    """Translates lines of text.
-
-    Searches are compiled once for each set of options, whatever the shapes of the batches.
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class Translator(TextTask):
+    """Translates sentences: a network, its preprocessor, and how it searches.
 
     Args:
-        run: a loaded run.
+        backbone: the network, such as `RNNSearch`, `Luong` or `Transformer`.
+        preprocessor: what turns sentences into its ids, and back.
+        search: how translations are searched for.
         dictionary: translations of single source words, for unknown-word replacement; a word that
             it lacks is copied.
+        label_smoothing: of the default loss.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
+
+    Raises:
+        ValueError: where network and preprocessor are of different vocabularies.
 
     Example:
 
-        translator = Translator.load("runs/en-de")
-        translator.translate(["A man rides a horse."])[0].text
+    ```python
+    from keras_attention.applications.translation import Translator
+
+    sources, targets = ["one two", "two one"] * 8, ["eins zwei", "zwei eins"] * 8
+    translator = Translator.from_texts(sources, targets, units=8)
+    translator.fit(sources, targets, epochs=1, verbose=0)
+    print(translator.translate("two one").text)
+    ```
     """
 
-    def __init__(self, run: TranslationRun, dictionary: Mapping[str, str] | None = None):
-        self.run = run
-        self.model = run.model
+    name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
+    network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
+
+    def __init__(
+        self,
+        backbone: TranslationModel,
+        preprocessor: TranslationPreprocessor | None = None,
+        search: SearchOptions | Mapping[str, Any] | None = None,
+        dictionary: Mapping[str, str] | None = None,
+        label_smoothing: float = 0.1,
+        **kwargs: Any,
+    ):
+        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
+        self.search = self.search or SearchOptions()
         self.dictionary = dict(dictionary or {})
-        self._vocabulary = run.target_tokenizer.vocabulary
+        self.label_smoothing = label_smoothing
+        super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
-        self._searches = {}
-        self._forced = compiled(functools.partial(forced, self.model), self.model, 2, 2, 2)
 
     @classmethod
-    def load(cls, run: Path | str, dictionary: Mapping[str, str] | None = None) -> "Translator":
-        """Load the best weights of a run folder.
+    def from_texts(
+        cls,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        units: int = 256,
+        embedding_size: int | None = None,
+        kind: str = "words",
+        vocabulary_size: int = 8000,
+        search: SearchOptions | None = None,
+        **arguments: Any,
+    ) -> "Translator":
+        """Return a translator with new weights, an `RNNSearch` for the vocabularies of texts.
 
-        Raises:
-            UserError: if there is no such run, it is not whole, or has no weights yet.
+        Args:
+            sources: sentences of the language translated from.
+            targets: their translations.
+            units: of the network.
+            embedding_size: width of its embeddings; None for `units`.
+            kind: `"words"` or `"sentencepiece"`, as of `TranslationPreprocessor.adapt`.
+            vocabulary_size: most tokens of a vocabulary.
+            search: how translations are searched for.
+            **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
         """
-        return cls(load_run(run), dictionary)
+        preprocessor = TranslationPreprocessor.adapt(
+            sources, targets, kind=kind, vocabulary_size=vocabulary_size
+        )
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        size = embedding_size or units
+        network = RNNSearch(*sizes, embedding_size=size, units=units, **arguments)
+        return cls(network, preprocessor, search)
+
+    # ---- In use.
 
     def translate(
         self,
-        lines: Sequence[str],
+        texts: str | Sequence[str],
+        search: SearchOptions | None = None,
         *,
-        beam_size: int | None = None,
-        n_best: int = 1,
-        length_penalty: float | None = None,
-        coverage_penalty: float | None = None,
-        min_length: int | None = None,
-        max_length: int | None = None,
-        no_repeat_ngram: int | None = None,
-        sample: bool = False,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-        batch_size: int | None = None,
         return_alignments: bool = True,
-    ) -> list[Translation]:
-        """Translate lines; what is None is as the run's `decoding` configuration says.
+        **options: Any,
+    ) -> "Translation | list[Translation]":
+        """Translate a sentence, or many: lines of like lengths share a batch.
 
-        An empty line has one translation, the empty one, of score and log-probability 0. Lines
-        are translated in batches of like lengths, and returned in the order given.
+        An empty line has one translation, the empty one, of score and log-probability 0.
 
         Args:
-            lines: sentences, as text.
-            beam_size: hypotheses kept at each step; 1 is greedy search.
-            n_best: how many translations of each line, at most `beam_size`; all but the best are
-                its `alternatives`.
-            length_penalty: alpha of GNMT's length penalty.
-            coverage_penalty: beta of GNMT's coverage penalty.
-            min_length: fewest tokens.
-            max_length: most tokens.
-            no_repeat_ngram: no n-gram of this length comes twice; 0 allows it.
-            sample: draw tokens at random in place of searching.
-            temperature: of the draw; below 1 sharpens, above 1 flattens.
-            top_k: draw from this many of the likeliest tokens; 0 for all.
-            top_p: draw from the likeliest tokens that make up this probability.
-            seed: of the draw: the same lines in batches of the same size give the same
-                translations. None draws anew at each call.
-            batch_size: lines translated together.
+            texts: a sentence, or a sequence of sentences.
+            search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
+            **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
+                nothing.
 
         Returns:
-            One `Translation` for each line.
+            One `Translation`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range.
+            ValueError: where an option is out of its range, or something is no string.
         """
-        options = options_of(
-            self.run.config.decoding,
-            beam_size=beam_size,
-            n_best=n_best,
-            length_penalty=length_penalty,
-            coverage_penalty=coverage_penalty,
-            min_length=min_length,
-            max_length=max_length,
-            no_repeat_ngram=no_repeat_ngram,
-            sampling=Sampling(temperature, top_k, top_p) if sample else None,
-        )
-        if sample:
-            self._reseed(seed)
-        return self._translate(lines, options, batch_size, return_alignments)
+        if isinstance(texts, str):
+            return self.translate([texts], search, return_alignments=return_alignments, **options)[
+                0
+            ]
+        lines = as_texts(texts, "texts")
+        chosen = (search or self.search).replace(**options)
+        ids = self.require_preprocessor().source_tokenizer.encode(lines)
+        replaces = self.preprocessor.replace_unknown and self.backbone.has_attention
+        keeps = self.backbone.has_attention and (return_alignments or replaces)
+        if chosen.sample:
+            self._reseed(chosen.seed)
+        run_search = self._search(chosen, keeps)
+        nothing = Translation("", 0.0, 0.0, [], [], np.zeros((0, 0)) if keeps else None)
+        results = [dataclasses.replace(nothing) for _ in ids]
+        filled = [row for row, sequence in enumerate(ids) if sequence]
+        for rows in batches_of(filled, list(map(len, ids)), chosen.batch_size):
+            found = run_search(padded([ids[row] for row in rows]))
+            found = [None if x is None else np.asarray(ops.convert_to_numpy(x)) for x in found]
+            for place, row in enumerate(rows):
+                source = self.preprocessor.source_tokenizer.tokens(lines[row])
+                ranked = [
+                    self._translation(source, *each)
+                    for each in hypotheses([None if x is None else x[place] for x in found])
+                ]
+                if not return_alignments:
+                    ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
+                results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+        return results
 
-    def align(
+    def score(
         self, sources: Sequence[str], targets: Sequence[str], batch_size: int | None = None
-    ) -> list[Translation]:
-        """Make the model write given translations.
+    ) -> "list[Translation]":
+        """Make the network write given translations.
 
         Args:
             sources: sentences.
@@ -136,47 +202,68 @@ class Translator:
             One `Translation` for each pair, which holds the given target, its log-probability (as
             score too) and the attention weights with which it was written.
         """
-        if len(sources) != len(targets):
-            raise ValueError(
-                "`sources` and `targets` must be equally many. "
-                f"Received: {len(sources)} and {len(targets)}"
-            )
-        pairs = list(zip(sources, targets, strict=True))
-        source_ids = self.run.source_tokenizer.encode(list(sources))
-        target_ids = self.run.target_tokenizer.encode(list(targets))
+        sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
+        check_equally_many(sources=sources, targets=targets)
+        preprocessor = self.require_preprocessor()
+        read, write = preprocessor.source_tokenizer, preprocessor.target_tokenizer
+        source_ids, target_ids = read.encode(sources), write.encode(targets)
+        forced = self._compiled("forced", functools.partial(force, self.backbone), 2, 2, 2)
         lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
-        results = [None] * len(pairs)
-        for rows in self._batches(range(len(pairs)), lengths, batch_size):
-            log_probabilities, attention = self._forced(
+        results: list[Any] = [None] * len(sources)
+        for rows in batches_of(range(len(sources)), lengths, batch_size or self.search.batch_size):
+            log_probabilities, attention = forced(
                 padded([source_ids[row] for row in rows]),
                 padded([[START_ID, *target_ids[row]] for row in rows]),
                 padded([[*target_ids[row], END_ID] for row in rows]),
             )
-            log_probabilities = np.asarray(log_probabilities)
-            attention = None if attention is None else np.asarray(attention)
+            log_probabilities = ops.convert_to_numpy(log_probabilities)
+            attention = None if attention is None else ops.convert_to_numpy(attention)
             for place, row in enumerate(rows):
-                source, target = pairs[row]
                 matrix = None
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
                 score = float(log_probabilities[place])
-                results[row] = Translation(
-                    target,
-                    score,
-                    score,
-                    self.run.target_tokenizer.tokens(target),
-                    self.run.source_tokenizer.tokens(source),
-                    matrix,
-                )
+                tokens = write.tokens(targets[row]), read.tokens(sources[row])
+                results[row] = Translation(targets[row], score, score, *tokens, matrix)
         return results
+
+    align = score
 
     def perplexity(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """Return the perplexity of given translations, per token, ends counted."""
-        results = self.align(sources, targets)
-        tokens = sum(len(result.tokens) + 1 for result in results)
-        return math.exp(-sum(result.log_probability for result in results) / tokens)
+        results = self.score(sources, targets)
+        if not results:
+            raise ValueError("A perplexity needs at least one pair of sentences. Received: none")
+        loss = -sum(result.log_probability for result in results)
+        return math.exp(loss / sum(len(result.tokens) + 1 for result in results))
 
-    def links(self, translation: Translation) -> Links:
+    def evaluate_text(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        search: SearchOptions | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
+
+        Args:
+            sources: sentences.
+            targets: their translations.
+            search: how to search; None for the task's own options.
+            **options: fields of `SearchOptions` to change.
+
+        Returns:
+            The figures; `"signature"` says how BLEU was computed.
+        """
+        sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
+        check_equally_many(sources=sources, targets=targets)
+        chosen = (search or self.search).replace(**options)
+        found = self.translate(sources, chosen, return_alignments=False)
+        report = evaluation_report(sources, [each.text for each in found], targets)
+        perplexity = self.perplexity(sources, targets)
+        return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
+
+    def links(self, translation: "Translation") -> Links:
         """Return the links between words, `(source word, target word)`, both counted from 0.
 
         Each target word is linked to the source word to whose tokens its tokens attend the most.
@@ -191,74 +278,222 @@ class Translator:
             )
         return align_words(
             translation.alignment,
-            words_of_tokens(self.run.source_tokenizer, translation.source_tokens),
-            words_of_tokens(self.run.target_tokenizer, translation.tokens),
+            words_of_tokens(self.preprocessor.source_tokenizer, translation.source_tokens),
+            words_of_tokens(self.preprocessor.target_tokenizer, translation.tokens),
         )
 
-    def _translate(self, lines, options, batch_size, return_alignments) -> list[Translation]:
-        ids = self.run.source_tokenizer.encode(lines)
-        replaces = self.run.config.tokenizer.replace_unknown and self.model.has_attention
-        keeps = self.model.has_attention and (return_alignments or replaces)
-        run_search = self._search(options, keeps)
-        nothing = Translation("", 0.0, 0.0, [], [], np.zeros((0, 0)) if keeps else None)
-        results = [dataclasses.replace(nothing) for _ in ids]
-        filled = [row for row, sequence in enumerate(ids) if sequence]
-        for rows in self._batches(filled, list(map(len, ids)), batch_size):
-            found = run_search(padded([ids[row] for row in rows]))
-            found = [None if x is None else np.asarray(x) for x in found]
-            for place, row in enumerate(rows):
-                source = self.run.source_tokenizer.tokens(lines[row])
-                ranked = [
-                    self._translation(source, *each)
-                    for each in _hypotheses([None if x is None else x[place] for x in found])
-                ]
-                if not return_alignments:
-                    ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
-                results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
-        return results
+    def draw(
+        self, text: str, output: Path | str | None = None, target: str | None = None
+    ) -> "Translation":
+        """Draw what the network attends to as it translates a sentence; return the translation.
 
-    def _translation(self, source, ids, score, log_probability, alignment) -> Translation:
-        tokens = [self._vocabulary[token] for token in ids]
-        if alignment is not None:
-            alignment = alignment[: len(tokens), : len(source)]
-        if self.run.config.tokenizer.replace_unknown and alignment is not None:
-            for place in np.flatnonzero(ids == UNK_ID):
-                if alignment[place].any():
-                    word = source[int(alignment[place].argmax())]
-                    tokens[place] = self.dictionary.get(word, word)
-            text = self.run.target_tokenizer.join(tokens)
+        Args:
+            text: the sentence.
+            output: a new .png, .svg or .pdf; None for none: a notebook shows the result itself.
+            target: a translation that the network is made to write in place of its own.
+        """
+        if not self.backbone.has_attention:
+            raise ValueError(
+                f"A {type(self.backbone).__name__} has no attention to draw: train RNNSearch, "
+                "Luong or Transformer."
+            )
+        result = self.translate(text) if target is None else self.score([text], [target])[0]
+        if not result.tokens:
+            raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
+        if output is not None:
+            result.plot(output)
+        return result
+
+    def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
+        """Choose whose attention results hold, as `Transformer.show_attention` says."""
+        if not hasattr(self.backbone, "show_attention"):
+            raise ValueError(
+                f"{type(self.backbone).__name__} has no attention layers and heads to choose from. "
+                f"Received: layer={layer}, head={head}"
+            )
+        self.backbone.show_attention(layer, head)
+        self._compiled_functions.clear()
+
+    # ---- The hooks of TextTask.
+
+    def check_fit(self) -> None:
+        for side in ("source", "target"):
+            has = getattr(self.backbone, f"{side}_vocabulary_size")
+            wanted = getattr(self.preprocessor, f"{side}_vocabulary_size")
+            if has != wanted:
+                raise ValueError(
+                    f"The network's `{side}_vocabulary_size` should be the preprocessor's, "
+                    f"{wanted}. Received: {has}"
+                )
+
+    def read_columns(self, x, y=None, sample_weight=None) -> ParallelCorpus:
+        return in_memory(x, y, sample_weight)
+
+    def encode(self, corpus: ParallelCorpus) -> EncodedCorpus:
+        parts = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
+        return encode_corpus(corpus, *parts)
+
+    def make_batches(
+        self, encoded, batch_size, *, tokens_per_batch=None, seed=0, shuffle=True, like=None
+    ) -> BucketedBatches:
+        return make_batches(
+            encoded,
+            None if tokens_per_batch else batch_size,
+            tokens_per_batch,
+            seed=seed,
+            shuffle=shuffle,
+            lengths=like and like.lengths,
+        )
+
+    def default_loss(self) -> keras.losses.Loss:
+        return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
+
+    def feature_loss(self, loss) -> keras.losses.Loss | None:
+        network = self.backbone
+        # The width must tell features from logits.
+        if type(loss) is not MaskedSparseCategoricalCrossentropy:
+            return None
+        if network.feature_size == network.target_vocabulary_size:
+            return None
+        return WordCrossentropy(network, loss.label_smoothing)
+
+    def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
+        """Write the translator for use elsewhere; raise a ValueError where that cannot be.
+
+        Args:
+            filepath: the folder to write; it must not exist.
+            format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
+                whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
+            **options: fields of `SearchOptions` to change (`"saved_model"` only).
+        """
+        if format not in FORMATS:
+            raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
+        if format == "ctranslate2":
+            from keras_attention.applications.translation.ctranslate2_export import (
+                export_ctranslate2,
+            )
+
+            export_ctranslate2(self, filepath)
+        elif format == "keras":
+            with new_folder(filepath) as folder:
+                folder.mkdir()
+                self.save(folder / "model.keras")
         else:
-            text = self.run.target_tokenizer.decode([ids])[0]
-        return Translation(text, score, log_probability, tokens, source, alignment)
+            super().export(filepath, format, **options)
+
+    def service(self, search: SearchOptions | None = None, **options: Any):
+        from keras_attention.applications.translation.serving import TranslationService
+
+        return TranslationService(self, (search or self.search).replace(**options))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "search": dataclasses.asdict(self.search),
+            "dictionary": self.dictionary,
+            "label_smoothing": self.label_smoothing,
+        }
+
+    # ---- The hooks of the command.
+
+    def batch_options(self, training) -> dict[str, Any]:
+        return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
+
+    @classmethod
+    def defaults_of(cls, config: TranslationConfig) -> list[str]:
+        name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
+        return PRESETS.get(name) or super().defaults_of(config)
+
+    @classmethod
+    def check_data(cls, config: TranslationConfig) -> None:
+        check_splits(config.data)
+
+    @classmethod
+    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Translator":
+        return load_run_0_1(cls, folder, load_weights)
+
+    @classmethod
+    def preprocessor_of_0_1(cls, folder: Path) -> TranslationPreprocessor:
+        return load_preprocessor_0_1(folder)
+
+    @classmethod
+    def read(cls, config: TranslationConfig, split: str) -> ParallelCorpus:
+        return load_corpus(config.data, split)
+
+    @classmethod
+    def adapt(cls, config: TranslationConfig, corpus: ParallelCorpus) -> TranslationPreprocessor:
+        section = dataclasses.asdict(config.tokenizer)
+        return TranslationPreprocessor.adapt(corpus.source, corpus.target, **section)
+
+    @classmethod
+    def configured(
+        cls, config: TranslationConfig, preprocessor: TranslationPreprocessor, dtype: Any = None
+    ) -> "Translator":
+        network = build_model(
+            config.model,
+            preprocessor.source_vocabulary_size,
+            preprocessor.target_vocabulary_size,
+            max_source_length=config.data.max_length,
+            share_embeddings=config.tokenizer.shared,
+            dtype=dtype,
+        )
+        if config.model.architecture == "transformer":
+            network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
+        search = config.decoding.search()
+        return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
+
+    def development(self, corpus: ParallelCorpus, batches: BucketedBatches, config: Any):
+        """Return a function that gives the figures of an epoch.
+
+        `val_loss` is the mean negative log-likelihood of a token, without label smoothing, and
+        `val_perplexity` its exponential; `val_bleu`, of greedy search, comes in where training is
+        stopped by it.
+        """
+        dataset = batches.to_dataset(epochs=1)
+        function = functools.partial(likelihood, self.backbone)
+        losses = self._compiled("likelihood", function, {"source": 2, "target": 2}, 2)
+
+        def figures() -> dict[str, float]:
+            loss = mean_loss(losses, dataset)
+            with np.errstate(over="ignore"):  # inf, which ends the training
+                found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
+            if config.training.early_stopping == "bleu":
+                results = self.translate(corpus.source, beam_size=1, n_best=1)
+                found["val_bleu"] = bleu([each.text for each in results], corpus.target).value
+            return found
+
+        return figures
+
+    def _compiled(self, key, function, *ranks, changing=()):
+        """Return `function` compiled, once for each key."""
+        if key not in self._compiled_functions:
+            self._compiled_functions[key] = compiled(
+                function, self.backbone, *ranks, changing=changing
+            )
+        return self._compiled_functions[key]
 
     def _search(self, options: SearchOptions, keeps_attention: bool):
-        key = (options, keeps_attention)
-        if key not in self._searches:
-            settings = {"options": options, "seed": self._seed, "attention": keeps_attention}
-            function = functools.partial(search, self.model, **settings)
-            changing = [self._seed.state]
-            self._searches[key] = compiled(function, self.model, 2, changing=changing)
-        return self._searches[key]
-
-    def _batches(self, rows, lengths, batch_size) -> Iterator[list[int]]:
-        """Yield rows in batches of like lengths, the longest first."""
-        ordered = sorted(rows, key=lambda row: -lengths[row])
-        size = batch_size or self.run.config.decoding.batch_size
-        for first in range(0, len(ordered), size):
-            yield ordered[first : first + size]
+        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
+        settings = {"options": options, "seed": self._seed, "attention": keeps_attention}
+        function = functools.partial(search, self.backbone, **settings)
+        return self._compiled((options, keeps_attention), function, 2, changing=[self._seed.state])
 
     def _reseed(self, seed: int | None) -> None:
         seed = np.random.SeedSequence().entropy if seed is None else seed
         self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
-
-def _hypotheses(found) -> Iterator[tuple]:
-    """Yield `(ids without the end, score, log-probability, attention)`, best first."""
-    tokens, lengths, scores, log_probabilities, attention = found
-    for place, length in enumerate(lengths):
-        if length == 0:  # fewer hypotheses exist than were asked for
-            return
-        ids = tokens[place, :length]
-        ids = ids[ids != END_ID]
-        weights = None if attention is None else attention[place]
-        yield ids, float(scores[place]), float(log_probabilities[place]), weights
+    def _translation(self, source, ids, score, log_probability, alignment) -> "Translation":
+        target = self.preprocessor.target_tokenizer
+        vocabulary = target.vocabulary
+        tokens = [vocabulary[token] for token in ids]
+        if alignment is not None:
+            alignment = alignment[: len(tokens), : len(source)]
+        if self.preprocessor.replace_unknown and alignment is not None:
+            for place in np.flatnonzero(ids == UNK_ID):
+                if alignment[place].any():
+                    word = source[int(alignment[place].argmax())]
+                    tokens[place] = self.dictionary.get(word, word)
+            text = target.join(tokens)
+        else:
+            text = target.decode([ids])[0]
+        return Translation(text, score, log_probability, tokens, source, alignment)

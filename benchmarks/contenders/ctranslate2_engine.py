@@ -10,9 +10,8 @@ import numpy as np
 from benchmarks.contenders.transformers import OurModel, set_weights
 from benchmarks.contenders.translators import Translator
 from benchmarks.transformer_problem import FIRST_WORD, architecture_of
-from keras_attention.applications.translation.config import ModelConfig, TranslationConfig
-from keras_attention.applications.translation.ctranslate2_export import export_ctranslate2
-from keras_attention.applications.translation.run import TranslationRun
+from keras_attention.applications.translation import TranslationPreprocessor
+from keras_attention.applications.translation import Translator as TranslationTask
 from keras_attention.text import WordTokenizer
 
 
@@ -38,23 +37,11 @@ class CTranslate2Translator(Translator):
         return architecture_of(self._size.units).vocabulary_size
 
     def _export(self, folder: Path) -> None:
-        architecture = architecture_of(self._size.units)
         model = OurModel(self._size.units)
         set_weights(model, self._problem)
-        described = ModelConfig(
-            architecture="transformer",
-            embedding_size=self._size.units,
-            layers=architecture.layers,
-            feed_forward_size=architecture.feed_forward_size,
-            heads=architecture.heads,
-        )
         tokenizer = WordTokenizer(self._words)
-        export_ctranslate2(
-            TranslationRun(
-                None, TranslationConfig(model=described), tokenizer, tokenizer, model.model
-            ),
-            folder,
-        )
+        preprocessor = TranslationPreprocessor(tokenizer, tokenizer)
+        TranslationTask(model.model, preprocessor).export(folder, format="ctranslate2")
 
     def translate(self, beam_size):
         results = self._engine.translate_batch(

@@ -15,7 +15,8 @@ from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weig
 from benchmarks.problems import Problem
 from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
 from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.translation.search import SearchOptions, search
+from keras_attention.applications.translation.search import search
+from keras_attention.decoding import SearchOptions
 
 
 class Translator:

@@ -1,23 +1,55 @@
-"""The compiled loop of every search, and what its body needs on each backend."""
+"""The compiled loop of every search: its stretches, its buffers, its result."""
 
-import functools
-import operator
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops, tree
 
-from keras_attention.decoding.departures import Departures, known_when_run
+from keras_attention.decoding.problem import Problem
+
+# The batch shrinks when at most this part of it is still open: a step that is shorter by less
+# would not pay for moving all that the loop carries.
+OPEN, OF = 3, 4
+
+
+class DecodingResult(NamedTuple):
+    """Hypotheses of a search, best first.
+
+    `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
+
+    A hypothesis is complete when it ends with the end token, or when it has as many tokens as it
+    may have (then it may lack the end token, and its probability is that of these tokens). Where
+    fewer than `N` hypotheses exist, the missing ones come last with score and log-probability
+    `-inf`, length 0 and nothing but padding.
+
+    Attributes:
+        tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
+            after it.
+        lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
+        scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by.
+        log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
+            the tokens, whatever was blocked, cut off or divided by a penalty.
+        attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
+            or `None` where the search was not asked to keep them.
+    """
+
+    tokens: Any
+    lengths: Any
+    scores: Any
+    log_probabilities: Any
+    attention: Any = None
 
 
 def run_loop(
+    problem: Problem,
     unfinished: Callable,
     advance: Callable,
     loop: dict,
     fixed: dict,
     results: Callable,
-    rooms: "Rooms",
-    departures: Departures | None = None,
+    is_open: Callable,
+    copies: int = 1,
 ) -> dict:
     """Run `advance` while `unfinished`: compiled on TensorFlow and JAX, in Python on PyTorch.
 
@@ -26,18 +58,21 @@ def run_loop(
     tensors that nothing else holds. On JAX, whose loops have fixed sizes, it is one stretch.
 
     Args:
+        problem: Tells which parts of the state grow, and whether the batch shrinks.
         unfinished: Callable from the loop's variables to a boolean scalar.
         advance: Callable from the loop's variables, and what is fixed, to the next: same names,
             shapes and dtypes.
         loop: Nested dictionary of tensors, the loop's variables.
         fixed: Nested dictionary of tensors, what no step changes.
         results: Callable from the loop's variables and what is fixed to a dictionary of tensors.
-        rooms: The `Rooms` of `loop["state"]`.
-        departures: The `Departures`, or `None` where what is finished stays.
+        is_open: Callable from the loop's variables to booleans, one for each of what leaves.
+        copies: Integer, rows of the caller's state that leave together.
 
     Returns:
         The results of all, after the last step.
     """
+    rooms = _Rooms(problem.growing_axes, problem.longest)
+    departures = _Departures(is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None
         if rooms:
@@ -78,7 +113,7 @@ def _stretch(goes_on, advance, loop, fixed):
     return loop
 
 
-class Rooms:
+class _Rooms:
     """The places for steps in a search's state, of which there are few at first.
 
     A cache with a place for every step that there may be is mostly empty, and yet read, and moved
@@ -99,43 +134,99 @@ class Rooms:
 
     def grown(self, state: dict, index) -> dict:
         """Return the state with a place for step `index`."""
-        return {
-            key: self._grown(key, part, index) if key in self.axes else part
-            for key, part in state.items()
-        }
 
-    def _grown(self, key, part, index):
-        axis = self.axes[key]
-        room = _places(part, axis)
+        def part(key):
+            room = self._room(state, key)
+            return ops.cond(
+                index >= room, lambda: self._widened(state, key, room), lambda: state[key]
+            )
 
-        def double():
-            return self._widened(part, axis, room)
-
-        return ops.cond(index >= room, double, lambda: part)
+        return {**state, **{key: part(key) for key in self.axes}}
 
     def fits(self, state: dict, index):
         """Whether the state has a place for step `index`."""
-        return functools.reduce(
-            operator.and_, (index < _places(state[key], axis) for key, axis in self.axes.items())
-        )
+        return ops.all(ops.stack([index < self._room(state, key) for key in self.axes]))
 
     def whole(self, state: dict) -> dict:
         """Return the state with a place for every step."""
-        state = dict(state)
-        for key, axis in self.axes.items():
-            missing = max(0, self.longest - _places(state[key], axis))
-            state[key] = self._widened(state[key], axis, missing)
-        return state
+        missing = {key: max(0, self.longest - self._room(state, key)) for key in self.axes}
+        return {**state, **{key: self._widened(state, key, missing[key]) for key in self.axes}}
 
-    def _widened(self, part, axis, places):
+    def _room(self, state, key):
+        return ops.shape(tree.flatten(state[key])[0])[self.axes[key]]
+
+    def _widened(self, state, key, places):
         def widened(x):
-            return ops.pad(x, [[0, places if i == axis else 0] for i in range(len(x.shape))])
+            return ops.pad(
+                x, [[0, places if axis == self.axes[key] else 0] for axis in range(len(x.shape))]
+            )
 
-        return tree.map_structure(widened, part)
+        return tree.map_structure(widened, state[key])
 
 
-def _places(part, axis):
-    return ops.shape(tree.flatten(part)[0])[axis]
+class _Departures:
+    """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
+
+    The results of those that leave are written to their places among the results of all. Of the
+    variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for each
+    of what leaves as one, `index` and `results` have none, and all others have one.
+
+    Args:
+        is_open: Callable from the loop's variables to booleans, one for each of what leaves.
+        copies: Integer, rows of the caller's state that leave together.
+    """
+
+    def __init__(self, is_open: Callable, copies: int = 1):
+        self._is_open = is_open
+        self._copies = copies
+
+    def first(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
+        """Return the variables and what is fixed, their numbers of rows unknown to a graph."""
+        count = known_when_run(ops.shape(self._is_open(loop))[0])
+        numbers = ops.arange(count, dtype="int32")
+        fixed = {**fixed, "numbers": numbers}
+        fixed["results"] = results(loop, fixed)
+        return self._picked(loop, numbers), self._picked(fixed, numbers)
+
+    def are_due(self, loop: dict):
+        """Whether so many are finished that it pays to shrink the batch."""
+        is_open = self._is_open(loop)
+        return ops.sum(ops.cast(is_open, "int32")) * OF <= ops.shape(is_open)[0] * OPEN
+
+    def made(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
+        """Return the variables and what is fixed without what is finished, and its results noted.
+
+        Those of what is still open are noted, too: as they are, if the loop ends here.
+        """
+        numbers = ops.expand_dims(fixed["numbers"], 1)
+        noted = tree.map_structure(
+            lambda every, some: ops.scatter_update(every, numbers, some),
+            fixed["results"],
+            results(loop, fixed),
+        )
+        (places,) = ops.nonzero(self._is_open(loop))
+        places = ops.cast(places, "int32")
+        return self._picked(loop, places), self._picked({**fixed, "results": noted}, places)
+
+    def _picked(self, parts: dict, places) -> dict:
+        rows = places[:, None] * self._copies + ops.arange(self._copies, dtype="int32")
+        rows = ops.reshape(rows, (-1,))
+        chosen = {"state": (rows, 0), "constants": (rows, 0), "weights": (rows, 1)}
+
+        def picked(key, part):
+            if key in ("index", "results"):
+                return part
+            numbers, axis = chosen.get(key, (places, 0))
+            return tree.map_structure(lambda x: ops.take(x, numbers, axis=axis), part)
+
+        return {key: picked(key, part) for key, part in parts.items()}
+
+
+def known_when_run(number):
+    """Return an integer out of a loop of no turns: TensorFlow's graphs hold it for unknown."""
+    number = ops.convert_to_tensor(number, dtype="int32")
+    (number,) = ops.while_loop(lambda i: i < 0, lambda i: (i + 1,), (number,))
+    return number
 
 
 def _with_shape_of(x, like):
@@ -143,10 +234,7 @@ def _with_shape_of(x, like):
 
 
 def history_buffer(weights, length):
-    """Return a buffer `(L, R, S)` for what each step leaves of the shape `(R, S)`.
-
-    Steps come first: each writes one block, and no hypothesis' past is moved when beams are.
-    """
+    """Return a buffer `(L, R, S)`: each step writes a block, and none moves when beams do."""
     return ops.zeros((length, *ops.shape(weights)), dtype=weights.dtype)
 
 

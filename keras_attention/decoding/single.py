@@ -1,14 +1,12 @@
-"""One hypothesis a row: the loop that greedy search and sampling share."""
+"""One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+import keras
 from keras import ops, tree
 
-from keras_attention.decoding.arguments import LengthLimits
-from keras_attention.decoding.constraints import Constraints
-from keras_attention.decoding.departures import Departures
 from keras_attention.decoding.loop import (
-    Rooms,
+    DecodingResult,
     history_buffer,
     normalize,
     pick,
@@ -16,132 +14,356 @@ from keras_attention.decoding.loop import (
     write_column,
     write_step,
 )
-from keras_attention.decoding.result import DecodingResult
-from keras_attention.decoding.rows import Stepper, broadcast_rows
+from keras_attention.decoding.problem import (
+    Problem,
+    broadcast_rows,
+    check_integer,
+    check_number,
+    gather_beams,
+)
+from keras_attention.decoding.scoring import (
+    chunked_top_k,
+    cut_in_chunks,
+    ordered_top_k,
+    without_forbidden,
+)
+
+# How many tokens are sorted before it is known that the nucleus needs more of them.
+NUCLEUS_HEAD = 256
+SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 
 
-class SingleHypothesisLoop:
+def greedy_search(
+    step: Callable,
+    state,
+    *,
+    start_id,
+    end_id: int,
+    max_length,
+    min_length: int = 0,
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
+) -> DecodingResult:
+    """Take the most probable token at each step, until the end token or the longest length.
+
+    Of equally probable tokens the one with the lowest number is taken. Runs eagerly, in a
+    `tf.function` (batch size and memory length may be open) and under `jax.jit`.
+
+    Args:
+        step: The step function over `B` rows; this and each argument that is not listed here is as
+            in `search`, and `no_repeat_ngram` as in `SearchOptions`.
+        max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
+            sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
+            to be known, or `longest` be given.
+        min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
+            withheld before, except from a hypothesis that nothing else can continue.
+
+    Returns:
+        A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
+
+    Raises:
+        ValueError: As `search`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> # After token 1 (the start) comes 2 or 3; after both comes 0, the end.
+    >>> table = ops.log(np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [1, 0, 0, 0], [1, 0, 0, 0.0]]))
+    >>> def step(tokens, state, index):
+    ...     return ops.take(table, tokens, axis=0), state
+    >>> result = greedy_search(step, {"row": ops.zeros((1, 1))}, start_id=1, end_id=0, max_length=4)
+    >>> ops.convert_to_numpy(result.tokens).tolist()
+    [[[2, 0, 0, 0]]]
+    >>> ops.convert_to_numpy(result.lengths).tolist()
+    [[2]]
+    """
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+    )
+
+    def choose(logits, normalizer, index, rows):
+        values, tokens = chunked_top_k(logits, 1)
+        return tokens[:, 0], normalize(values[:, 0], normalizer)
+
+    return _SingleHypothesisLoop(problem, choose).run()
+
+
+def sample(
+    step: Callable,
+    state,
+    *,
+    start_id,
+    end_id: int,
+    max_length,
+    min_length: int = 0,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | keras.random.SeedGenerator | None = None,
+    n_best: int = 1,
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
+) -> DecodingResult:
+    """Draw each token at random, until the end token or the longest length.
+
+    The logits are divided by the temperature, forbidden tokens are removed, then all but the
+    `top_k` most probable, then all but the nucleus: the most probable tokens, in order, as long as
+    those before hold less than `top_p` of the remaining probability. The token is drawn from these,
+    in proportion. Of equally probable tokens the one with the lower number counts as more probable.
+    Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
+
+    Args:
+        step: The step function over `B * n_best` rows; this and each argument that is not listed
+            here is as in `search`, and `n_best`, `temperature`, `top_k`, `top_p` and
+            `no_repeat_ngram` as in `SearchOptions`.
+        max_length: As in `greedy_search`.
+        min_length: As in `greedy_search`.
+        seed: Integer: every call draws the same. A `keras.random.SeedGenerator`: each call draws
+            anew. `None`: as `keras.random` does, from the global generator.
+
+    Returns:
+        A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
+        log-probability of the sample under the distribution it was drawn from. Its
+        `log_probabilities` are the model's own, without temperature and truncation.
+
+    Raises:
+        ValueError: As `search`.
+
+    Reference:
+        - Holtzman et al. 2020, [The curious case of neural text degeneration](
+            https://arxiv.org/abs/1904.09751), for the nucleus.
+
+    Example:
+
+    >>> from keras import ops
+    >>> def step(tokens, state, index):  # token 0, the end, and 3 others, all alike
+    ...     return ops.zeros((ops.shape(tokens)[0], 4)), state
+    >>> state = {"row": ops.zeros((2, 1))}
+    >>> result = sample(
+    ...     step, state, start_id=1, end_id=0, max_length=6, top_k=3, seed=7, n_best=5
+    ... )
+    >>> tuple(result.tokens.shape)
+    (2, 5, 6)
+    >>> bool(ops.all(result.tokens < 3))
+    True
+    """
+    check_integer("n_best", n_best, 1)
+    check_sampling(temperature, top_k, top_p)
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+        copies=n_best,
+    )
+    # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
+    numbers = keras.random.uniform(
+        (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
+    )
+
+    def choose(logits, normalizer, index, rows):
+        drawn = ops.take(ops.take(numbers, index, axis=0), rows, axis=1)
+        return _draw_token(logits, drawn, temperature, top_k, top_p)
+
+    result = _SingleHypothesisLoop(problem, choose).run()
+    if n_best == 1:
+        return result
+    _, order = ordered_top_k(result.scores, n_best)
+    return DecodingResult(*(None if x is None else gather_beams(x, order) for x in result))
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise a ValueError where an option of the samples is out of its range."""
+    check_integer("top_k", top_k, 0)
+    check_number("temperature", temperature, "above 0, or use `greedy_search`", lambda x: x > 0)
+    check_number("top_p", top_p, "in (0, 1]", lambda x: 0 < x <= 1)
+
+
+class _SingleHypothesisLoop:
     """Extends each row by the token that `choose` picks, until every row is complete.
 
     A complete row is frozen: as long as it goes through the step with the others, its tokens, its
     length, its scores and its attention stay.
 
     Args:
-        stepper: The step function over `R` rows.
-        choose: Callable `(logits (R, V), normalizer (R,), index, numbers (R,)) -> (tokens (R,),
+        problem: The `Problem`.
+        choose: Callable `(logits (R, V), normalizer (R,), index, rows (R,)) -> (tokens (R,),
             scores (R,))`: the tokens taken, out of logits in which the forbidden ones are `-inf`,
             and their terms of the score. `normalizer` is the log of the sum of the exponentials of
-            the logits before tokens were forbidden; `numbers` are those of the rows at first.
-        constraints: What a row may not continue with.
-        limits: Most tokens of each sentence.
-        start_id: Integer, or integer tensor `(B,)`.
-        end_id: Integer.
-        pad_id: Integer.
-        copies: Integer, rows of each sentence.
-        keeps_attention: Boolean, whether the attention history is wanted.
-        shrinks: Boolean, whether complete rows leave the batch.
+            the logits before tokens were forbidden; `rows` are the numbers that the rows had at
+            first.
     """
 
-    def __init__(
-        self,
-        stepper: Stepper,
-        choose: Callable,
-        constraints: Constraints,
-        limits: LengthLimits,
-        *,
-        start_id,
-        end_id: int,
-        pad_id: int,
-        copies: int = 1,
-        keeps_attention: bool = False,
-        shrinks: bool = False,
-    ):
-        self.stepper = stepper
+    def __init__(self, problem: Problem, choose: Callable):
+        self.problem = problem
         self.choose = choose
-        self.constraints = constraints
-        self.longest = limits.longest
-        self.limits = broadcast_rows(limits.each, copies)
-        self.start_id = start_id
-        self.end_id = end_id
-        self.pad_id = pad_id
-        self.copies = copies
-        self.keeps_attention = keeps_attention
-        self.shrinks = shrinks
 
     def run(self) -> DecodingResult:
-        """Return the complete hypotheses, `copies` of each sentence, in the order of the rows."""
+        """Return the complete hypotheses, in the order of the rows."""
         results = run_loop(
-            lambda loop: ops.any(loop["open"]) & (loop["index"] < self.longest),
+            self.problem,
+            lambda loop: ops.any(loop["open"]) & (loop["index"] < self.problem.longest),
             self._advance,
             *self._first(),
             self._results,
-            Rooms(self.stepper.growing_axes, self.longest),
-            Departures(_is_open) if self.shrinks else None,
+            lambda loop: loop["open"],
         )
         return DecodingResult(**tree.map_structure(self._by_sentence, results))
 
     def _results(self, loop: dict, fixed: dict) -> dict:
-        is_token = ops.arange(self.longest, dtype="int32") < loop["lengths"][:, None]
+        is_token = ops.arange(self.problem.longest, dtype="int32") < loop["lengths"][:, None]
         results = {key: loop[key] for key in ("lengths", "scores", "log_probabilities")}
-        results["tokens"] = ops.where(is_token, loop["tokens"], self.pad_id)
-        if self.keeps_attention:
+        results["tokens"] = ops.where(is_token, loop["tokens"], self.problem.pad_id)
+        if self.problem.keeps_attention:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
 
     def _by_sentence(self, x):
         """`(B * copies, ...)` is `(B, copies, ...)`."""
-        return ops.reshape(x, (self.stepper.batch_size, self.copies, *ops.shape(x)[1:]))
+        return ops.reshape(x, (self.problem.batch_size, self.problem.copies, *ops.shape(x)[1:]))
 
     def _first(self) -> tuple[dict, dict]:
-        batch_size = self.stepper.batch_size
-        rows = batch_size * self.copies
-        start = ops.broadcast_to(ops.cast(self.start_id, "int32"), (batch_size,))
+        problem = self.problem
+        rows = problem.batch_size * problem.copies
         loop = {
             "index": ops.convert_to_tensor(0, dtype="int32"),
-            "state": self.stepper.initial,
-            "last": broadcast_rows(start, self.copies),
+            "state": problem.initial,
+            "last": problem.start,
             "open": ops.ones((rows,), dtype="bool"),
             # Padding may be no token of the model, so a complete row is filled with end tokens.
-            "tokens": ops.full((rows, self.longest), self.end_id, dtype="int32"),
+            "tokens": ops.full((rows, problem.longest), problem.end_id, dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
             "log_probabilities": ops.zeros((rows,), dtype="float32"),
         }
-        if self.keeps_attention:
-            weights = self.stepper.attention(self.stepper.initial)
-            loop["weights"] = history_buffer(weights, self.longest)
+        if problem.keeps_attention:
+            loop["weights"] = history_buffer(problem.attention(problem.initial), problem.longest)
         return loop, {
-            "limits": self.limits,
-            "constants": self.stepper.constants,
-            "numbers": ops.arange(rows, dtype="int32"),
+            "limits": broadcast_rows(problem.limits, problem.copies),
+            "constants": problem.constants,
+            "rows": ops.arange(rows, dtype="int32"),
         }
 
     def _advance(self, loop: dict, fixed: dict) -> dict:
-        index, is_open = loop["index"], loop["open"]
-        logits, state = self.stepper(loop["last"], loop["state"], index, fixed["constants"])
+        index, is_open, end_id = loop["index"], loop["open"], self.problem.end_id
+        logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
-        allowed = self.constraints(logits, loop["tokens"], index)
-        tokens, scores = self.choose(allowed, normalizer, index, fixed["numbers"])
+        allowed = without_forbidden(self.problem, logits, loop["tokens"], index)
+        tokens, scores = self.choose(allowed, normalizer, index, fixed["rows"])
         log_probabilities = normalize(pick(allowed, tokens), normalizer)
         # A row that nothing can follow ends, with a log-probability that says so.
-        tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, self.end_id)
+        tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
         advanced = {
             "index": index + 1,
             "state": state,
             "last": tokens,
-            "open": is_open & (tokens != self.end_id) & (index + 1 < fixed["limits"]),
+            "open": is_open & (tokens != end_id) & (index + 1 < fixed["limits"]),
             "tokens": write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
             "log_probabilities": loop["log_probabilities"]
             + ops.where(is_open, log_probabilities, 0.0),
         }
-        if self.keeps_attention:
-            weights = self.stepper.attention(state)
+        if self.problem.keeps_attention:
+            weights = self.problem.attention(state)
             kept = ops.where(is_open[:, None], weights, ops.zeros_like(weights))
             advanced["weights"] = write_step(loop["weights"], index, kept)
         return advanced
 
 
-def _is_open(loop: dict):
-    return loop["open"]
+def _draw_token(logits, numbers, temperature: float, top_k: int, top_p: float):
+    """Return tokens `(R,)` and their log-probabilities, by inverting the cumulative distribution.
+
+    Args:
+        logits: Float tensor `(R, V)`, `-inf` where a token is forbidden.
+        numbers: Float tensor `(2, R)`, uniform in [0, 1).
+        temperature: Float above 0.
+        top_k: Integer; 0 for all.
+        top_p: Float in (0, 1].
+    """
+    size = logits.shape[-1]
+    largest = ops.max(logits, axis=-1, keepdims=True)
+    largest = ops.where(ops.isinf(largest), 0.0, largest)
+    # Relative to the largest before the division, so that no temperature overflows.
+    logits = (logits - largest) / max(float(temperature), SMALLEST_TEMPERATURE)
+    if top_k:
+        values, tokens = chunked_top_k(logits, min(top_k, size))
+        total = ops.sum(ops.exp(values), axis=-1, keepdims=True)
+        return _draw_sorted(values, tokens, total, numbers[0], top_p)
+    if top_p == 1:
+        return _draw_among_many(ops.exp(logits), numbers[0], numbers[1])
+    total = ops.sum(ops.exp(logits), axis=-1, keepdims=True)
+    values, tokens = chunked_top_k(logits, min(NUCLEUS_HEAD, size))
+    if size <= NUCLEUS_HEAD:
+        return _draw_sorted(values, tokens, total, numbers[0], top_p)
+    # All of the vocabulary is sorted only where the nucleus of some row needs it.
+    mass = ops.sum(ops.exp(values), axis=-1, keepdims=True)
+    return ops.cond(
+        ops.all(mass >= top_p * total),
+        lambda: _draw_sorted(values, tokens, total, numbers[0], top_p),
+        lambda: _draw_sorted(*ordered_top_k(logits, size), total, numbers[0], top_p),
+    )
+
+
+def _draw_sorted(values, tokens, total, numbers, top_p):
+    weights = ops.exp(values)
+    if top_p < 1:
+        before = ops.cumsum(weights, axis=-1) - weights
+        weights = ops.where(before < top_p * total, weights, 0.0)
+    places, log_probabilities = _draw(weights, numbers)
+    return pick(tokens, places), log_probabilities
+
+
+def _draw_among_many(weights, chunk_numbers, numbers):
+    """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
+    chunks = cut_in_chunks(weights, 0.0)
+    rows, count, width = ops.shape(chunks)
+    chunk, of_chunk = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
+    drawn = ops.arange(rows, dtype="int32") * count + chunk
+    place, of_place = _draw(ops.take(ops.reshape(chunks, (-1, width)), drawn, axis=0), numbers)
+    return chunk * width + place, of_chunk + of_place
+
+
+def _draw(weights, numbers):
+    """Return places `(R,)` drawn in proportion to `weights (R, n)`, and their log-probabilities."""
+    # A place of weight zero holds no mass here, whatever the rounding of the sums around it, and
+    # the number sought is above zero: such a place cannot be drawn.
+    mass = ops.where(weights > 0, ops.cumsum(weights, axis=-1), 0.0)
+    total = ops.max(mass, axis=-1)
+    sought = (1.0 - numbers) * total
+    places = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
+    places = ops.cast(places, "int32")
+    log_probabilities = ops.log(pick(weights, places)) - ops.log(total)
+    return places, ops.where(total > 0, log_probabilities, float("-inf"))

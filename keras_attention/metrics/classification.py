@@ -87,7 +87,9 @@ def confusion_matrix(truth: Sequence[int], predicted: Sequence[int], labels: int
         raise ValueError(
             f"Labels must be from 0 to {labels - 1}. Received: {both.min()} to {both.max()}"
         )
-    return np.bincount(truth * labels + predicted, minlength=labels**2).reshape(labels, labels)
+    from sklearn import metrics
+
+    return metrics.confusion_matrix(truth, predicted, labels=range(labels))
 
 
 def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
@@ -124,20 +126,20 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
             "`truth` and `predicted` must have one shape (examples, labels). "
             f"Received: shapes {truth.shape} and {predicted.shape}"
         )
-    hits, found, there = (
-        part.sum(axis=0).astype("float64") for part in (truth & predicted, predicted, truth)
-    )
-    f1 = _ratio(2 * hits, found + there)
-    occurs = found + there > 0
+    if not truth.size:
+        return F1Scores(0.0, 0.0, LabelScores(*([[0] * truth.shape[1]] * 4)))
+    from sklearn.metrics import precision_recall_fscore_support
+
+    # One more label, which never comes: a single column would be taken for one label an example.
+    both = [np.pad(each, ((0, 0), (0, 1))) for each in (truth, predicted)]
+    by_label = precision_recall_fscore_support(*both, average=None, zero_division=0.0)
+    micro = precision_recall_fscore_support(*both, average="micro", zero_division=0.0)[2]
+    precision, recall, f1, examples = (each[:-1] for each in by_label)
+    occurs = (truth | predicted).any(axis=0)
     return F1Scores(
         macro=float(f1[occurs].mean()) if occurs.any() else 0.0,
-        micro=float(_ratio(2 * hits.sum(), (found + there).sum())),
-        by_label=LabelScores(
-            _ratio(hits, found).tolist(),
-            _ratio(hits, there).tolist(),
-            f1.tolist(),
-            there.astype(int).tolist(),
-        ),
+        micro=float(micro),
+        by_label=LabelScores(*(each.tolist() for each in (precision, recall, f1, examples))),
     )
 
 
@@ -181,27 +183,23 @@ def calibration(
         raise ValueError(
             f"`confidence` must be from 0 to 1. Received: {confidence.min()} to {confidence.max()}"
         )
+    from sklearn.calibration import calibration_curve
+
+    confidence = np.minimum(confidence, 1.0)
     edges = np.linspace(0, 1, bins + 1)
-    bin_of = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
-    rows, error = [], 0.0
-    for index in range(bins):
-        inside = bin_of == index
-        count = int(inside.sum())
-        mean = float(confidence[inside].mean()) if count else None
-        right = float(correct[inside].mean()) if count else None
-        error += count / len(confidence) * abs(right - mean) if count else 0.0
-        rows.append(
-            {
-                "low": float(edges[index]),
-                "high": float(edges[index + 1]),
-                "examples": count,
-                "confidence": mean,
-                "accuracy": right,
-            }
-        )
-    return Calibration(error, rows)
-
-
-def _ratio(above, below):
-    """Return `above / below`, 0 where both are 0."""
-    return above / np.where(below > 0, below, 1)
+    counts = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=bins)
+    there = counts > 0
+    curve = np.full((2, bins), np.nan)
+    curve[:, there] = calibration_curve(correct, confidence, n_bins=bins, pos_label=1)
+    gaps = np.abs(curve[0, there] - curve[1, there])
+    rows = [
+        {
+            "low": float(low),
+            "high": float(high),
+            "examples": int(count),
+            "confidence": float(mean) if count else None,
+            "accuracy": float(right) if count else None,
+        }
+        for low, high, count, right, mean in zip(edges[:-1], edges[1:], counts, *curve, strict=True)
+    ]
+    return Calibration(float(counts[there] @ gaps / len(confidence)), rows)

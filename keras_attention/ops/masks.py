@@ -1,6 +1,6 @@
 """Boolean masks. True means: attend. No other convention appears in the package."""
 
-from keras import backend, ops
+from keras import ops
 
 
 def combine_masks(*masks):
@@ -44,6 +44,22 @@ def attention_mask(query_mask=None, value_mask=None):
     )
 
 
+def zero_masked(tensor, mask=None):
+    """Set the masked positions of `(B, S, D)` to zero, whatever they hold.
+
+    Zero weights do not suffice: 0 times a NaN or an infinity is a NaN, and so is its gradient.
+
+    Args:
+        tensor: `(B, S, ...)`.
+        mask: Boolean `(B, S)`, True = attend, or `None`.
+    """
+    if mask is None:
+        return tensor
+    mask = ops.cast(mask, "bool")
+    mask = ops.reshape(mask, (*ops.shape(mask), *(1,) * (len(tensor.shape) - 2)))
+    return ops.where(mask, tensor, ops.zeros_like(tensor))
+
+
 def lengths(mask, value=None):
     """Return the number of real positions of every row, as float32 of shape `(B,)`.
 
@@ -67,13 +83,18 @@ def check_mask(mask, expected, name: str):
     """
     if mask is None:
         return
+    if not hasattr(mask, "shape") or not hasattr(mask, "dtype"):
+        raise ValueError(
+            f"`{name}` must be a boolean array or tensor (True = attend) of shape "
+            f"{tuple(expected)}. Received: {name}={mask!r}"
+        )
     shape = tuple(mask.shape)
     fits = len(shape) == len(expected) and all(
         a is None or b is None or a == b for a, b in zip(shape, expected, strict=True)
     )
-    dtype = backend.standardize_dtype(mask.dtype)
+    dtype = str(mask.dtype)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
-    if not fits or backend.is_float_dtype(dtype):
+    if not fits or not ("bool" in dtype or "int" in dtype):
         raise ValueError(
             f"`{name}` must be boolean (True = attend) of shape {tuple(expected)}, one entry "
             f"for each position. Received: {name} of shape {shape} and dtype {dtype}"

@@ -29,6 +29,8 @@ def masked_softmax(scores, mask=None, axis: int = -1):
     array([0.01798621, 0.        , 0.98201382])
     """
     dtype = backend.standardize_dtype(scores.dtype)
+    if 0 in scores.shape:
+        return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
     if mask is None and scores.shape[axis] == 1:
         mask = ops.ones_like(scores, dtype="bool")  # Keras' softmax warns of a single position
@@ -142,6 +144,8 @@ def entmax15_gradient(weights, upstream):
 
 def _normalize(scores, mask, axis, weights_of, gradient_of):
     dtype = backend.standardize_dtype(scores.dtype)
+    if 0 in scores.shape:
+        return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
     if mask is not None:
         mask = ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(scores))

@@ -44,7 +44,9 @@ def sinusoids(positions, size: int, max_wavelength: float = 10_000.0):
     return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]
 
 
-def rotate(x, positions, max_wavelength: float = 10_000.0):
+def rotate(
+    x, positions, max_wavelength: float = 10_000.0, size: int | None = None, scaling: float = 1.0
+):
     """Turn pairs of features by angles that grow with the place: rotary positions.
 
     Feature `i` of the first half and feature `i` of the second half are a pair, turned by
@@ -58,31 +60,36 @@ def rotate(x, positions, max_wavelength: float = 10_000.0):
         positions: Places that broadcast to the shape of `x` without its last axis: `(T,)` for
             `(B, H, T, D)`, `(T, 1)` for `(B, T, H, D)`.
         max_wavelength: `w`.
+        size: How many features are turned, the first ones; the rest stays as it is. Default: all.
+        scaling: What places are divided by, so that longer sequences span the angles that a model
+            has been trained with.
 
     Returns:
         The shape and dtype of `x`.
 
     Raises:
-        ValueError: Where `D` is odd.
+        ValueError: Where the number of turned features is odd.
 
     Reference:
         Su et al. 2021, "RoFormer: enhanced transformer with rotary position embedding", section
-        3.2.2, equations 14 and 15.
+        3.2.2, equations 14 and 15. Scaled places: Chen et al. 2023, "Extending context window of
+        large language models via positional interpolation", section 2.3.
     """
-    size = x.shape[-1]
+    size = x.shape[-1] if size is None else size
     if size % 2:
         raise ValueError(
             "Rotary positions turn pairs of features, so their number must be even. "
             f"Received: x of shape {tuple(x.shape)}"
         )
+    if scaling != 1:
+        positions = ops.cast(positions, "float32") / scaling
     angles = _angles(positions, size, max_wavelength)
     cosine, sine = ops.cos(angles), ops.sin(angles)
     turned = ops.cast(x, "float32")
-    first, second = turned[..., : size // 2], turned[..., size // 2 :]
-    turned = ops.concatenate(
-        [first * cosine - second * sine, second * cosine + first * sine], axis=-1
-    )
-    return ops.cast(turned, x.dtype)
+    first, second = turned[..., : size // 2], turned[..., size // 2 : size]
+    parts = [first * cosine - second * sine, second * cosine + first * sine]
+    rest = [] if size == x.shape[-1] else [turned[..., size:]]
+    return ops.cast(ops.concatenate(parts + rest, axis=-1), x.dtype)
 
 
 def alibi_slopes(num_heads: int):

@@ -4,7 +4,7 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, or `(B,
 window of `W` keys for every query.
 """
 
-from keras import ops
+from keras import backend, ops
 
 from keras_attention.ops.additive import blocked_additive_score
 
@@ -17,8 +17,10 @@ def dot_score(query, key):
         key: `(B, S, D)`, or windows `(B, T, W, D)`.
 
     Returns:
-        Scores `(B, T, S)`, or `(B, T, W)`.
+        Scores `(B, T, S)`, or `(B, T, W)`; of float16 in float32, where large ones are finite.
     """
+    if backend.standardize_dtype(query.dtype) == "float16":
+        query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if len(key.shape) == 4:
         return ops.squeeze(ops.matmul(key, ops.expand_dims(query, -1)), -1)
     return ops.matmul(query, ops.transpose(key, (0, 2, 1)))

@@ -1,7 +1,7 @@
 """Tokenizers and batches of text."""
 
 from keras_attention.text.batching import BucketedBatches
-from keras_attention.text.loading import load_tokenizer
+from keras_attention.text.loading import load_tokenizer, tokenizer_from_config
 from keras_attention.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attention.text.special import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNK_ID
 from keras_attention.text.tokenizer import Tokenizer
@@ -18,4 +18,5 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
+    "tokenizer_from_config",
 ]

@@ -167,6 +167,9 @@ class BucketedBatches:
             self.batch(0, 0),
         )
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        if epochs is not None:  # without a size, Keras warns where the data ends
+            count = max(0, epochs * len(self) - start_step)
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         return dataset.prefetch(tf.data.AUTOTUNE)
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:

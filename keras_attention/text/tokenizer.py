@@ -1,11 +1,13 @@
 """The interface of a tokenizer, and how one is kept in a folder."""
 
 import abc
+import base64
 import json
+import lzma
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from keras_attention.text.files import sha256, write_atomically
 from keras_attention.text.special import END_ID, PAD_ID, START_ID
@@ -81,6 +83,11 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def _restore(cls, content: bytes, options: dict) -> "Tokenizer":
         """Return the tokenizer that `_content` and `_options` describe."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the whole tokenizer as JSON types, which `tokenizer_from_config` reads back."""
+        content = base64.b64encode(lzma.compress(self._content())).decode()
+        return {"kind": self.kind, "vocabulary": content, **self._options()}
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
         """Write the tokenizer into `folder` under `name`.

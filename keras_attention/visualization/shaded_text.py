@@ -66,9 +66,12 @@ def shaded_text(
 
 
 def shaded_html(
-    rows: Sequence[ShadedTokens], title: str = "Attention", maximum: float | None = None
+    rows: Sequence[ShadedTokens],
+    title: str = "Attention",
+    maximum: float | None = None,
+    page: bool = True,
 ) -> str:
-    """Write tokens as a page of HTML, each on a background as strong as its weight.
+    """Write tokens as HTML, each on a background as strong as its weight.
 
     The weight itself appears where the pointer rests on a token. The page needs no other file.
 
@@ -76,9 +79,10 @@ def shaded_html(
         rows: A list of `ShadedTokens`, a paragraph each.
         title: The page's title and heading.
         maximum: The weight of the strongest colour; `None` for the largest there is.
+        page: Whether to write a whole page; else the paragraphs alone, for a notebook.
 
     Returns:
-        The whole page.
+        The page, or the paragraphs, the title first.
 
     Raises:
         ValueError: If `rows` is something else or `maximum` is not positive.
@@ -101,6 +105,8 @@ def shaded_html(
             for word, weight, level in zip(row.labels, row.weights, levels, strict=True)
         )
         paragraphs.append(f'<p dir="auto">{label}{" ".join(words)}</p>')
+    if not page:
+        return "\n".join([f"<p><b>{html.escape(title)}</b></p>", *paragraphs])
     return _PAGE.format(title=html.escape(title), rows="\n".join(paragraphs))
 
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.command import main
-from keras_attention.applications.common.checkpoints import Checkpoints, read_checkpoint
-from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.run_folder import (
+    Checkpoints,
+    RunFolder,
+    read_checkpoint,
+    read_metrics,
+)
 from keras_attention.applications.translation import dates
 from keras_attention.applications.translation.config import TranslationConfig
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attention.applications.common.metrics_log import read_metrics
+from keras_attention.applications.training.run_folder import read_metrics
 
 COMMON = [
     "--training.epochs=2",

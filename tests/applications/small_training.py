@@ -6,13 +6,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.distribute_config import DistributeConfig
-from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.reporting import TokenCount
-from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.common.training import model_scope, start_from_seed, train
-from keras_attention.applications.common.training_config import TrainingConfig
+from keras_attention.applications.training.config import TrainingConfig
+from keras_attention.applications.training.devices import (
+    DistributeConfig,
+    model_scope,
+    start_from_seed,
+)
+from keras_attention.applications.training.fit import train
+from keras_attention.applications.training.reporting import TokenCount
+from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 
 STEPS = 5
 LENGTHS = (3, 7, 5, 11, 2)
@@ -88,7 +90,7 @@ class Evaluate:
         return {"val_loss": float(loss(labels, self.model(inputs)))}
 
 
-def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, **settings):
+def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callbacks=(), **settings):
     settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
     config = TrainingConfig(**settings)
     start_from_seed(config)
@@ -105,6 +107,7 @@ def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, **sett
         STEPS,
         Evaluate(model, **dict(evaluate_options)),
         metrics=metrics,
+        callbacks=callbacks,
     )
     return outcome, model
 

@@ -1,14 +1,11 @@
-"""Run folders of the summarisation application with random weights, made without training."""
-
-from pathlib import Path
+"""Small summarisers with random weights, made without training."""
 
 import numpy as np
 
-from keras_attention.applications.common.config import load_config, save_config
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, SummarizationConfig
-from keras_attention.applications.summarization.run import TASK, WORDS, new_model
-from keras_attention.text import WordTokenizer
+from keras_attention.applications.summarization.data import Corpus, Document
+from keras_attention.applications.training.config import load_config
 
 DOCUMENTS = [
     ["urgent : Bakilo of the mill needs two ropes .", "Dofina saw three boats near the tower ."],
@@ -16,6 +13,7 @@ DOCUMENTS = [
     ["Hegama of the harbour has nine drums ."],
 ]
 SUMMARIES = ["Bakilo needs two ropes .", "Sotuve needs six maps .", "nothing ."]
+CORPUS = Corpus("here", [Document(d, [s]) for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)])
 
 
 def small_config(*overrides: str) -> SummarizationConfig:
@@ -36,15 +34,9 @@ def randomize(model, seed: int = 3) -> None:
         variable.assign(random.normal(0, spread, variable.shape))
 
 
-def make_run(folder: Path, *overrides: str) -> Path:
-    """Write a run folder of a model with random weights."""
+def small_summarizer(*overrides: str) -> Summarizer:
+    """A summariser that a configuration describes, with random weights; names are unknown."""
     config = small_config(*overrides)
-    lines = [line for document in DOCUMENTS for line in document] + SUMMARIES
-    tokenizer = WordTokenizer.train(lines, vocabulary_size=30, min_count=2, lowercase=True)
-    with RunFolder.prepare(folder, TASK) as prepared:
-        save_config(config, prepared / "config.yaml")
-        tokenizer.save(prepared / "tokenizers", WORDS)
-        model = new_model(config, tokenizer)
-        randomize(model)
-        model.save_weights(prepared / "best.weights.h5")
-    return folder
+    task = Summarizer.configured(config, Summarizer.adapt(config, CORPUS))
+    randomize(task.backbone)
+    return task

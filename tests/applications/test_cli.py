@@ -1,21 +1,27 @@
 """The command: each verb, its exit status, what goes to which stream, and how it refuses."""
 
+import dataclasses
 import itertools
 import json
+import os
+import pty
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
+import numpy as np
 import pytest
 
+from keras_attention.applications import cli
 from keras_attention.applications.cli import run
-from keras_attention.applications.command import build_parser, parse
+from keras_attention.applications.command import TASKS, build_parser, parse
 from keras_attention.applications.common.errors import TrainingDiverged
-from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.translation.task import TASK
-from keras_attention.applications.translation.translator import Translator
-from tests.applications.commands import SMALL, Done, call_command, run_command
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.run_folder import RunFolder, read_metrics
+from keras_attention.applications.translation import TranslationConfig, Translator
+from keras_attention.applications.translation.config import PRESETS
+from tests.applications.commands import COMMAND, SMALL, Done, call_command, run_command
 
 LINES = ["2 ottobre 1999", "", "am 10.01.2095"]
 
@@ -59,7 +65,7 @@ def test_predict_reads_and_writes_files_or_streams(trained_run, capsys, tmp_path
 def test_predict_n_best_alignments_and_beam(trained_run, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    options = ("--input", source, "--n-best", 2, "--beam", 4, "--alignments")
+    options = ("--input", source, "--n-best", 2, "--beam-size", 4, "--alignments")
     done = call_command(capsys, "predict", trained_run, *options)
     rows = [line.split(" ||| ") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
@@ -117,6 +123,65 @@ def test_visualize_draws_and_does_not_overwrite(trained_run, capsys, tmp_path):
     assert_refused(call_command(capsys, *options), "already exists")
 
 
+def test_visualize_draws_in_the_terminal_where_no_file_is_named(trained_run, capsys):
+    done = call_command(capsys, "visualize", trained_run, "--input", LINES[0])
+    expected = Translator.load(trained_run).translate(LINES[0])
+    assert (done.status, done.err) == (0, "")
+    assert done.out == f"{expected.text}\n{expected.show()}\n"
+
+
+def test_score_writes_a_log_probability_for_each_pair(trained_run, capsys, tmp_path):
+    pairs = [("2 ottobre 1999", "1999-10-02"), ("am 10.01.2095", "2095-01-10")]
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    done = call_command(capsys, "score", trained_run, "--tsv", table)
+    found = Translator.load(trained_run).score(*zip(*pairs, strict=True))
+    expected = [each.log_probability for each in found]
+    assert done.status == 0
+    assert [float(line) for line in done.out.splitlines()] == pytest.approx(expected, abs=1e-5)
+
+
+def test_average_is_the_mean_of_the_weights(trained_run, capsys, tmp_path):
+    own = Translator.load(trained_run)
+    other = Translator.load(trained_run)
+    for variable in other.backbone.trainable_variables:
+        variable.assign_add(np.ones(variable.shape))
+    other.save_to_preset(tmp_path / "other")
+    output = tmp_path / "mean"
+    done = call_command(capsys, "average", trained_run, tmp_path / "other", "--output", output)
+    assert (done.status, done.out) == (0, "")
+    mean = Translator.from_preset(output)
+    for one, two in zip(
+        mean.backbone.trainable_variables, own.backbone.trainable_variables, strict=True
+    ):
+        np.testing.assert_allclose(one, np.array(two) + 0.5, atol=1e-5)
+    checkpoints = call_command(capsys, "average", trained_run, "--output", tmp_path / "last")
+    assert checkpoints.status == 0, checkpoints.err
+    assert Translator.from_preset(tmp_path / "last").translate(LINES[0]).text
+    dates = call_command(capsys, "predict", output, "--input", tmp_path / "none")
+    assert_refused(dates, "no file")  # a preset is used as a run is
+
+
+def test_predict_answers_each_line_that_is_typed(trained_run):
+    """On a terminal each line has its answer before the next is read."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "predict", str(trained_run)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    os.close(theirs)
+    for line in (LINES[0], LINES[2]):
+        os.write(ours, f"{line}\n".encode())
+        assert process.stdout.readline().strip()
+    os.write(ours, b"\x04")
+    rest, errors = process.communicate(timeout=60)
+    os.close(ours)
+    assert (process.returncode, rest) == (0, "") and "Ctrl-D" in errors
+
+
 def test_visualize_a_given_translation(trained_run, capsys, tmp_path):
     options = ("--input", LINES[0], "--target", "1999-10-02", "--output", tmp_path / "x.svg")
     done = call_command(capsys, "visualize", trained_run, *options)
@@ -138,12 +203,20 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["predict", "{run}", "--input", "{absent}"], "no file"),
         (["predict", "{run}", "--input", "{empty}"], "is empty"),
         (["predict", "{run}", "--input", "{latin}"], "line 2: expected UTF-8"),
-        (["predict", "{run}", "--input", "{text}", "--n-best", "9"], "beam of 3 cannot give 9"),
+        (
+            ["predict", "{run}", "--input", "{text}", "--n-best", "9"],
+            "Received: n_best=9, beam_size=3",
+        ),
         (["predict", "{run}", "--input", "{text}", "--top-k", "9"], "--top-k goes with --sample"),
         (["predict", "{run}", "--input", "{text}", "--seed", "9"], "--seed goes with --sample"),
-        (["predict", "{run}", "--sample", "--beam", "2"], "--beam or --sample, not both"),
-        (["predict", "{absent}"], "no run folder"),
-        (["predict", "{folder}"], "is not a run folder"),
+        (["predict", "{run}", "--sample", "--beam", "2"], "--beam-size or --sample, not both"),
+        (["predict", "{run}", "--attention-layer", "0"], "RNNSearch has no attention layers and"),
+        (["predict", "{absent}"], "there is no preset {absent}. Expected: a folder, hf://"),
+        (["predict", "{folder}"], "is no preset, or half-written: it has no task.json"),
+        (["average", "{run}", "--output", "{folder}"], "folder already exists"),
+        (["average", "{run}", "{absent}", "--output", "{new}"], "there is no preset"),
+        (["score", "{run}", "--tsv", "{text}"], "expected source, tab, target"),
+        (["score", "{run}", "--source", "{text}", "--target", "{two}"], "two has 2"),
         (["evaluate", "{run}", "--source", "{text}"], "--source and --target go together: give b"),
         (["evaluate", "{run}", "--target", "{text}"], "--source and --target go together: give b"),
         (
@@ -154,7 +227,7 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["evaluate", "{run}", "--split", "dev", "--tsv", "{text}"], "not both"),
         (["evaluate", "{run}", "--gold", "{text}"], "line 1: a link is two positions"),
         (["evaluate", "{run}", "--gold", "{gold}"], "has 1 lines for 40 sentence pairs"),
-        (["visualize", "{run}", "--input", " ", "--output", "{absent}.png"], "text is empty"),
+        (["visualize", "{run}", "--input", " ", "--output", "{absent}.png"], "nothing to draw"),
         (["visualize", "{run}", "--input", "1", "--output", "{absent}.x"], "must be one of"),
         (["train", "translation", "--output", "{run}", *SMALL], "already holds a run"),
         (["train", "translation", "--output", "{folder}", *SMALL], "already exists"),
@@ -186,7 +259,7 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, arguments, message):
-    names = {"run": str(trained_run), "absent": str(tmp_path / "absent")}
+    names = {"run": str(trained_run)} | {n: str(tmp_path / n) for n in ("absent", "new")}
     contents = {
         "empty": b"",
         "latin": b"a\nStra\xdfe\n",
@@ -204,7 +277,7 @@ def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, argume
         names[name.split("/")[0]] = str(tmp_path / name.split("/")[0])
     before = sorted(tmp_path.rglob("*"))
     done = call_command(capsys, *(argument.format(**names) for argument in arguments))
-    assert_refused(done, message)
+    assert_refused(done, message.format(**names))
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -222,11 +295,11 @@ def test_an_output_is_refused_before_the_model_is_loaded(
 ):
     """The run has no weights, which loading would refuse."""
     shutil.copytree(trained_run, tmp_path / "run")
-    (tmp_path / "run" / "best.weights.h5").unlink()
+    (tmp_path / "run" / "model.weights.h5").unlink()
     monkeypatch.chdir(tmp_path / "run")
     verb, *options = arguments
     assert_refused(call_command(capsys, verb, ".", *options), message)
-    assert_refused(call_command(capsys, verb, ".", *options[:-1], "new.png"), "no weights yet")
+    assert_refused(call_command(capsys, verb, ".", *options[:-1], "new.png"), "has no weights")
 
 
 @pytest.mark.parametrize(
@@ -261,10 +334,10 @@ def test_predict_refuses_no_input_and_bad_input_on_standard_input(trained_run):
 
 @pytest.mark.parametrize("error", [TrainingDiverged("loss became nan"), KeyboardInterrupt()])
 def test_exit_statuses_of_training_that_ends_otherwise(monkeypatch, capsys, tmp_path, error):
-    def stop(self, options):
+    def stop(*arguments):
         raise error
 
-    monkeypatch.setattr(type(TASK), "train", stop)
+    monkeypatch.setattr(cli, "train_task", stop)
     options = parse(["train", "translation", "--output", str(tmp_path / "run")])
     expected = (3, "loss became nan") if isinstance(error, ValueError) else (130, "--resume")
     assert run(options) == expected[0]
@@ -273,7 +346,7 @@ def test_exit_statuses_of_training_that_ends_otherwise(monkeypatch, capsys, tmp_
 
 
 def test_an_error_of_our_own_is_no_traceback_unless_asked_for(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(type(TASK), "train", lambda self, options: [][0])
+    monkeypatch.setattr(cli, "train_task", lambda *arguments: [][0])
     options = parse(["train", "translation", "--output", str(tmp_path / "run")])
     assert run(options) == 1
     assert "IndexError: list index out of range" in capsys.readouterr().err
@@ -299,20 +372,61 @@ def test_help_needs_no_keras_and_usage_errors_are_one_line():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "required: VERB"),
-        (["tran"], "invalid choice: 'tran'"),
+        ([], "name a verb"),
+        (["trian"], "there is no verb trian. Did you mean 'train'? Expected: train, evaluate,"),
         (["train"], "TASK is missing"),
         (["train", "translate"], "invalid choice: 'translate'"),
         (["train", "translation"], "--output RUN is missing"),
         (["predict"], "required: RUN"),
         (["predict", "x", "--foo", "3"], "unknown argument --foo"),
-        (["predict", "x", "--beam", "0"], "expected a whole number from 1. Received: 0"),
-        (["predict", "x", "--beam", "x"], "expected a whole number from 1. Received: x"),
+        (["predict", "x", "--beem", "3"], "unknown argument --beem. Did you mean '--beam'?"),
+        (["predict", "x", "--beam", "-1"], "expected a whole number from 0. Received: -1"),
+        (["predict", "x", "--beam-size", "x"], "expected a whole number from 0. Received: x"),
         (["export", "x", "--format", "onnx", "--output", "y"], "invalid choice: 'onnx'"),
     ],
 )
 def test_misused_verbs_are_refused_in_one_line(capsys, arguments, message):
     assert_refused(call_command(capsys, *arguments), message)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_configuration_that_init_prints_is_accepted(capsys, tmp_path, task):
+    printed = call_command(capsys, "init", task)
+    assert printed.status == 0 and printed.err == ""
+    path = tmp_path / "my.yaml"
+    path.write_text(printed.out)
+    task_class = cli.load_task(task)
+    assert cli.read_config(task_class, str(path)) == task_class.config_class()
+    train = ["train", task, "--config", path, "--output", tmp_path / "run"]
+    assert_refused(call_command(capsys, *train), "data.")  # it names no data
+
+
+def test_a_data_set_brings_its_defaults_which_options_beat():
+    plain = cli.read_config(Translator)
+    dates = cli.read_config(Translator, None, ["--data.dataset", "dates", "--model.units=7"])
+    assert plain == Translator.config_class()
+    assert dates.model.units == 7
+    assert f"--training.epochs={dates.training.epochs}" in PRESETS["dates"]
+    assert dates.training.epochs != plain.training.epochs
+    overrides = ["--data.dataset=dates", "--model.architecture=transformer"]
+    transformer = cli.read_config(Translator, None, overrides).model
+    assert transformer.feed_forward_size == 128 and transformer.units is None
+
+
+def test_resuming_reads_the_runs_own_configuration(trained_run):
+    folder = RunFolder(trained_run)
+    own = load_config(TranslationConfig, [folder.config])
+    assert cli.read_config(Translator, run=folder) == own
+    longer = cli.read_config(Translator, None, ["--training.epochs=99"], folder)
+    assert longer.training == dataclasses.replace(own.training, epochs=99)
+
+
+def test_version_and_completion(capsys):
+    done = call_command(capsys, "--version")
+    assert (done.status, done.out) == (0, f"keras-attention {version('keras-attention')}\n")
+    pytest.importorskip("shtab")
+    script = call_command(capsys, "--print-completion", "bash")
+    assert script.status == 0 and "keras_attention" in script.out and "predict" in script.out
 
 
 def test_help_of_a_task_lists_its_keys(capsys):

@@ -4,9 +4,13 @@ import dataclasses
 
 import pytest
 
-from keras_attention.applications.common.config import changed_keys, load_config, save_config
-from keras_attention.applications.common.config_help import config_help
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.training.config import (
+    changed_keys,
+    config_help,
+    load_config,
+    save_config,
+)
 from keras_attention.applications.translation.config import PRESETS, TranslationConfig
 
 
@@ -136,7 +140,7 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--data.dev_source=a", "--data.dev_target=b", "--data.dev_tsv=c"], "not both"),
         (["--data.dataset=dates", "--data.train_tsv=c"], "do not go together"),
         (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
-        (["--decoding.min_length=101"], "at most decoding.max_length (100). Received: 101"),
+        (["--decoding.min_length=101"], "decoding: `min_length` should be at most `max_length`"),
         (
             ["--model.architecture=luong", "--model.attention=local-m", "--model.score=location"],
             "attention global only",
@@ -194,7 +198,7 @@ def test_wrong_options_are_refused_in_one_line(overrides, message):
         ("data: {fodler: x}", "section 'data' has no key 'fodler'. Did you mean 'folder'?"),
         ("dat: {}", "no key 'dat'. Did you mean 'data'?"),
         ("- a", "must hold the sections data, tokenizer, model, training, distribute, decoding"),
-        ("data: [1]", "section 'data' must hold keys. Received: [1]"),
+        ("data: [1]", "section 'data' must hold keys. Received: ['1']"),
         ("data: [", "is not YAML"),
         ("training: {epochs: many}", "training.epochs must be a whole number. Received: 'many'"),
         ("training: {epochs: -1}", "training.epochs must be at least 1. Received: -1"),
@@ -205,6 +209,70 @@ def test_wrong_files_are_refused_in_one_line(tmp_path, text, message):
         load(path=yaml_file(tmp_path, text))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+HOSTILE = {
+    "bomb": "a: &a [x, x]\nb: &b [*a, *a]\nmodel: {units: *b}\n",
+    "deep": "[" * 50_000,
+    "deep mapping": "{a: " * 50_000,
+    "large": "# " + "x" * (1 << 20),
+    "twice": "training: {epochs: 3}\nmodel: {units: 5}\ntraining: {patience: 2}\n",
+    "key twice": "training:\n  epochs: 3\n  epochs: 4\n",
+    "tag": "training: !!python/object/apply:os.system [touch x]\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bomb", "anchors and aliases"),
+        ("deep", "nests more deeply"),
+        ("deep mapping", "nests more deeply"),
+        ("large", "should have at most 1,048,576 bytes"),
+        ("twice", "line 3: the key 'training' is there twice"),
+        ("key twice", "line 3: the key 'epochs' is there twice"),
+        ("tag", "section 'training' must hold keys"),
+    ],
+)
+def test_hostile_files_are_refused_at_once(tmp_path, name, message):
+    with pytest.raises(UserError) as caught:
+        load(path=yaml_file(tmp_path, HOSTILE[name]))
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("training.max_minutes", value) for value in ("1e400", ".inf", "-.inf", ".nan", "nan")),
+        *(("training.max_minutes", value) for value in ("1:30", '"30"', "2001-01-01", "1e10")),
+        *(("training.epochs", value) for value in ('"7"', "1:30", "0x10", "1e3", "true", "[1]")),
+        *(("model.units", value) for value in ("1000000000", "9" * 40, "65537")),
+        ("decoding.beam_size", "100000"),
+        ("decoding.max_length_ratio", "1e9"),
+        ("training.tensorboard", '"false"'),
+        ("training.tensorboard", "0"),
+    ],
+)
+def test_a_number_is_what_stands_there_or_refused(tmp_path, key, value):
+    section, _, name = key.partition(".")
+    with pytest.raises(UserError, match=name):
+        load(path=yaml_file(tmp_path, f"{section}:\n  {name}: {value}\n"))
+
+
+def test_a_text_is_what_stands_there(tmp_path):
+    text = "data:\n  source_language: no\n  target_language: '1:30'\n  dev_tsv: 010\n"
+    text += "  train_tsv: 2001-01-01\n  test_tsv: 'null'\n  folder: null\n"
+    data = load(path=yaml_file(tmp_path, text)).data
+    assert (data.source_language, data.target_language) == ("no", "1:30")
+    assert (data.dev_tsv, data.train_tsv) == ("010", "2001-01-01")
+    assert (data.test_tsv, data.folder) == ("null", None)
+
+
+def test_messages_are_cut(tmp_path):
+    with pytest.raises(UserError) as caught:
+        load(path=yaml_file(tmp_path, "training: {epochs: " + "x" * 100_000 + "}"))
+    assert len(str(caught.value)) < 300
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -4,10 +4,8 @@ import shutil
 
 import pytest
 
-from keras_attention.applications.translation import dates, demo
+from keras_attention.applications.translation import Translator, dates, demo
 from keras_attention.applications.translation.config import PRESETS
-from keras_attention.applications.translation.run import load_run
-from keras_attention.applications.translation.translator import Translator
 from tests.applications.commands import call_command
 
 SIZES = {"train": 300, "dev": 20, "test": 30}
@@ -30,7 +28,7 @@ def few_dates(monkeypatch):
 
 def written_by(output, out, err):
     """Check what a demo in `output` has printed and written; return its percentage, as printed."""
-    for name in ("run/best.weights.h5", "alignment.png", "saved_model/saved_model.pb"):
+    for name in ("run/model.weights.h5", "alignment.png", "saved_model/saved_model.pb"):
         assert (output / name).is_file()
         assert str(output / name.split("/")[0]) in err
     assert f"{output / 'saved_model'} back: the same translations" in err
@@ -51,7 +49,7 @@ def test_a_demo_of_little_training_shows_draws_exports_and_reads_back(tmp_path, 
     percentage = written_by(output, *capsys.readouterr())
     assert percentage == f"{exact:.1f}"
     corpus = dates.generate("test")
-    results = Translator(load_run(output / "run")).translate(corpus[0])
+    results = Translator.load(output / "run").translate(corpus[0])
     right = sum(result.text == iso for result, iso in zip(results, corpus[1], strict=True))
     assert exact == 100 * right / SIZES["test"]
 
@@ -62,13 +60,14 @@ def test_a_demo_that_translates_badly_ends_with_status_1(
     """All is as in the command but for its run, which is the small one of other tests."""
     asked = []
 
-    def train(config, output):
+    def train(task_class, config, output):
         asked.append(config)
         shutil.copytree(trained_run, output)
 
-    monkeypatch.setattr(demo, "train_translation", train)
-    for slow in ("draw", "export_saved_model", "_read_back"):
-        monkeypatch.setattr(demo, slow, lambda *arguments: None)
+    monkeypatch.setattr(demo, "train_task", train)
+    monkeypatch.setattr(demo, "_read_back", lambda *arguments: None)
+    for slow in ("draw", "export"):
+        monkeypatch.setattr(Translator, slow, lambda *arguments: None)
     done = call_command(capsys, "demo", "--output", tmp_path / "demo")
     assert f"--training.epochs={asked[0].training.epochs}" in PRESETS["dates"]
     percentage = float(done.out.split()[-2])

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.distribute_config import devices_of
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.devices import devices_of
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import call_command, run_command
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures

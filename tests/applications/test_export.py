@@ -1,4 +1,4 @@
-"""Exported models, read back in processes that know nothing of this package."""
+"""Exported translators, read back in processes and engines that know nothing of this package."""
 
 import json
 import subprocess
@@ -8,11 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.translation.export import export_keras, export_saved_model
-from keras_attention.applications.translation.translator import Translator
 from keras_attention.text import load_tokenizer
-from tests.applications.translation_runs import SOURCE_LINES, make_run
+from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "  ", "Ein Stra\u00dfenhund \u72ac"]
 
@@ -64,25 +61,25 @@ def assert_same(served, place, rank, translation):
         assert alignment.sum() == pytest.approx(translation.alignment.sum(), rel=1e-3)
 
 
-def test_saved_model_of_pieces_gives_what_predict_gives(tmp_path):
-    run = make_run(tmp_path / "run")
-    export_saved_model(run, tmp_path / "exported")
+@pytest.mark.parametrize("architecture", ["rnnsearch", "transformer"])
+def test_saved_model_of_pieces_gives_what_translate_gives(tmp_path, architecture):
+    task = make_translator(architecture=architecture)
+    task.export(tmp_path / "exported")
     batches = [LINES, LINES[1:2], [""], []]
     results = serve(tmp_path / "exported", batches, tmp_path)
-    translator = Translator.load(run)
     for lines, served in zip(batches, results, strict=True):
         assert served["text"].shape == (len(lines),)
-        for place, translation in enumerate(translator.translate(lines)):
+        for place, translation in enumerate(task.translate(lines)):
             assert_same(served, place, None, translation)
     assert len(set(results[0]["text"])) > 2
 
 
 def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
-    run = Translator.load(make_run(tmp_path / "run", kind="words", architecture="luong")).run
-    export_saved_model(run, tmp_path / "exported", beam_size=4, n_best=2, length_penalty=0.3)
+    task = make_translator("words", architecture="luong")
+    task.export(tmp_path / "exported", beam_size=4, n_best=2, length_penalty=0.3)
     (served,) = serve(tmp_path / "exported", [LINES], tmp_path)
     assert served["text"].shape == served["scores"].shape == (len(LINES), 2)
-    results = Translator(run).translate(LINES, beam_size=4, n_best=2, length_penalty=0.3)
+    results = task.translate(LINES, beam_size=4, n_best=2, length_penalty=0.3)
     copied = 0
     for place, result in enumerate(results):
         for rank, translation in enumerate(result.ranked):
@@ -94,37 +91,65 @@ def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
 
 
 def test_saved_model_without_attention_has_no_alignments(tmp_path):
-    run = make_run(tmp_path / "run", architecture="rnnencdec")
-    export_saved_model(run, tmp_path / "exported", beam_size=1)
+    task = make_translator(architecture="rnnencdec")
+    task.export(tmp_path / "exported", beam_size=1)
     (served,) = serve(tmp_path / "exported", [LINES], tmp_path)
     assert "alignments" not in served
-    for place, translation in enumerate(Translator.load(run).translate(LINES, beam_size=1)):
+    for place, translation in enumerate(task.translate(LINES, beam_size=1)):
         assert_same(served, place, None, translation)
 
 
-def test_keras_export_reloads_with_its_tokenizers(tmp_path):
-    run = Translator.load(make_run(tmp_path / "run")).run
-    export_keras(run, tmp_path / "exported")
-    model = keras.models.load_model(tmp_path / "exported" / "model.keras")
-    source, target = (
-        load_tokenizer(tmp_path / "exported" / "tokenizers", side) for side in ("source", "target")
-    )
-    assert source.encode(LINES) == run.source_tokenizer.encode(LINES)
-    assert target.vocabulary == run.target_tokenizer.vocabulary
-    ids = {"source": np.array(source.encode(LINES[:1])), "target": np.array([[2, 5, 7]])}
-    np.testing.assert_array_equal(np.asarray(model(ids)), np.asarray(run.model(ids)))
+def test_keras_export_is_the_whole_task(tmp_path):
+    task = make_translator()
+    task.export(tmp_path / "exported", format="keras")
+    again = keras.models.load_model(tmp_path / "exported" / "model.keras")
+    assert again.translate(LINES[0]).score == task.translate(LINES[0]).score
 
 
-def test_nothing_is_written_over_or_left_half_made(tmp_path, monkeypatch):
-    run = Translator.load(make_run(tmp_path / "run")).run
-    taken = tmp_path / "taken"
-    taken.mkdir()
-    for export in (export_keras, export_saved_model):
-        with pytest.raises(UserError, match="taken already exists"):
-            export(run, taken)
-    monkeypatch.setattr(type(run.target_tokenizer), "save", lambda *arguments: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        export_keras(run, tmp_path / "failed")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "taken"]
-    with pytest.raises(UserError, match="no run folder"):
-        export_saved_model(tmp_path / "nowhere", tmp_path / "exported")
+FORMS = {
+    "post": {},
+    "pre-gated-untied": {"norm": "pre", "activation": "swiglu", "tie_embeddings": "false"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ctranslate2_translates_as_translate_does(form, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    task = make_translator(architecture="transformer", **FORMS[form])
+    task.export(tmp_path / "exported", format="ctranslate2")
+    engine = ctranslate2.Translator(str(tmp_path / "exported" / "model"), compute_type="float32")
+    source = load_tokenizer(tmp_path / "exported" / "tokenizers", "source")
+    random, texts = np.random.default_rng(5), set()
+    words = sorted({word for line in SOURCE_LINES for word in line.split()})
+    lines = [" ".join(random.choice(words, random.integers(1, 13))) for _ in range(200)]
+    for beam_size in (1, 3):
+        found = engine.translate_batch(
+            [source.tokens(line) for line in lines],
+            beam_size=beam_size,
+            length_penalty=0.0,
+            max_decoding_length=12,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+        )
+        expected = task.translate(
+            lines,
+            batch_size=50,
+            beam_size=beam_size,
+            length_penalty=0.0,
+            min_length=1,  # which is how CTranslate2 begins
+            max_length=12,
+        )
+        for theirs, mine in zip(found, expected, strict=True):
+            assert theirs.hypotheses[0] == mine.tokens
+            texts.add(mine.text)
+    assert len(texts) > 5
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    recurrent = make_translator()
+    alibi = make_translator(architecture="transformer", positions="alibi")
+    for task, name in ((recurrent, "RNNSearch"), (alibi, "Transformer with alibi positions")):
+        with pytest.raises(ValueError, match=f"sinusoidal.*Received: {name}; --format"):
+            task.export(tmp_path / "exported", format="ctranslate2")
+    with pytest.raises(ValueError, match="`format` should be .*ctranslate2.*Received: .*'onnx'"):
+        recurrent.export(tmp_path / "exported", format="onnx")
+    assert not list(tmp_path.iterdir())

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.config import load_config
-from keras_attention.applications.common.distribute_config import devices_of
 from keras_attention.applications.common.errors import Preempted
-from keras_attention.applications.common.reporting import Progress
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.devices import devices_of
+from keras_attention.applications.training.reporting import Progress
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import assert_same_training, call_command, run_command
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures, figures

@@ -6,7 +6,7 @@ import pytest
 
 from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import TASKS, parse
-from keras_attention.applications.common.task import Task
+from keras_attention.applications.common.task import TextTask
 
 VERBS = ("evaluate", "predict", "visualize", "export")
 
@@ -31,8 +31,8 @@ def refusal(capsys, *arguments):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_has_its_verbs_and_its_module(name):
-    assert isinstance(load_task(name), Task)
-    assert tuple(TASKS[name].verbs) == VERBS
+    assert issubclass(load_task(name), TextTask)
+    assert set(VERBS) <= set(TASKS[name].verbs)
     assert f"keras-attention train {name} " in TASKS[name].examples
 
 
@@ -40,7 +40,9 @@ def test_a_run_takes_the_options_of_its_task(runs, capsys):
     answers, lines = runs / "answer-selection", runs / "translation"
     options = parse(["predict", str(answers), "--question", "who ?", "--top", "3"])
     assert (options.question, options.top, options.run) == ("who ?", 3, str(answers))
-    assert parse(["predict", "--beam", "3", str(lines)]).beam == 3  # the run may come last
+    assert parse(["predict", "--beam", "3", str(lines)]).beam_size == 3  # the run may come last
+    assert parse(["score", str(lines), "--tsv", "x"]).tsv == "x"
+    assert "a run of answer-selection has no verb score" in refusal(capsys, "score", answers)
     assert "unknown argument --beam" in refusal(
         capsys, "predict", answers, "--question", "a", "--beam", 3
     )
@@ -54,7 +56,7 @@ def test_without_a_known_run_the_options_of_any_task_are_taken(tmp_path, capsys,
     if content is not None:
         run.mkdir()
         (run / "FORMAT").write_text(content)
-    assert parse(["predict", str(run), "--beam", "3"]).beam == 3
+    assert parse(["predict", str(run), "--beam-size", "3"]).beam_size == 3
     assert parse(["predict", str(run), "--question", "who ?"]).question == "who ?"
     assert "unknown argument --chess" in refusal(capsys, "predict", run, "--chess", "3")
 

@@ -1,15 +1,32 @@
 """The run folder: it appears whole, is never overwritten, and says what is wrong with it."""
 
+import io
 import json
+import os
+import zipfile
 
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.checkpoints import Checkpoint, Checkpoints
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import replacing, write_text
-from keras_attention.applications.common.metrics_log import MetricsLog, read_metrics
-from keras_attention.applications.common.run_folder import RunFolder, refuse_existing, writing
+from keras_attention.applications.training.config import load_config, save_config
+from keras_attention.applications.training.run_folder import (
+    Checkpoint,
+    Checkpoints,
+    MetricsLog,
+    RunFolder,
+    read_checkpoint,
+    read_metrics,
+    refuse_existing,
+    writing,
+)
+from keras_attention.applications.training.starting import resume_run
+from keras_attention.applications.translation.config import (
+    DataConfig,
+    TrainingConfig,
+    TranslationConfig,
+)
 
 
 def make_run(path):
@@ -38,7 +55,7 @@ def test_nothing_is_left_of_a_preparation_that_failed(tmp_path):
 
 
 def test_a_preparation_that_was_killed_is_no_obstacle(tmp_path):
-    left = tmp_path / ".run.preparing"
+    left = tmp_path / ".run.0123456789abcdef.preparing"
     left.mkdir()
     (left / "config.yaml").write_text("half")
     make_run(tmp_path / "run")
@@ -89,7 +106,7 @@ def test_a_folder_that_appears_meanwhile_is_kept(tmp_path):
         ({"thesis.txt": ""}, "is not a run folder"),
         ({"config.yaml": ""}, "half-written run folder: its FORMAT file is missing"),
         ({"FORMAT": '{"format": 1, "task": "translation"}'}, "half-written: it has no config.yaml"),
-        ({"FORMAT": '{"format": 2, "task": "translation"}'}, r"newer .*format 2; .* up to 1"),
+        ({"FORMAT": '{"format": 3, "task": "translation"}'}, r"newer .*format 3; .* up to 2"),
         ({"FORMAT": '{"format": 1}', "config.yaml": ""}, "FORMAT is damaged"),
         ({"FORMAT": '{"form', "config.yaml": ""}, "FORMAT is damaged"),
         ({"FORMAT": "[1]", "config.yaml": ""}, "FORMAT is damaged"),
@@ -210,4 +227,165 @@ def test_with_every_checkpoint_damaged_training_does_not_start_anew(tmp_path):
 def test_format_names_the_package(tmp_path):
     run = make_run(tmp_path / "run")
     about = json.loads((run.path / "FORMAT").read_text())
-    assert about["format"] == 1 and about["package"]
+    assert about["format"] == 2 and about["package"] and about["keras"]
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "tokenizers", "LOCK"])
+def test_training_does_not_write_through_a_link(tmp_path, name):
+    run = make_run(tmp_path / "run")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    part = run.path / name
+    if part.exists():
+        part.rmdir()
+    part.symlink_to(outside)
+    with pytest.raises(UserError, match=f"{name} is a symbolic link"), writing(run):
+        pytest.fail("held")
+    assert not list(outside.iterdir())
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path):
+    run = make_run(tmp_path / "run")
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (run.checkpoints / ".partial-00-step-1.npz").write_text("half")
+    (run.path / ".partial-00-config.yaml").symlink_to(outside)
+    with writing(run):
+        assert not list(run.path.rglob(".partial-*"))
+    assert outside.read_text() == "mine"
+
+
+def test_a_removed_checkpoint_is_named(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (10, 20):
+        checkpoints.save(checkpoint(step))
+    checkpoints.paths()[-1].unlink()
+    latest, problems = checkpoints.latest()
+    assert_same(latest, checkpoint(10))
+    assert "step-00000020.npz was removed" in problems[0]
+    checkpoints.paths()[-1].unlink()
+    with pytest.raises(UserError, match="was removed.*was removed.*No checkpoint is left"):
+        checkpoints.latest()
+
+
+def claims_more(path):
+    """An array that says that it has a terabyte."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (2**38,)}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("00000.npy", header.getvalue())
+
+
+def inflates(path):
+    np.savez_compressed(path, state=np.zeros(10**7, np.uint8))
+
+
+def unpickles(path):
+    np.savez(path, state=np.array([print], dtype=object))
+
+
+def no_state(path):
+    np.savez(path, state=np.frombuffer(b"[1, 2]", np.uint8))
+
+
+@pytest.mark.parametrize("make", [claims_more, inflates, unpickles, no_state, os.mkfifo])
+def test_a_hostile_checkpoint_is_refused_at_once(tmp_path, make):
+    path = tmp_path / "step-00000001.npz"
+    make(path)
+    with pytest.raises(UserError, match="step-00000001.npz is damaged"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", ["FORMAT", "config.yaml", "CHECKSUMS", "metrics.jsonl"])
+def test_a_pipe_in_a_run_folder_is_refused_at_once(tmp_path, name):
+    path = tmp_path / "run"
+    make_run(path)
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    with pytest.raises(UserError, match=name):
+        RunFolder(path)
+        read_metrics(path / "metrics.jsonl")
+
+
+@pytest.fixture
+def translation(tmp_path):
+    """A run folder with data of its own, before training."""
+    (tmp_path / "train.tsv").write_text("a\tb\n")
+    config = TranslationConfig(
+        data=DataConfig(train_tsv=str(tmp_path / "train.tsv"), dev_tsv=str(tmp_path / "train.tsv")),
+        training=TrainingConfig(learning_rate=0.01),
+    )
+    with RunFolder.prepare(tmp_path / "run", "translation") as folder:
+        save_config(config, folder / "config.yaml")
+        (folder / "tokenizers").mkdir()
+        (folder / "tokenizers" / "source.json").write_text("{}")
+    return RunFolder(tmp_path / "run")
+
+
+def resumed(run, *overrides, accept=False):
+    config = load_config(TranslationConfig, [run.config], overrides)
+    return resume_run(config, run.path, lambda *_: "trained", accept)
+
+
+def test_an_untouched_run_goes_on(translation):
+    assert resumed(translation) == "trained"
+    assert resumed(translation, "--training.epochs=77") == "trained"
+    assert resumed(RunFolder(translation.path)) == "trained"
+    assert load_config(TranslationConfig, [translation.config]).training.epochs == 77
+
+
+def test_other_data_are_named_and_recorded_once_accepted(translation, tmp_path):
+    (tmp_path / "train.tsv").write_text("a\tc\n")
+    with pytest.raises(UserError, match="data.train_tsv: the contents of .* are others.*accept-ch"):
+        resumed(translation)
+    assert resumed(translation, accept=True) == "trained"
+    assert resumed(translation) == "trained"
+    record = json.loads((translation.path / "FORMAT").read_text())["accepted"]
+    assert len(record) == 1 and len(record[0]["changes"]) == 2
+
+
+def test_another_version_is_named(translation):
+    about = json.loads((translation.path / "FORMAT").read_text())
+    about["package"] = "0.1.7"
+    (translation.path / "FORMAT").write_text(json.dumps(about))
+    with pytest.raises(UserError, match="package is .*, and was 0.1.7"):
+        resumed(RunFolder(translation.path))
+    assert resumed(translation, accept=True) == "trained"
+
+
+def test_an_edited_configuration_is_refused_by_key(translation):
+    text = translation.config.read_text()
+    translation.config.write_text(text.replace("learning_rate: 0.01", "learning_rate: 0.5"))
+    with pytest.raises(UserError, match="config.yaml was cut or edited .*: training.learning_rate"):
+        RunFolder(translation.path)
+    with pytest.raises(UserError, match="cannot be continued with another training.learning_rate"):
+        resumed(translation, accept=True)
+    translation.config.write_text("# a comment\n" + text)
+    RunFolder(translation.path)
+
+
+def test_an_edited_key_that_hangs_on_nothing_can_be_accepted(translation):
+    text = translation.config.read_text()
+    translation.config.write_text(text.replace("beam_size: 5", "beam_size: 7"))
+    assert resumed(translation, accept=True) == "trained"
+    assert (
+        load_config(TranslationConfig, [RunFolder(translation.path).config]).decoding.beam_size == 7
+    )
+
+
+def test_every_cut_of_a_configuration_is_refused(translation):
+    text = translation.config.read_text()
+    for line in range(0, text.count("\n"), 7):
+        translation.config.write_text("\n".join(text.split("\n")[:line]))
+        with pytest.raises(UserError, match="config.yaml was cut or edited"):
+            RunFolder(translation.path)
+
+
+def test_a_changed_vocabulary_is_refused(translation):
+    translation.best_weights.write_text("")
+    assert translation.require_weights()
+    (translation.tokenizers / "source.json").write_text("{ }")
+    with pytest.raises(UserError, match="source.json is damaged or was changed"):
+        translation.require_weights()

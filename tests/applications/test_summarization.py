@@ -1,49 +1,53 @@
 """The summarisation application: data, ids, every architecture in training, search and export."""
 
 import json
+from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import reports
+from keras_attention.applications.summarization import Summarizer, reports
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
-from keras_attention.applications.summarization.documents import (
+from keras_attention.applications.summarization.data import (
+    encode_corpus,
     load_corpus,
+    make_batches,
     read_corpus,
+)
+from keras_attention.applications.summarization.preprocessor import (
+    SummarizationPreprocessor,
+    padded_documents,
     split_sentences,
 )
-from keras_attention.applications.summarization.encoding import (
-    DocumentEncoder,
-    encode_corpus,
-    make_batches,
+from keras_attention.applications.summarization.results import table
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.text import END_ID, START_ID, UNK_ID
+from tests.applications.summarization_runs import (
+    CORPUS,
+    DOCUMENTS,
+    SUMMARIES,
+    small_config,
+    small_summarizer,
 )
-from keras_attention.applications.summarization.evaluation import evaluate, table
-from keras_attention.applications.summarization.export import export_saved_model
-from keras_attention.applications.summarization.losses import NegativeLogLikelihood
-from keras_attention.applications.summarization.picture import draw
-from keras_attention.applications.summarization.run import load_run
-from keras_attention.applications.summarization.summarizer import Summarizer
-from keras_attention.text import END_ID, START_ID, UNK_ID, WordTokenizer
-from tests.applications.summarization_runs import DOCUMENTS, SUMMARIES, make_run, small_config
 
 EVERY = [*ARCHITECTURES, "transformer"]
+FIXTURES = Path(__file__).parents[1] / "fixtures_0_1"
 
 
 @pytest.fixture(scope="module", params=EVERY)
-def run(request, tmp_path_factory):
-    """A loaded run of each architecture, and of the encoder transformer."""
+def task(request):
+    """A summariser of each architecture, and of the encoder transformer."""
     name = request.param
-    options = ["--model.encoder=transformer"] if name == "transformer" else []
-    options += [] if name == "transformer" else [f"--model.architecture={name}"]
-    return load_run(make_run(tmp_path_factory.mktemp("run") / "run", *options))
+    is_encoder = name == "transformer"
+    return small_summarizer(f"--model.{'encoder' if is_encoder else 'architecture'}={name}")
 
 
 @pytest.fixture
 def traced_nowhere():
     """Searches run as they are: tracing each costs more than running it once."""
-    import tensorflow as tf
-
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
@@ -55,15 +59,10 @@ def write(path, rows):
     return path
 
 
-def encoder(*overrides):
-    """An encoder whose vocabulary lacks all names."""
-    tokenizer = WordTokenizer.train(
-        [line for document in DOCUMENTS for line in document] + SUMMARIES[:2],
-        vocabulary_size=40,
-        min_count=3,
-        lowercase=True,
-    )
-    return DocumentEncoder(tokenizer, small_config(*overrides))
+def preprocessor(**options):
+    """A preprocessor whose vocabulary lacks all names."""
+    sizes = {"vocabulary_size": 40, "min_count": 3, "extra_words": 5, "max_words": 30}
+    return SummarizationPreprocessor.adapt(DOCUMENTS, SUMMARIES[:2] + ["."], **{**sizes, **options})
 
 
 # Data.
@@ -138,8 +137,8 @@ def test_there_must_be_data(tmp_path):
 
 
 def test_unknown_words_are_numbered_in_their_document_and_found_in_its_summary():
-    encode = encoder()
-    size = encode.tokenizer.vocabulary_size
+    encode = preprocessor()
+    size = encode.vocabulary_size
     document = encode.document(["Bakilo of the mill .", "the Bakilo Dofina ."])
     flat = [index for sentence in document.ids for index in sentence]
     names = {"bakilo": size, "dofina": size + document.unknown.index("dofina")}
@@ -157,57 +156,86 @@ def test_unknown_words_are_numbered_in_their_document_and_found_in_its_summary()
 
 
 def test_a_document_with_more_unknown_words_than_numbers():
-    encode = encoder("--tokenizer.extra_words=2")
-    document = encode.document(["xa xb xc xd xa"])
-    size = encode.tokenizer.vocabulary_size
-    assert document.ids == [[size, size + 1, UNK_ID, UNK_ID, size]]
+    encode = preprocessor(extra_words=2)
+    size = encode.vocabulary_size
+    assert encode.document(["xa xb xc xd xa"]).ids == [[size, size + 1, UNK_ID, UNK_ID, size]]
+    assert preprocessor(extra_words=0).document(["xa xb"]).ids == [[UNK_ID, UNK_ID]]
 
 
-def test_without_a_pointer_nothing_is_numbered():
-    encode = encoder("--model.pointer=false")
-    assert encode.document(["xa xb"]).ids == [[UNK_ID, UNK_ID]]
+@pytest.mark.parametrize("by_sentence", [False, True])
+def test_ids_in_a_graph_are_those_of_python(by_sentence):
+    encode = preprocessor(extra_words=2, by_sentence=by_sentence, max_words=12, max_summary_words=3)
+    texts = ["\n".join(document) for document in DOCUMENTS] + ["xa xb xc xd", ""]
+    summaries = [*SUMMARIES, "xb xd xa xc", ""]
+    expected = encode(texts, y=summaries)
+    found = encode(tf.constant(texts), y=tf.constant(summaries))
+    keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
 
 
 def test_documents_are_cut_by_words_and_by_sentences_and_it_is_reported(tmp_path):
-    encode = encoder("--data.max_words=3", "--data.max_sentences=2")
-    document = encode.document(["the mill", "the mill the", "the"])
+    limits = {"max_words": 3, "max_sentences": 2}
+    encode = preprocessor(**limits)
+    document = encode.document(["the mill", "mill the the", "the"])
     assert [len(sentence) for sentence in document.ids] == [2, 1] and document.is_cut
     assert not encode.document(["the mill", "the"]).is_cut
-    corpus = read_corpus(write(tmp_path / "f.jsonl", [{"source": ["the"] * 5, "target": "the"}]))
-    assert "1 of them cut short" in encode_corpus(corpus, encode).report
-    refusing = encoder("--data.max_sentences=2", "--data.on_too_long=error")
-    with pytest.raises(UserError, match="line 1: longer than data.max_sentences 2"):
-        encode_corpus(corpus, refusing)
-    skipping = encoder("--data.max_sentences=2", "--data.on_too_long=skip")
+    rows = [{"source": ["the"] * 5, "target": "the"}]
+    path = str(write(tmp_path / "f.jsonl", rows))
+
+    def encoded(on_too_long, split="train"):
+        data = DataConfig(train_file=path, dev_file=path, on_too_long=on_too_long)
+        return encode_corpus(load_corpus(data, split), encode)
+
+    assert "1 of them cut short" in encoded("truncate").report
+    with pytest.raises(UserError, match="line 1: .* longer than is read .*data.max_sentences 2"):
+        encoded("error")
     with pytest.raises(UserError, match="no document is left"):
-        encode_corpus(corpus, skipping)
-    assert len(encode_corpus(corpus, skipping, skip=False).inputs) == 1
+        encoded("skip")
+    assert len(encoded("skip", "dev").inputs) == 1  # only training data are skipped
 
 
 def test_a_summary_may_be_longer_than_its_document(tmp_path):
     rows = [{"source": "Bakilo", "target": "Bakilo of the mill needs two ropes ."}]
-    encode = encoder()
+    encode = preprocessor()
     encoded = encode_corpus(read_corpus(write(tmp_path / "f.jsonl", rows)), encode)
     assert sum(map(len, encoded.documents[0])) == 1 and len(encoded.labels[0]) == 9
-    assert encoded.labels[0][0] == encode.tokenizer.vocabulary_size
+    assert encoded.labels[0][0] == encode.vocabulary_size
 
 
-@pytest.mark.parametrize("hierarchical", [False, True])
-def test_batches_hold_each_document_once(tmp_path, hierarchical):
-    rows = [{"source": d, "target": s} for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)]
-    encode = encoder()
-    encoded = encode_corpus(read_corpus(write(tmp_path / "f.jsonl", rows)), encode)
-    batches = make_batches(encoded, batch_size=2, hierarchical=hierarchical)
-    seen = []
-    for inputs, labels in batches.to_dataset(epochs=1):
+@pytest.mark.parametrize("by_sentence", [False, True])
+def test_batches_hold_each_document_once_with_its_weight(by_sentence):
+    encode = preprocessor(by_sentence=by_sentence)
+    documents, summaries = DOCUMENTS, [[each] for each in SUMMARIES]
+    corpus = small_summarizer().read_columns(documents, summaries, [1.0, 2.0, 3.0])
+    encoded = encode_corpus(corpus, encode)
+    seen = {}
+    for inputs, labels, weights in make_batches(encoded, batch_size=2).to_dataset(epochs=1):
         assert inputs["source"].shape.rank == 3
-        for source, target, label in zip(inputs["source"], inputs["target"], labels, strict=True):
-            if np.any(label != 0):
-                ids = [int(i) for i in np.ravel(source) if i]
+        rows = zip(inputs["source"], inputs["target"], labels, weights, strict=True)
+        for source, target, label, weight in rows:
+            assert bool(np.any(label != 0)) == bool(weight)
+            if weight:
                 assert target[0] == START_ID and label[np.count_nonzero(label) - 1] == END_ID
-                seen.append(ids)
+                seen[float(weight)] = [int(i) for i in np.ravel(source) if i]
     flat = [[i for sentence in document for i in sentence] for document in encoded.documents]
-    assert sorted(seen) == sorted(flat)
+    assert [seen[weight] for weight in (1.0, 2.0, 3.0)] == flat
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ("one text", ["a"], "`x` should be a sequence"),
+        (["a", None], ["b", "c"], r"Received: x\[1\]=None"),
+        (["a", ["b", 3]], ["b", "c"], r"Received: x\[1\]=\['b', 3\]"),
+        (["a", "b"], ["b", float("nan")], r"Received: y\[1\]=nan"),
+        (["a"], ["b", "c"], "Received: 1 in x, 2 in y"),
+        (["a", " "], ["b", "c"], r"Received: x\[1\] without any"),
+        ([], [], "at least one document"),
+        (["a", "b"], None, "pairs of them"),
+    ],
+)
+def test_data_that_cannot_be_learnt_from_are_refused(x, y, message):
+    with pytest.raises(ValueError, match=message):
+        small_summarizer().fit(x, y)
 
 
 # Models.
@@ -215,8 +243,9 @@ def test_batches_hold_each_document_once(tmp_path, hierarchical):
 
 def test_switches_and_architectures():
     assert small_config("--model.architecture=paulus2017").model.intra_decoder
-    own = small_config("--model.architecture=paulus2017", "--model.intra_decoder=false").model
-    assert own.temporal and not own.intra_decoder
+    own = small_config("--model.architecture=paulus2017", "--model.intra_decoder=false")
+    assert own.model.temporal and not own.model.intra_decoder
+    assert "--model.intra_decoder=true" in Summarizer.defaults_of(own)
     with pytest.raises(UserError, match="switch one off"):
         small_config("--model.coverage=true", "--model.temporal=true")
     with pytest.raises(UserError, match="must be even"):
@@ -225,42 +254,79 @@ def test_switches_and_architectures():
         small_config("--training.label_smoothing=0.1")
 
 
-def test_every_architecture_learns(run, tmp_path):
-    rows = [{"source": d, "target": s} for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)]
-    encoded = encode_corpus(read_corpus(write(tmp_path / "f.jsonl", rows)), run.encoder)
-    batches = make_batches(encoded, 3, run.model.is_hierarchical, shuffle=False)
-    before = [np.asarray(weight) for weight in run.model.trainable_weights]
-    run.model.compile("adam", NegativeLogLikelihood(), run_eagerly=True)
-    run.model.optimizer.learning_rate.assign(0.02)
-    inputs, labels = next(iter(batches.to_dataset(epochs=1)))
-    losses = [run.model.train_on_batch(inputs, labels) for _ in range(8)]
+def test_a_network_of_another_preprocessor_is_refused(task):
+    other = preprocessor(extra_words=5, by_sentence=task.backbone.reads_sentences)
+    with pytest.raises(ValueError, match="`vocabulary_size` should be the preprocessor's"):
+        Summarizer(task.backbone, other)
+    settings = task.preprocessor.get_config()
+    for name, value in {"extra_words": 7, "by_sentence": not settings["by_sentence"]}.items():
+        wrong = SummarizationPreprocessor.from_config({**settings, name: value})
+        with pytest.raises(ValueError, match=f"`{name}` should"):
+            Summarizer(task.backbone, wrong)
+
+
+def batch_of(task):
+    """The documents with their summaries, as one batch."""
+    return next(iter(make_batches(task.encode(CORPUS), 3, shuffle=False).to_dataset(epochs=1)))
+
+
+def test_every_architecture_learns_and_the_log_probabilities_are_logits(task):
+    before = [np.asarray(weight) for weight in task.backbone.trainable_weights]
+    inputs, labels = batch_of(task)
+    log_p = task.backbone(inputs)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1.0, atol=1e-4)
+    features = task.backbone.features(inputs)
+    expected = MaskedSparseCategoricalCrossentropy()(labels, log_p)
+    loss = task.feature_loss(task.default_loss())(labels, features)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+    assert task.feature_loss(MaskedSparseCategoricalCrossentropy(label_smoothing=0.1)) is None
+    measure = task.development(None, make_batches(task.encode(CORPUS), 3), None)
+    assert measure()["val_loss"] == pytest.approx(float(expected), rel=1e-4)
+
+    task.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
+    # Keras' own: KerasHub's would preprocess what is encoded already.
+    losses = [keras.Model.train_on_batch(task, inputs, labels) for _ in range(8)]
     assert np.all(np.isfinite(losses)) and losses[-1] < losses[0]
-    for weight, old in zip(run.model.trainable_weights, before, strict=True):
+    for weight, old in zip(task.backbone.trainable_weights, before, strict=True):
         assert np.any(np.asarray(weight) != old), weight.path
         weight.assign(old)
 
 
-def test_the_loss_takes_a_weight_for_each_document():
+def test_the_loss_takes_a_weight_for_each_document(task):
     """As batches do that are filled up with rows of zeros, for several devices of JAX."""
-    labels, log_p = np.array([[5, 7, 0], [6, 0, 0]]), np.array([[-1.0, -3, -9], [-4, -9, -9]])
-    loss = NegativeLogLikelihood()
-    assert float(loss(labels, log_p)) == pytest.approx(8 / 3)
-    assert float(loss(labels, log_p, np.array([1.0, 0.5]))) == pytest.approx(6 / 2.5)
-    assert float(loss(labels, log_p, np.array([1.0, 0.0]))) == pytest.approx(2.0)
+    inputs, labels = batch_of(task)
+    features = task.backbone.features(inputs)
+    losses = -np.asarray(task.backbone.log_likelihood(labels, features))
+    real, weights = np.asarray(labels) != 0, np.array([1.0, 0.5, 0.0], "float32")
+    kept = real * weights[:, None]
+    loss = task.feature_loss(task.default_loss())
+    assert float(loss(labels, features, weights)) == pytest.approx(
+        (losses * kept).sum() / kept.sum(), rel=1e-5
+    )
 
 
-def test_a_summary_says_where_its_words_come_from(run, traced_nowhere):
+def test_a_run_folder_of_version_0_1_gives_what_0_1_gave():
+    expected = json.loads((FIXTURES / "outputs.json").read_text())["summarization"]
+    found = Summarizer.from_preset(FIXTURES / "summarization").summarize(expected["inputs"])
+    for result, wanted in zip(found, expected["outputs"], strict=True):
+        assert result.text == wanted["text"] and result.tokens == wanted["tokens"]
+        assert result.score == pytest.approx(wanted["score"], abs=1e-5)
+        np.testing.assert_allclose(result.attention, wanted["attention"], atol=1e-5)
+        np.testing.assert_allclose(result.p_gen, wanted["p_gen"], atol=1e-5)
+
+
+def test_a_summary_says_where_its_words_come_from(task, traced_nowhere):
     given = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
-    results = Summarizer(run).summarize(given)
+    results = task.summarize(given)
     assert results[3].text == "" and results[3].attention.shape == (0, 0)
     # Nothing keeps the weights of a whole batch, which are many of long documents.
     for part in (part for each in results for part in (each.attention, each.p_gen)):
         assert part.base is None or part.base.size == part.size
-    alone = Summarizer(run).summarize(given, attention=False)
+    alone = task.summarize(given, return_attention=False)
     assert [each.text for each in alone] == [each.text for each in results]
     assert all(each.attention is None and each.p_gen is None for each in alone)
     for sentences, result in zip(DOCUMENTS, results, strict=False):
-        document = run.encoder.document(sentences)
+        document = task.preprocessor.document(sentences)
         words = sum(map(len, result.source))
         assert result.attention.shape == (len(result.tokens), words)
         np.testing.assert_allclose(result.attention.sum(axis=1), 1.0, atol=1e-4)
@@ -270,105 +336,120 @@ def test_a_summary_says_where_its_words_come_from(run, traced_nowhere):
         assert copied == [word for word in result.tokens if word in document.unknown]
 
 
-def test_words_alike_in_search_and_in_training(run):
+def test_words_alike_in_search_and_in_training(task):
     """Step by step and at once, the model gives the same log probabilities."""
-    from keras_attention.applications.summarization.encoding import as_read, padded_documents
-
-    document = run.encoder.document(DOCUMENTS[0])
-    source = padded_documents([as_read(document.ids, run.model.is_hierarchical)])
-    inputs, labels = run.encoder.summary(SUMMARIES[0], document)
+    document = task.preprocessor.document(DOCUMENTS[0])
+    source = padded_documents([task.preprocessor.as_read(document.ids)])
+    inputs, labels = task.preprocessor.summary(SUMMARIES[0], document)
     target, label = np.array([[START_ID, *inputs]]), np.array([[*labels, END_ID]])
-    expected = np.asarray(run.model({"source": source, "target": target, "labels": label}))[0]
-    state = run.model.start(source, max_length=9)
+    features = task.backbone.features({"source": source, "target": target})
+    expected = np.asarray(task.backbone.log_likelihood(label, features))[0]
+    state = task.backbone.start(source, max_length=9)
     found = []
     for token, wanted in zip(target[0], label[0], strict=True):
-        log_p, state = run.model.step(np.array([token]), state)
+        log_p, state = task.backbone.step(np.array([token]), state)
         found.append(float(log_p[0, wanted]))
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_lengths_and_blocked_ngrams(run, traced_nowhere):
-    summarizer = Summarizer(run)
-    for result in summarizer.summarize(DOCUMENTS, min_length=5, max_length=6, no_repeat_ngram=2):
+def test_lengths_and_blocked_ngrams(task, traced_nowhere):
+    for result in task.summarize(DOCUMENTS, min_length=5, max_length=6, no_repeat_ngram=2):
         assert 5 <= len(result.tokens) <= 6
         pairs = list(zip(result.tokens, result.tokens[1:], strict=False))
         ids = [pair for pair in pairs if "<unk>" not in pair]
         assert len(set(ids)) == len(ids)
 
 
+def test_several_summaries_samples_and_limits_by_the_document(traced_nowhere):
+    task = small_summarizer()
+    best = task.summarize(DOCUMENTS, n_best=2)[0]
+    assert len(best.ranked) == 2 and best.score >= best.alternatives[0].score
+    assert best.alternatives[0].text != best.text
+    drawn = [task.summarize(DOCUMENTS, sample=True, seed=seed) for seed in (1, 1, 2)]
+    texts = [[each.text for each in results] for results in drawn]
+    assert texts[0] == texts[1] != texts[2]
+    short = task.summarize(
+        [["word"], ["a b"]], max_length=60, min_length=40, max_length_ratio=1.0, beam_size=1
+    )
+    assert max(len(each.tokens) for each in short) <= 41
+    covering = task.summarize(DOCUMENTS[0:1], coverage_penalty=3.0, return_attention=False)[0]
+    assert covering.attention is None and covering.score < best.score
+
+
 @pytest.mark.parametrize("name", ["see2017", "nallapati2016-hierarchical"])
 def test_an_exported_summariser_writes_the_same(name, tmp_path):
-    import tensorflow as tf
-
-    run = load_run(make_run(tmp_path / "run", f"--model.architecture={name}"))
-    export_saved_model(run, tmp_path / "exported")
+    task = small_summarizer(f"--model.architecture={name}")
+    task.export(tmp_path / "exported")
     serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
     texts = ["\n".join(document) for document in DOCUMENTS] + ["", "\n\n"]
     served = serve(text=tf.constant(texts))
-    results = Summarizer(run).summarize([*DOCUMENTS, [], []])
+    results = task.summarize([*DOCUMENTS, [], []])
     assert [text.decode() for text in served["summary"].numpy()] == [r.text for r in results]
     np.testing.assert_allclose(served["scores"], [r.score for r in results], atol=1e-4)
     assert serve(text=tf.constant([], tf.string))["summary"].shape == (0,)
 
 
-def test_evaluation_and_picture(run, tmp_path, traced_nowhere):
-    rows = [{"source": d, "target": [s, "b"]} for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)]
-    corpus = read_corpus(write(tmp_path / "f.jsonl", rows))
-    report = json.loads(json.dumps(evaluate(run, corpus, lead=1)))
+def test_evaluation_and_picture(task, tmp_path, traced_nowhere):
+    summaries = [[summary, "b"] for summary in SUMMARIES]
+    report = json.loads(json.dumps(task.evaluate_text(DOCUMENTS, summaries, lead=1)))
     assert report["documents"] == 3 and 0 <= report["rouge1"] <= 100
-    assert report["lead_rouge"]["rouge1"] > 0 and "lead-1" in table(report)
-    summarizer = Summarizer(run)
-    if summarizer.summarize([DOCUMENTS[0]])[0].tokens:
-        draw(summarizer, DOCUMENTS[0], tmp_path / "picture.png")
-        assert (tmp_path / "picture.png").stat().st_size > 1000
-    with pytest.raises(UserError, match="nothing to draw"):
-        draw(summarizer, "", tmp_path / "none.png")
+    assert report["lead_rouge"]["rouge1"] > 0 and "lead-1" in table({"data": "here", **report})
+    if task.summarize([DOCUMENTS[0]])[0].tokens:
+        result = task.draw(DOCUMENTS[0], tmp_path / "picture.png")
+        assert (tmp_path / "picture.png").read_bytes()[:4] == result._repr_png_()[:4] == b"\x89PNG"
+        assert all(token in result.show() for token in result.tokens)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        task.draw("", tmp_path / "none.png")
 
 
-def test_documents_searched_together_are_not_padded_without_bound(run):
+def test_documents_searched_together_are_not_padded_without_bound(task):
     """A sentence of 5,000 words goes alone where fifty sentences would be padded to it."""
-    encode = DocumentEncoder(run.encoder.tokenizer, small_config("--data.max_words=10000"))
+    settings = {**task.preprocessor.get_config(), "max_words": 10_000}
+    long = Summarizer(task.backbone, SummarizationPreprocessor.from_config(settings))
     documents = [["a b"] * 50, ["a " * 5000], ["a b"] * 50, [], ["a b"] * 50]
-    batches = list(Summarizer(run)._batches([encode.document(each) for each in documents], 4))
-    assert batches == ([[0, 2, 4], [1]] if run.model.is_hierarchical else [[0, 2, 4, 1]])
-    batches = Summarizer(run)._batches([encode.document(["a"])] * 5, 2)
+    encoded = [long.preprocessor.document(each) for each in documents]
+    is_hierarchical = task.backbone.reads_sentences
+    assert list(long._batches(encoded, 4)) == (
+        [[0, 2, 4], [1]] if is_hierarchical else [[0, 2, 4, 1]]
+    )
+    batches = long._batches([long.preprocessor.document(["a"])] * 5, 2)
     assert list(batches) == [[0, 1], [2, 3], [4]]
 
 
-def test_odd_batches_have_finite_gradients(run):
+def test_odd_batches_have_finite_gradients(task):
     """A document of padding alone, a sentence of padding, a summary longer than its document."""
-    import tensorflow as tf
-
-    extra = run.encoder.tokenizer.vocabulary_size if run.config.model.pointer else UNK_ID
+    network = task.backbone
+    extra = network.vocabulary_size if network.extra_size else UNK_ID
     source = np.zeros((3, 3, 2), "int32")
     source[1] = [[5, 6], [0, 0], [7, 0]]
     source[2, 0, 0] = extra  # one word, which is unknown
     labels = np.array([[5, 6, 7, 5, 6, END_ID], [extra, END_ID, 0, 0, 0, 0], [extra] * 5 + [0]])
     target = np.where(labels >= extra, UNK_ID, labels)
     with tf.GradientTape() as tape:
-        log_p = run.model({"source": source, "target": target, "labels": labels}, training=True)
-        loss = NegativeLogLikelihood()(labels, log_p) + sum(run.model.losses)
-    gradients = tape.gradient(loss, [each.value for each in run.model.trainable_variables])
-    assert np.all(np.isfinite(log_p)) and np.isfinite(float(loss))
+        features = network.features({"source": source, "target": target}, training=True)
+        loss = task.feature_loss(task.default_loss())(labels, features) + sum(network.losses)
+    gradients = tape.gradient(loss, [each.value for each in network.trainable_variables])
+    assert np.isfinite(float(loss))
     assert all(np.all(np.isfinite(tf.convert_to_tensor(each))) for each in gradients)
 
 
 def test_a_model_without_attention_reads_the_last_state_alone(tmp_path, traced_nowhere):
     off = [f"--model.{name}=false" for name in ("attention", "coverage", "pointer")]
-    run = load_run(make_run(tmp_path / "run", *off))
-    memory, mask, _ = run.model.encode(np.array([[[5, 6, 7]], [[8, 0, 0]]]))
+    task = small_summarizer(*off)
+    memory, mask, _ = task.backbone.encode(np.array([[[5, 6, 7]], [[8, 0, 0]]]))
     assert tuple(memory.shape) == (2, 1, 6) and np.all(mask)
-    (result,) = Summarizer(run).summarize([DOCUMENTS[0]], max_length=3, min_length=3)
+    (result,) = task.summarize([DOCUMENTS[0]], max_length=3, min_length=3)
     assert len(result.tokens) == 3 and not np.any(result.attention)
-    with pytest.raises(UserError, match="model.attention false"):
-        draw(Summarizer(run), DOCUMENTS[0], tmp_path / "picture.png")
+    assert result._repr_png_() is None
+    with pytest.raises(ValueError, match="model.attention false"):
+        task.draw(DOCUMENTS[0], tmp_path / "picture.png")
     with pytest.raises(UserError, match="nothing to copy by"):
         small_config("--model.attention=false")
 
 
 @pytest.mark.parametrize("document", [["word"], ["a b ."] * 5000, ["Xyz Xyw Xyv"]])
-def test_odd_documents_pass(run, document, traced_nowhere):
+def test_odd_documents_pass(task, document, traced_nowhere):
     """One word, 5,000 sentences, unknown words alone."""
-    (result,) = Summarizer(run).summarize([document])
-    assert len(result.source) <= run.config.data.max_sentences
+    (result,) = task.summarize([document])
+    assert len(result.source) <= task.preprocessor.max_sentences
     assert np.all(np.isfinite(result.attention)) and np.isfinite(result.score)

@@ -1,5 +1,6 @@
 """Training: exact resume, stopping, the learning rate, what is reported, and traces."""
 
+import dataclasses
 import errno
 import io
 import json
@@ -12,20 +13,27 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common.checkpoints import Checkpoints
-from keras_attention.applications.common.distribute_config import DistributeConfig
 from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
-from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.reporting import Progress
-from keras_attention.applications.common.saving import training_variables
-from keras_attention.applications.common.schedules import LearningRate, make_optimizer
-from keras_attention.applications.common.training_config import TrainingConfig
+from keras_attention.applications.training.callbacks import (
+    HalveOnPlateau,
+    KeepBest,
+    SaveCheckpoint,
+    TimeLimit,
+    training_variables,
+)
+from keras_attention.applications.training.config import TrainingConfig
+from keras_attention.applications.training.devices import DistributeConfig
+from keras_attention.applications.training.fit import LearningRate, make_optimizer
+from keras_attention.applications.training.reporting import Figures, Progress
+from keras_attention.applications.training.run_folder import Checkpoints, read_metrics
+from keras_attention.distribute import Workers
 from tests.applications.small_training import (
     STEPS,
     assert_same_runs,
     batch,
     batches,
     fit,
+    make_model,
     make_run,
     saved,
 )
@@ -218,7 +226,8 @@ def test_a_full_disk_keeps_the_last_checkpoint(unbroken, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(UserError, match="step-00000015.*No space"):
         patch.setattr(np, "savez", full)
         fit(run, schedule="halve", patience=3)
-    assert [path.name[:5] for path in run.checkpoints.iterdir()] == ["step-"] * 2
+    names = sorted(path.name[:5] for path in run.checkpoints.iterdir())
+    assert names == ["NEWES", "step-", "step-"]
     fit(run, schedule="halve", patience=3)
     assert_same_runs(saved(run), saved(unbroken))
 
@@ -382,3 +391,68 @@ def test_a_seed_gives_the_same_weights_and_another_others(tmp_path):
     assert_same_runs(one, same)
     assert not np.array_equal(one[1][0], other[1][0])
     assert json.dumps(one[4]) == json.dumps(same[4])
+
+
+@pytest.fixture(scope="module")
+def saver(unbroken):
+    """What restores checkpoints of the unbroken run, into a model of its own."""
+    model = make_model()
+    model.compile(make_optimizer(TrainingConfig(schedule="halve"), STEPS))
+    model.optimizer.build(model.trainable_variables)
+    stateful = {
+        "best": KeepBest(None, "val_loss", "min", 3),
+        "time": TimeLimit(None, Workers()),
+        "figures": Figures(),
+        "halve": HalveOnPlateau("val_loss", "min", 1),
+    }
+    saver = SaveCheckpoint(Checkpoints(unbroken.checkpoints), stateful, None, 64, STEPS)
+    return saver, model
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("within", 10**9),
+        ("within", -1),
+        ("within", "3"),
+        ("epoch", None),
+        ("epoch", True),
+        ("batches", 1.5),
+        ("metrics", 10**6),
+        ("callbacks", []),
+        ("callbacks", {"best": {"best": "0.1", "wait": 0, "epoch": 1}}),
+        ("callbacks", {"time": {"seconds": float("inf")}}),
+        ("callbacks", {"time": 7}),
+    ],
+)
+def test_a_checkpoint_whose_state_cannot_be_is_refused(saver, key, value):
+    saver, model = saver
+    checkpoint, _ = saver.checkpoints.latest()
+    assert saver.restore(model, checkpoint) == 4
+    state = {**checkpoint.state, key: value}
+    with pytest.raises(UserError, match=f"step {checkpoint.step} is damaged: it holds .* as "):
+        saver.restore(model, dataclasses.replace(checkpoint, state=state))
+
+
+class Counting(keras.callbacks.Callback):
+    """A user's callback with a state that resuming needs."""
+
+    epochs = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        assert "val_loss" in logs
+        self.epochs += 1
+
+    def get_state(self):
+        return {"epochs": self.epochs}
+
+    def set_state(self, state):
+        self.epochs = state["epochs"]
+
+
+def test_callbacks_of_the_user_are_called_and_resumed(tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=2, callbacks=[Counting()])
+    resumed = Counting()
+    fit(run, epochs=3, callbacks=[resumed])
+    assert resumed.epochs == 3

@@ -13,6 +13,8 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation import multi30k
 from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (
+    EncodedCorpus,
+    Report,
     encode_corpus,
     has_split,
     load_corpus,
@@ -130,7 +132,7 @@ def test_bad_files(tmp_path, pair, content, message):
 
 
 def test_a_folder_is_no_file(tmp_path, pair):
-    with pytest.raises(UserError, match="Cannot read .*: Is a directory"):
+    with pytest.raises(UserError, match="Cannot read .*: expected a file. Received: a folder"):
         load_corpus(config((pair[0], str(tmp_path))), "train")
 
 
@@ -163,19 +165,19 @@ def test_too_long(pair, words):
     data = config(pair, max_length=3)
     corpus = load_corpus(data, "train")
     with pytest.raises(UserError, match="train.s, line 4: 5 tokens, more than data.max_length 3"):
-        encode_corpus(corpus, *words, data)
-    skipped = encode_corpus(corpus, *words, replace(data, on_too_long="skip"))
+        encode_corpus(corpus, *words)
+    skipped = encode_corpus(replace(corpus, data=replace(data, on_too_long="skip")), *words)
     assert skipped.source == words[0].encode(SOURCE[:3])
     assert skipped.target == words[1].encode(TARGET[:3])
     assert (skipped.report.pairs, skipped.report.too_long) == (3, 1)
     assert "3 sentence pairs, 1 too long ones left out" in str(skipped.report)
-    cut = encode_corpus(corpus, *words, replace(data, on_too_long="truncate"))
+    cut = encode_corpus(replace(corpus, data=replace(data, on_too_long="truncate")), *words)
     assert cut.source[3] == words[0].encode(["b b b"])[0]
     assert (cut.report.pairs, cut.report.truncated) == (4, 1)
     assert "1 of them cut short" in str(cut.report)
     shortest = replace(data, max_length=1, on_too_long="skip")
     with pytest.raises(UserError, match="left .4 longer than data.max_length 1, 0 empty"):
-        encode_corpus(replace(corpus, target=["A A"] * 4), *words, shortest)
+        encode_corpus(replace(corpus, target=["A A"] * 4, data=shortest), *words)
 
 
 def test_too_long_on_the_other_side(pair, words):
@@ -183,7 +185,7 @@ def test_too_long_on_the_other_side(pair, words):
     corpus = load_corpus(data, "train")
     corpus = replace(corpus, source=["a"] * 4)
     with pytest.raises(UserError, match="train.t, line 2: 3 tokens"):
-        encode_corpus(corpus, *words, data)
+        encode_corpus(corpus, *words)
 
 
 def test_a_sentence_without_tokens(tmp_path, words):
@@ -191,15 +193,15 @@ def test_a_sentence_without_tokens(tmp_path, words):
     pair = write(tmp_path / "s", ["a", "\x01"]), write(tmp_path / "t", ["A", "B"])
     data = config(pair)
     with pytest.raises(UserError, match="s, line 2: empty"):
-        encode_corpus(load_corpus(data, "train"), *words, data)
+        encode_corpus(load_corpus(data, "train"), *words)
     data = replace(data, on_empty="skip")
-    encoded = encode_corpus(load_corpus(data, "train"), *words, data)
+    encoded = encode_corpus(load_corpus(data, "train"), *words)
     assert (encoded.report.pairs, encoded.report.empty) == (1, 1)
 
 
 def test_batches(pair, words):
     data = config(pair)
-    encoded = encode_corpus(load_corpus(data, "train"), *words, data)
+    encoded = encode_corpus(load_corpus(data, "train"), *words)
     batches = make_batches(encoded, batch_size=3, number_of_buckets=1, shuffle=False)
     inputs, labels = batches.batch(0, 0)
     targets = words[1].encode(TARGET)
@@ -215,8 +217,6 @@ def test_batches(pair, words):
 
 
 def test_batches_of_another_corpus_keep_the_shapes(words):
-    from keras_attention.applications.translation.corpus import EncodedCorpus, Report
-
     def corpus(lengths):
         rows = [[5] * length for length in lengths]
         return EncodedCorpus(rows, rows, Report("x", len(rows)))
@@ -227,6 +227,20 @@ def test_batches_of_another_corpus_keep_the_shapes(words):
     assert set(dev.shapes()) <= set(train.shapes())
     longer = make_batches(corpus([1, 12]), 2, shuffle=False, lengths=train.lengths)
     assert longer.lengths == [(2, 3, 3), (9, 10, 10), (12, 13, 13)]
+
+
+def test_a_development_set_is_split_off(tmp_path):
+    pair = write(tmp_path / "s", list("abcdefghij")), write(tmp_path / "t", list("ABCDEFGHIJ"))
+    data = config(pair, dev_fraction=0.3)
+    train, dev = (load_corpus(data, split) for split in ("train", "dev"))
+    assert (len(train), len(dev)) == (7, 3)
+    assert sorted(train.source + dev.source) == list("abcdefghij")
+    assert [text.upper() for text in dev.source] == dev.target
+    assert [ord(text) - ord("a") + 1 for text in dev.source] == list(dev.lines)
+    assert load_corpus(data, "dev").source == dev.source  # the same each time
+    assert has_split(data, "dev") and not has_split(config(pair), "dev")
+    own = replace(data, dev_source=pair[0], dev_target=pair[1])
+    assert len(load_corpus(own, "train")) == 10  # a set of its own goes before
 
 
 def test_multi30k_from_a_folder(tmp_path):

@@ -1,12 +1,11 @@
 """The loss that takes a translation model's logits itself, against that of the logits."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.translation.loss import training_loss
-from keras_attention.applications.translation.model import RNNSearch, Transformer
+from keras_attention.applications.translation import RNNSearch, Transformer, Translator
+from keras_attention.applications.translation.loss import WordCrossentropy
 from keras_attention.distribute import GlobalMean, make_strategy
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.translation_runs import randomize
@@ -46,9 +45,9 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
     with tf.GradientTape() as tape:
         expected = plain(labels, model(inputs, training=True), weight)
     gradients = tape.gradient(expected, model.trainable_variables)
-    fused = training_loss(model, 0.1)
+    fused = WordCrossentropy(model, 0.1)
     with tf.GradientTape() as tape:
-        features = model(inputs, training=True)
+        features = model.features(inputs, training=True)
         loss = fused(labels, features, weight)
     assert features.shape[-1] == model.feature_size
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
@@ -66,8 +65,8 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
 def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, training):
     """One token, none, and the rest: parts with very different weights."""
     model = MODELS["transformer"]()
-    loss = training_loss(model, 0.1)
-    predictions = model(inputs, training=training)
+    loss = WordCrossentropy(model, 0.1)
+    predictions = model.features(inputs) if training else model(inputs)
     weight = np.random.default_rng(1).uniform(0.2, 2.0, labels.shape).astype("float32")
     labels = np.stack([np.eye(T, dtype="int32")[0] * 5, np.zeros(T, "int32"), labels[2]])
     strategy = make_strategy("mirrored", [f"CPU:{replica}" for replica in range(B)])
@@ -87,31 +86,19 @@ def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, training):
     assert sum(received) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_model_with_that_loss_is_evaluated_as_any_other(inputs, labels):
-    model = MODELS["transformer"]()
-    model.compile(loss=training_loss(model), optimizer="sgd")
-    expected = MaskedSparseCategoricalCrossentropy()(labels, model(inputs, training=False))
-    measured = model.evaluate(inputs, labels, verbose=0)
-    assert measured == pytest.approx(float(expected), rel=1e-5)
-    model.fit(inputs, labels, verbose=0)
-    assert model(inputs, training=False).shape[-1] == TARGET
-
-
 def test_features_as_wide_as_the_vocabulary_leave_the_loss_as_it_was():
-    model = RNNSearch(SOURCE, R, readout_size=R, **SIZES)
-    loss = training_loss(model, 0.1)
-    assert type(loss) is MaskedSparseCategoricalCrossentropy
-    assert not model.leaves_logits_to_loss
+    network = RNNSearch(SOURCE, R, readout_size=R, **SIZES)
+    assert Translator(network).feature_loss(MaskedSparseCategoricalCrossentropy()) is None
 
 
-def test_a_model_saved_whole_with_that_loss_trains_on_as_before(tmp_path, inputs, labels):
-    model = MODELS["transformer"]()
-    model.compile(loss=training_loss(model, 0.1), optimizer="sgd")
-    model.fit(inputs, labels, verbose=0)
-    model.save(tmp_path / "whole.keras")
-    loaded = keras.saving.load_model(tmp_path / "whole.keras")
-    assert loaded.loss.label_smoothing == 0.1
-    measured = [m.fit(inputs, labels, verbose=0).history["loss"][0] for m in (model, loaded)]
-    assert measured[1] == pytest.approx(measured[0], rel=1e-5)
-    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6, err_msg=ours.path)
+def test_the_task_takes_that_loss_in_training_alone(inputs, labels):
+    task = Translator(MODELS["transformer"]())
+    task.compile("sgd")
+    assert task(inputs, training=True).shape[-1] == task.backbone.feature_size
+    assert task(inputs).shape[-1] == TARGET
+    expected = MaskedSparseCategoricalCrossentropy(0.1)(labels, task(inputs))
+    assert task.evaluate(inputs, labels, verbose=0) == pytest.approx(float(expected), rel=1e-5)
+    trained = task.fit(inputs, labels, verbose=0).history["loss"][0]
+    assert trained == pytest.approx(float(expected), rel=1e-5)
+    task.compile("sgd", metrics=["accuracy"])
+    assert task(inputs, training=True).shape[-1] == TARGET

@@ -1,46 +1,67 @@
 """The translation models against float64 oracles, and their contract with training and search."""
 
 import inspect
-import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.translation.config import ModelConfig
-from keras_attention.applications.translation.encoders import BidirectionalEncoder, StackedEncoder
-from keras_attention.applications.translation.model import (
+from keras_attention import LocalAttention, LuongAttention
+from keras_attention.applications.translation import (
     Luong,
     RNNEncDec,
     RNNSearch,
     Transformer,
-    build_model,
 )
-from keras_attention.applications.translation.readout import WordLogits
+from keras_attention.applications.translation.models.layers import (
+    BidirectionalEncoder,
+    StackedEncoder,
+)
 from tests.applications.translation_runs import randomize
 from tests.docs_examples import run_fences
 
 B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
 SIZES = {"embedding_size": E, "units": U}
 BLOCKS = {"embedding_size": 8, "layers": 2, "feed_forward_size": U, "heads": 2}
+
+
+def stacked():
+    return keras.layers.StackedRNNCells([keras.layers.GRUCell(U), keras.layers.LSTMCell(U)])
+
+
 MODELS = {
     "rnnsearch": lambda: RNNSearch(SOURCE, TARGET, attention_units=A, readout_size=R, **SIZES),
     "rnnsearch-tied": lambda: RNNSearch(SOURCE, TARGET, tie_embeddings=True, **SIZES),
     "rnnencdec": lambda: RNNEncDec(SOURCE, TARGET, readout_size=R, **SIZES),
-    "luong-dot": lambda: Luong(SOURCE, TARGET, layers=1, score="dot", **SIZES),
+    "rnnsearch-lstm": lambda: RNNSearch(
+        SOURCE, TARGET, attention=LuongAttention("general"), cell=keras.layers.LSTMCell(U), **SIZES
+    ),
+    "rnnsearch-stacked": lambda: RNNSearch(
+        SOURCE, TARGET, cell=stacked(), encoder=keras.layers.GRU(9, return_sequences=True), **SIZES
+    ),
+    "luong-dot": lambda: Luong(SOURCE, TARGET, layers=1, attention=LuongAttention("dot"), **SIZES),
     "luong-general-2": lambda: Luong(SOURCE, TARGET, layers=2, readout_size=R, **SIZES),
     "luong-concat": lambda: Luong(
-        SOURCE, TARGET, layers=1, score="concat", attention_units=A, input_feeding=False, **SIZES
+        SOURCE,
+        TARGET,
+        layers=1,
+        attention=LuongAttention("concat", units=A),
+        input_feeding=False,
+        **SIZES,
     ),
     "luong-location": lambda: Luong(
-        SOURCE, TARGET, layers=1, score="location", max_source_length=S, **SIZES
+        SOURCE, TARGET, layers=1, attention=LuongAttention("location", max_length=S), **SIZES
     ),
     "luong-local-m": lambda: Luong(
-        SOURCE, TARGET, layers=1, attention="local-m", half_width=2, **SIZES
+        SOURCE, TARGET, layers=1, attention=LocalAttention(2, alignment="monotonic"), **SIZES
     ),
     "luong-local-p": lambda: Luong(
-        SOURCE, TARGET, layers=1, attention="local-p", half_width=2, attention_units=A, **SIZES
+        SOURCE,
+        TARGET,
+        layers=1,
+        attention=LocalAttention(2, alignment="predictive", units=A),
+        **SIZES,
     ),
     "transformer": lambda: Transformer(SOURCE, TARGET, **BLOCKS),
     "transformer-pre-rotary": lambda: Transformer(
@@ -347,43 +368,6 @@ def test_stacked_encoder_hands_over_the_states_of_the_last_words():
     assert len(states) == 4
     last = np.asarray(outputs)[np.arange(B), mask.sum(1) - 1]
     np.testing.assert_allclose(np.asarray(states[2]), last, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind", "attention"),
-    [
-        ({}, RNNSearch, "BahdanauAttention"),
-        ({"architecture": "rnnencdec"}, RNNEncDec, None),
-        ({"architecture": "luong", "score": "dot"}, Luong, "LuongAttention"),
-        ({"architecture": "luong", "attention": "local-p"}, Luong, "LocalAttention"),
-    ],
-)
-def test_builder_builds_what_the_configuration_says(changes, kind, attention):
-    config = ModelConfig(
-        embedding_size=E, units=U, layers=2, dropout=0.25, readout_size=R, **changes
-    )
-    model = build_model(config, SOURCE, TARGET)
-    assert type(model) is kind and model.built
-    values = model.get_config()
-    for name in ("embedding_size", "units", "dropout", "readout_size"):
-        assert values[name] == getattr(config, name)
-    assert values["source_vocabulary_size"], values["target_vocabulary_size"] == (SOURCE, TARGET)
-    if attention:
-        assert type(model.decoder.attention).__name__ == attention
-    if kind is Luong:
-        assert model.decoder.input_feeding and len(model.encoder.stack) == 2
-
-
-def test_refusals_say_what_was_expected():
-    with pytest.raises(ValueError, match=r"as wide as the embedding.*Received: readout of width 5"):
-        RNNSearch(SOURCE, TARGET, readout_size=R, tie_embeddings=True, **SIZES)
-    with pytest.raises(ValueError, match=r"`attention` must be one of .*Received: .*'glocal'"):
-        Luong(SOURCE, TARGET, attention="glocal", **SIZES)
-    with pytest.raises(ValueError, match=r"`architecture` must be one of .*Received: .*'rnn'"):
-        config = types.SimpleNamespace(**{**vars(ModelConfig()), "architecture": "rnn"})
-        build_model(config, SOURCE, TARGET)
-    with pytest.raises(ValueError, match=r"`table` must be given where `tied=True`"):
-        WordLogits(TARGET, tied=True)(np.zeros((2, E), "float32"))
 
 
 @pytest.mark.parametrize("kind", [RNNSearch, Transformer])

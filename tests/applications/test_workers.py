@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common import starting
-from keras_attention.applications.common.distribute_config import DistributeConfig, on_all_replicas
 from keras_attention.applications.common.errors import UserError, WorkersStopped
+from keras_attention.applications.common.files import checksum
+from keras_attention.applications.training import starting
+from keras_attention.applications.training.devices import DistributeConfig, on_all_replicas
 from keras_attention.applications.translation.config import TranslationConfig
 from keras_attention.distribute import Cluster, Workers, naming_lost_workers
 from tests.applications.cluster import (
@@ -86,11 +87,11 @@ def test_other_keys_data_and_folders_are_refused(tmp_path):
 
 def test_a_folder_has_a_checksum(tmp_path):
     (tmp_path / "a").write_text("1")
-    sums = [starting._checksum(tmp_path), starting._checksum(tmp_path)]
+    sums = [checksum(tmp_path), checksum(tmp_path)]
     (tmp_path / "a").rename(tmp_path / "b")
-    sums.append(starting._checksum(tmp_path))
+    sums.append(checksum(tmp_path))
     (tmp_path / "b").write_text("2")
-    sums.append(starting._checksum(tmp_path))
+    sums.append(checksum(tmp_path))
     assert sums[0] == sums[1] and len(set(sums)) == 3
 
 

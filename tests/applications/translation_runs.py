@@ -1,21 +1,18 @@
-"""Run folders with small models of random weights, made without training."""
+"""Translators with small networks of random weights, made without training."""
 
 import math
 import warnings
-from pathlib import Path
 
 import numpy as np
 
-from keras_attention.applications.common.config import save_config
-from keras_attention.applications.common.run_folder import RunFolder
-from keras_attention.applications.translation.config import (
-    DecodingConfig,
-    ModelConfig,
-    TokenizerConfig,
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.translation import (
     TranslationConfig,
+    TranslationPreprocessor,
+    Translator,
 )
-from keras_attention.applications.translation.run import TARGET, TASK, new_model
-from keras_attention.text import END_ID, SentencePieceTokenizer, WordTokenizer
+from keras_attention.decoding import SearchOptions
+from keras_attention.text import END_ID
 
 SOURCE_LINES = [
     "a man rides a brown horse",
@@ -31,6 +28,7 @@ TARGET_LINES = [
     "die kinder spielen mit einem ball am wasser",
     "es regnet",
 ]
+MAX_LENGTH = 13
 
 
 def randomize(model, seed: int = 3, scale: float = 2.0) -> None:
@@ -68,35 +66,26 @@ def randomize_transformer(model) -> None:
     model.word_logits.bias.assign(bias)
 
 
-def make_run(folder: Path, kind: str = "sentencepiece", **model) -> Path:
-    """Write a run folder of a model with random weights; `model` goes into its configuration."""
-    sizes = {"embedding_size": 7, "units": 11, "layers": 1, "attention_units": None}
-    if model.get("architecture") == "transformer":
-        sizes = {"embedding_size": 8, "feed_forward_size": 11, "layers": 2, "heads": 2}
-    config = TranslationConfig(
-        tokenizer=TokenizerConfig(
-            kind=kind, vocabulary_size=61, replace_unknown=kind == "words", lowercase=True
-        ),
-        model=ModelConfig(**{**sizes, **model}),
-        decoding=DecodingConfig(beam_size=3, max_length=13, batch_size=2),
-    )
-    tokenizers = [_tokenizer(kind, lines) for lines in (SOURCE_LINES, TARGET_LINES)]
-    with RunFolder.prepare(folder, TASK) as prepared:
-        save_config(config, prepared / "config.yaml")
-        for tokenizer, name in zip(tokenizers, ("source", TARGET), strict=True):
-            tokenizer.save(prepared / "tokenizers", name)
-        built = new_model(config, *tokenizers)
-        if config.model.architecture == "transformer":
-            randomize_transformer(built)
-        else:
-            randomize(built, seed=4, scale=4.0)
-        built.save_weights(prepared / "best.weights.h5")
-    return folder
-
-
-def _tokenizer(kind, lines):
-    if kind == "words":
-        return WordTokenizer.train(lines, vocabulary_size=19, lowercase=True)
+def make_preprocessor(kind: str = "sentencepiece") -> TranslationPreprocessor:
+    options = {"kind": kind, "vocabulary_size": 19 if kind == "words" else 61, "lowercase": True}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few lines give fewer pieces than are asked for
-        return SentencePieceTokenizer.train(lines, vocabulary_size=61, lowercase=True)
+        return TranslationPreprocessor.adapt(
+            SOURCE_LINES, TARGET_LINES, replace_unknown=kind == "words", **options
+        )
+
+
+def make_translator(kind: str = "sentencepiece", dtype=None, **model) -> Translator:
+    """Return a translator of random weights; `model` goes into its configuration."""
+    sizes = {"embedding_size": 7, "units": 11, "layers": 1}
+    if model.get("architecture") == "transformer":
+        sizes = {"embedding_size": 8, "feed_forward_size": 11, "layers": 2, "heads": 2}
+    settings = [f"--model.{name}={value}" for name, value in {**sizes, **model}.items()]
+    config = load_config(TranslationConfig, [], settings)
+    task = Translator.configured(config, make_preprocessor(kind), dtype)
+    task.search = SearchOptions(beam_size=3, max_length=MAX_LENGTH, batch_size=2)
+    if config.model.architecture == "transformer":
+        randomize_transformer(task.backbone)
+    else:
+        randomize(task.backbone, seed=4, scale=4.0)
+    return task

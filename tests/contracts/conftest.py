@@ -10,11 +10,12 @@ from tests.contracts.registry import CASES, FIRST_CASES
 def pytest_collection_modifyitems(items):
     """On JAX, leave every case of a layer but its first to the slow tests.
 
-    JAX compiles each operation for each shape: all cases would take most of an hour.
+    JAX compiles each operation for each shape: all cases would take most of an hour. Tasks
+    train on TensorFlow, and on JAX through the command (tests/applications/test_jax.py).
     """
-    if BACKEND != "jax":
-        return
     for item in items:
         name = getattr(item, "callspec", None) and item.callspec.params.get("name")
-        if name in CASES and name not in FIRST_CASES:
+        is_task = item.path.name == "test_tasks.py" and BACKEND != "tensorflow"
+        other_case = BACKEND == "jax" and name in CASES and name not in FIRST_CASES
+        if other_case or is_task:
             item.add_marker("slow")

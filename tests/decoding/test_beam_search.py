@@ -1,45 +1,28 @@
-"""Beam search against exhaustive enumeration, and against beam search in plain Python."""
+"""Beam search: when it ends, penalties, ties, wide vocabularies. `test_oracle.py` has the rest."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.decoding import CoveragePenalty, LengthPenalty, beam_search, greedy_search
+from keras_attention.decoding import CoveragePenalty, LengthPenalty, beam_search
+from keras_attention.decoding.scoring import chunked_top_k, ordered_top_k
 from tests.decoding.chains import (
     END,
     START,
     Chain,
     Rules,
     check_result,
-    enumerate_hypotheses,
     search_narrowly,
 )
-from tests.decoding.running import MODES, USUAL, in_python, prepare
-
-LIMITS = (4, 2, 3)  # of the sentences, where each has its own
-
-ASKED = {
-    "plain": {},
-    "length penalty": {"alpha": 0.7},
-    "strong length penalty": {"alpha": 3.0},
-    "coverage penalty": {"beta": 0.3},
-    "both penalties": {"alpha": 1.0, "beta": 0.2},
-    "minimum length": {"min_length": 3},
-    "no word twice": {"no_repeat_ngram": 1},
-    "no bigram twice": {"no_repeat_ngram": 2},
-    "no trigram twice, long enough": {"no_repeat_ngram": 3, "min_length": 4, "alpha": 0.5},
-}
+from tests.decoding.running import USUAL, in_python, prepare
 
 
-def search(chain, rules, limits=None, state=None, mode=USUAL, **options):
+def search(chain, rules, **options):
     """Run beam search as the rules say."""
     options = {
         "start_id": START,
         "end_id": END,
-        "max_length": list(limits) if limits else rules.max_length,
-        "min_length": rules.min_length,
-        "no_repeat_ngram": rules.no_repeat_ngram,
+        "max_length": rules.max_length,
         "length_penalty": rules.alpha,
         "coverage_penalty": rules.beta,
         "attention_mask": chain.mask,
@@ -47,50 +30,7 @@ def search(chain, rules, limits=None, state=None, mode=USUAL, **options):
         "constant_keys": ("memory",),
         **options,
     }
-    run = prepare(lambda state: beam_search(chain.step, state, **options), mode)
-    return run(chain.state() if state is None else state)
-
-
-def each_sentence(chain, rules, limits):
-    limits = limits or (rules.max_length,) * chain.batch
-    return [(b, rules._replace(max_length=limits[b])) for b in range(chain.batch)]
-
-
-@pytest.mark.parametrize("limits", [None, LIMITS], ids=["one limit", "own limits"])
-@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-def test_a_beam_as_wide_as_the_space_ranks_it_all(asked, limits):
-    chain, rules = Chain(seed=3), Rules(max_length=4, **asked)
-    expected = [enumerate_hypotheses(chain, *each) for each in each_sentence(chain, rules, limits)]
-    beams = max(map(len, expected)) + 3  # so that some are missing in every sentence
-    result = search(chain, rules, limits, beam_size=beams, n_best=beams)
-    check_result(result, expected)
-    if not asked and not limits:
-        total = np.exp(ops.convert_to_numpy(result.log_probabilities)).sum(axis=1)
-        np.testing.assert_allclose(total, 1.0, rtol=1e-5)
-
-
-@pytest.mark.parametrize("n_best", [1, 3, 11])
-@pytest.mark.parametrize("alpha", [0.0, 0.8, 3.0])
-def test_stopping_early_keeps_the_optimum(alpha, n_best):
-    chain, rules = Chain(vocabulary=3, seed=5), Rules(max_length=5, alpha=alpha, beta=0.1)
-    expected = [
-        enumerate_hypotheses(chain, sentence, rules)[:n_best] for sentence in range(chain.batch)
-    ]
-    check_result(search(chain, rules, beam_size=37, n_best=n_best), expected)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("beam_size,n_best", [(1, 1), (3, 1), (5, 3)])
-def test_narrow_beams_do_what_plain_python_does(beam_size, n_best, mode):
-    chain = Chain(vocabulary=7, seed=7)
-    rules = Rules(max_length=6, alpha=0.6, beta=0.2, no_repeat_ngram=2, min_length=2)
-    limits = (6, 3, 5)
-    expected = [
-        search_narrowly(chain, *each, beam_size, n_best)[0]
-        for each in each_sentence(chain, rules, limits)
-    ]
-    result = search(chain, rules, limits, beam_size=beam_size, n_best=n_best, mode=mode)
-    check_result(result, expected)
+    return prepare(lambda state: beam_search(chain.step, state, **options), USUAL)(chain.state())
 
 
 @pytest.mark.parametrize("seed,alpha", [(11, 0.0), (11, 1.0), (12, 1.0), (13, 4.0)])
@@ -131,23 +71,6 @@ def test_the_steps_that_end_early_differ_with_the_penalty():
     assert 1 < steps[0] < steps[1] <= steps[2] <= 9 and steps[0] < steps[2]
 
 
-def test_one_beam_is_greedy_search():
-    chain = Chain(vocabulary=11, seed=17)
-    options = {
-        "start_id": START,
-        "end_id": END,
-        "max_length": 7,
-        "no_repeat_ngram": 2,
-        "attention_key": "attention_scores",
-    }
-    beam = beam_search(chain.step, chain.state(), beam_size=1, **options)
-    greedy = greedy_search(chain.step, chain.state(), **options)
-    for ours, theirs in zip(beam, greedy, strict=True):
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs), rtol=1e-6
-        )
-
-
 @pytest.mark.parametrize("after_end", [-9.0, 9.0])
 def test_a_complete_hypothesis_is_never_scored_again(after_end):
     """Whatever the model says after the end, and however long the others go on."""
@@ -174,18 +97,6 @@ def test_a_complete_hypothesis_is_never_scored_again(after_end):
         assert ended.sum(axis=1).tolist() == [1, 1]
         scores = ops.convert_to_numpy(result.scores)[ended]
         np.testing.assert_allclose(scores, np.log(0.6), rtol=1e-5)
-
-
-def test_a_sentence_does_not_depend_on_its_neighbours():
-    chain, rules = Chain(batch=5, seed=19), Rules(max_length=6, alpha=0.6)
-    together = search(chain, rules, beam_size=3, n_best=2)
-    for sentence in range(chain.batch):
-        state = keras.tree.map_structure(lambda x, b=sentence: x[b : b + 1], chain.state())
-        alone = search(chain, rules, state=state, beam_size=3, n_best=2, attention_mask=None)
-        for one, all_of_them in zip(alone, together, strict=True):
-            np.testing.assert_allclose(
-                ops.convert_to_numpy(one)[0], ops.convert_to_numpy(all_of_them)[sentence], rtol=1e-5
-            )
 
 
 def test_own_penalty_objects():
@@ -257,3 +168,21 @@ def test_a_wide_vocabulary_is_searched_in_chunks(backwards):
     np.testing.assert_array_equal(
         ops.convert_to_numpy(result.tokens)[0], [tokens for tokens, _, _ in live]
     )
+
+
+@pytest.mark.parametrize("size", [7, 320, 641, 1009, 8000])
+@pytest.mark.parametrize("kind", ["distinct", "ties", "all alike", "mostly impossible"])
+def test_top_k_is_a_stable_sort(size, kind):
+    random = np.random.default_rng(size)
+    x = {
+        "distinct": random.normal(size=(3, size)),
+        "ties": random.integers(0, 4, size=(3, size)),
+        "all alike": np.zeros((3, size)),
+        "mostly impossible": np.where(random.random((3, size)) < 0.999, -np.inf, 1.0),
+    }[kind].astype("float32")
+    for k in (1, 2, 5):
+        order = np.argsort(-x, axis=-1, kind="stable")[:, :k]
+        for top_k in (ordered_top_k, chunked_top_k):
+            values, places = (ops.convert_to_numpy(y) for y in top_k(ops.convert_to_tensor(x), k))
+            np.testing.assert_array_equal(places, order)
+            np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis=-1))

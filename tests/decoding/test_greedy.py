@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention.decoding import beam_search, greedy_search, sample
 from tests.decoding.chains import END, START, Chain, Rules, check_result
-from tests.decoding.running import MODES, in_python, prepare
+from tests.decoding.running import in_python
 
 SEARCHES = {
     "greedy": greedy_search,
@@ -23,38 +23,6 @@ def greedy(chain, sentence, rules):
         token = max(rules.allowed(tokens, log_probabilities), key=lambda v: log_probabilities[v])
         tokens, total = (*tokens, token), total + log_probabilities[token]
     return rules.hypothesis(chain, sentence, tokens, total)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "asked", [{}, {"min_length": 4}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}], ids=str
-)
-def test_greedy_takes_the_most_probable_allowed_token(asked, mode):
-    chain = Chain(vocabulary=5, seed=2)
-    chain.table[0, :, END] += 2.0
-    expected = [
-        [greedy(chain, sentence, Rules(max_length=LIMITS[sentence], **asked))]
-        for sentence in range(chain.batch)
-    ]
-    run = prepare(
-        lambda state: greedy_search(
-            chain.step,
-            state,
-            start_id=START,
-            end_id=END,
-            max_length=np.array(LIMITS),
-            pad_id=-1,
-            attention_key="attention_scores",
-            constant_keys=["memory"],
-            **asked,
-        ),
-        mode,
-    )
-    result = run(chain.state())
-    check_result(result, expected, pad_id=-1)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(result.scores), ops.convert_to_numpy(result.log_probabilities)
-    )
 
 
 def test_the_loop_ends_with_the_last_row():
@@ -194,10 +162,3 @@ def test_no_sentences_give_no_hypotheses(name):
     hypotheses = 1 if name != "sample" else 3
     assert tuple(result.tokens.shape) == (0, hypotheses, 4)
     assert tuple(result.attention.shape) == (0, hypotheses, 4, 7)
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_without_a_key_there_is_no_attention(name):
-    chain = Chain(batch=2, seed=8)
-    options = {"start_id": START, "end_id": END, "max_length": 3}
-    assert SEARCHES[name](chain.step, chain.state(), **options).attention is None

@@ -141,11 +141,11 @@ def test_wrong_arguments_of_beam_search(wrong, message):
     "wrong,message",
     [
         ({"temperature": 0.0}, "`temperature` .* `greedy_search`. Received: 0.0"),
-        ({"temperature": -1.0}, "`temperature` should be a positive number.* Received: -1.0"),
+        ({"temperature": -1.0}, "`temperature` should be a finite number above 0.* Received: -1.0"),
         ({"temperature": float("inf")}, "`temperature` .* Received: inf"),
         ({"temperature": float("nan")}, "`temperature` .* Received: nan"),
-        ({"top_p": 0.0}, r"`top_p` should lie in \(0, 1\]. Received: 0.0"),
-        ({"top_p": 1.5}, r"`top_p` should lie in \(0, 1\]. Received: 1.5"),
+        ({"top_p": 0.0}, r"`top_p` should be a finite number in \(0, 1\]. Received: 0.0"),
+        ({"top_p": 1.5}, r"`top_p` should be a finite number in \(0, 1\]. Received: 1.5"),
         ({"top_k": -1}, "`top_k` should be an integer of at least 0. Received: -1"),
         ({"n_best": 0}, "`n_best` should be an integer of at least 1. Received: 0"),
     ],
@@ -161,7 +161,7 @@ def test_wrong_penalties():
         LengthPenalty(-0.5)
     with pytest.raises(ValueError, match="`beta` .* Received: inf"):
         CoveragePenalty(float("inf"))
-    with pytest.raises(ValueError, match="`floor` should lie between 0 and 1. Received: 0"):
+    with pytest.raises(ValueError, match="`floor` .* between 0 and 1. Received: 0"):
         CoveragePenalty(0.1, floor=0)
 
 
@@ -225,3 +225,13 @@ def test_logits_of_a_wrong_shape(name, sizes):
 
     with pytest.raises(ValueError, match=r"logits of shape \(rows, vocabulary\)"):
         search(step, state(), **ASKED, **options)
+
+
+@pytest.mark.parametrize(
+    "axes,constants",
+    [({"cache": 1}, ()), ({"h": 0}, ()), ({"h": 2}, ()), ({"h": 1}, ("h",))],
+    ids=str,
+)
+def test_what_cannot_grow_is_refused(axes, constants):
+    with pytest.raises(ValueError, match="`growing_axes` should name entries.*Received: "):
+        greedy_search(flat_step, state(), growing_axes=axes, constant_keys=constants, **ASKED)

@@ -11,7 +11,7 @@ from keras_attention.layers import (
     LocalAttention,
     LuongAttention,
 )
-from tests.contracts.backend import compiled, random, tensors_of, to_numpy
+from tests.contracts.backend import BACKEND, compiled, random, tensors_of, to_numpy
 from tests.contracts.entries.decoders import LeakyCell
 from tests.contracts.kinds import randomise
 
@@ -261,3 +261,92 @@ def test_a_call_knows_its_features_where_lengths_are_open(options):
     results = compiled(call, arrays)(tensors_of(arrays))
     assert features == {"outputs": layer.output_size, "contexts": V}
     assert results["contexts"].shape == (B, T, V)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has open lengths in a graph")
+@pytest.mark.parametrize("cell", ["gru", "simple"])
+def test_a_decoder_without_feeding_trains_and_exports_with_open_lengths(cell, tmp_path):
+    import tensorflow as tf
+
+    x, value = keras.Input((None, E)), keras.Input((None, V))
+    layer = AttentionDecoder(CELLS[cell](), LuongAttention("general"), query="current")
+    model = keras.Model([x, value], layer(x, value))
+    model.compile("sgd", "mse")
+    shapes = [(None, None, E), (None, None, V), (None, None, C)]
+    x, value, y = (tf.TensorSpec(shape) for shape in shapes)
+    batches = tf.data.Dataset.from_generator(
+        lambda: iter([((X, VALUE), np.zeros((B, T, C)))]), output_signature=((x, value), y)
+    )
+    model.fit(batches, steps_per_epoch=1, shuffle=False, verbose=0)
+    model.export(tmp_path / "served", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "served")  # which keeps the variables alive
+    served = loaded.serve([X[:, :2], VALUE[:, :3]])
+    np.testing.assert_allclose(served, model([X[:, :2], VALUE[:, :3]]), atol=1e-5)
+
+
+def test_the_shape_of_the_output():
+    layer = decoder(query="current", attention_size=11)
+    assert layer.compute_output_shape((B, T, E), (B, S, V)) == (B, T, 11)
+    assert layer.compute_output_shape((None, None, E)) == (None, None, 11)
+
+
+@pytest.mark.parametrize("cell", ["gru", "simple"])
+@pytest.mark.parametrize(("batch", "steps", "places"), [(0, T, S), (B, 0, S), (B, T, 0)])
+def test_empty_batches_steps_and_memories(cell, batch, steps, places):
+    layer = decoder(CELLS[cell](), query="current", input_feeding=True)
+    (outputs, contexts, scores), state = run(
+        layer,
+        np.ones((batch, steps, E), "float32"),
+        np.ones((batch, places, V), "float32"),
+        value_mask=ops.ones((batch, places), "bool"),
+    )
+    assert outputs.shape == (batch, steps, C) and scores.shape == (batch, steps, places)
+    assert np.all(np.isfinite(outputs)) and contexts.shape == (batch, steps, V)
+    assert tuple(state["cell"][0].shape) == (batch, C)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attention_size": True}, "`attention_size` must be a positive integer"),
+        ({"query": 3}, "`query` must be one of"),
+        ({"query": "current", "input_feeding": "yes"}, "`input_feeding` must be True or False"),
+        ({"cell": []}, "`cell` must be a Keras RNN cell"),
+        ({"cell": [3]}, "`cell` must be a Keras RNN cell"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments, message):
+    arguments = {"cell": keras.layers.GRUCell(C), "attention": BahdanauAttention(U)} | arguments
+    with pytest.raises(ValueError, match=f"{message}.*Received: "):
+        AttentionDecoder(**arguments)
+
+
+@pytest.mark.parametrize("name", ["value_mask", "inputs_mask"])
+def test_a_mask_that_is_no_array_is_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be.*Received: "):
+        run(decoder(), **{name: "mask"})
+
+
+def test_a_memory_brings_its_own_mask():
+    """Keras hands the memory's mask to `value_mask`, in a graph and without one."""
+    layer = decoder()
+    blank = np.where(MASK[..., None], VALUE, np.float32(0))
+    expected = run(layer, value=blank, value_mask=ops.convert_to_tensor(MASK))[0]
+    x, value = keras.Input((None, E)), keras.Input((None, V))
+    masked = keras.layers.Masking()
+    model = keras.Model([x, value], layer(x, masked(value)))
+    assert_same(model([X, blank]), expected[0])
+    assert_same(layer(ops.convert_to_tensor(X), masked(ops.convert_to_tensor(blank))), expected[0])
+
+
+def test_lora_and_int8_of_the_attentional_kernel():
+    layer = decoder(query="current", input_feeding=True)
+    exact = run(layer)[0][0]
+    layer.enable_lora(2)
+    np.testing.assert_allclose(run(layer)[0][0], exact, atol=1e-6)  # it begins unchanged
+    names = {weight.name for weight in layer.trainable_weights}
+    assert {"attentional_kernel_lora_a", "attentional_kernel_lora_b"} <= names
+    assert "attentional_kernel" not in names
+    layer.quantize("int8")
+    assert keras.backend.standardize_dtype(layer.attentional_kernel.dtype) == "int8"
+    np.testing.assert_allclose(run(layer)[0][0], exact, atol=0.05)

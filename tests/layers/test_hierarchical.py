@@ -14,8 +14,8 @@ from keras_attention.layers import (
     LuongAttention,
     TemporalAttention,
 )
+from keras_attention.layers.attention.hierarchical import reweight
 from keras_attention.losses import coverage_loss
-from keras_attention.ops.hierarchical import reweight
 from tests.contracts.backend import input_gradients, random, to_numpy
 from tests.contracts.kinds import randomise
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import InnerAttentionGRU, InnerAttentionGRUCell
-from keras_attention.layers.inner_attention_stock import stock_gru
+from keras_attention.layers.recurrent.inner_attention_gru import stock_gru
 from keras_attention.losses import occam_penalty
 from tests.contracts import oracles_inner_attention as oracle
 from tests.contracts.backend import (
@@ -378,3 +378,28 @@ def test_what_does_not_fit_is_refused():
         layer([inputs, query], query)
     with pytest.raises(ValueError, match="of one batch and of the sizes.*Received"):
         layer.cell(inputs[:, 0], state, query[:2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"units": True}, "`units` must be a positive integer"),
+        ({"dropout": "a"}, "`dropout` must be a number"),
+        ({"seed": "nope"}, "`seed` must be an integer"),
+        ({"occam_minimum": float("nan")}, "`occam_minimum` must be a finite number"),
+        ({"return_sequences": 1}, "`return_sequences` must be True or False"),
+    ],
+)
+def test_arguments_of_wrong_kinds_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=f"{message}.*Received: "):
+        InnerAttentionGRU(**{"units": U, **arguments})
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(0, T), (B, 0)])
+def test_empty_batches_and_steps(batch, steps):
+    layer = built("context", return_sequences=True, return_state=True)
+    inputs, query = np.ones((batch, steps, D), "float32"), np.ones((batch, Q), "float32")
+    mask = np.ones((batch, steps), bool)
+    outputs, state, scores = layer(inputs, query, mask=mask, return_attention_scores=True)
+    assert tuple(outputs.shape) == (batch, steps, U) and tuple(scores.shape) == (batch, steps)
+    close(state, np.zeros((batch, U)))

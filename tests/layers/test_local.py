@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.layers import LocalAttention, local
+from keras_attention.layers import LocalAttention
+from keras_attention.layers.attention import local
 from tests.contracts.backend import (
     compiled,
     input_gradients,

@@ -7,7 +7,14 @@ from keras import ops
 
 from keras_attention.layers import MultiHeadAttention
 from tests import attention_oracle
-from tests.contracts.backend import BACKEND, random, to_numpy
+from tests.contracts.backend import (
+    BACKEND,
+    input_gradients,
+    random,
+    to_numpy,
+    weight_gradients,
+    weighted_sum,
+)
 from tests.contracts.kinds import randomise
 
 BATCH, STEPS, LENGTH, QUERY, VALUE, KEY = 2, 7, 5, 13, 11, 3
@@ -198,13 +205,210 @@ def test_a_query_that_sees_nothing_gets_the_bias_alone():
         np.testing.assert_allclose(to_numpy(result), expected, atol=1e-6)
 
 
-def test_kernels_start_as_the_matrices_that_they_are():
-    layer = MultiHeadAttention(8, 64)
-    layer.build((None, None, 512))
-    for name in ("query", "key", "value", "output"):
+def test_kernels_of_queries_keys_and_values_start_small():
+    """A post-norm Transformer trains with these scales, and not with larger ones: ADR 9."""
+    width, heads, size = 512, 8, 64
+    layer = MultiHeadAttention(heads, size, use_gate=True)
+    layer.build((None, None, width))
+    names = ("query", "key", "value", "gate")
+    expected = dict.fromkeys(names, np.sqrt(2 / (width * (heads + size))))
+    expected["output"] = np.sqrt(2 / (heads * size + width))
+    for name, wanted in expected.items():
         spread = np.std(to_numpy(getattr(layer, f"{name}_kernel").value))
-        np.testing.assert_allclose(spread, np.sqrt(2 / (512 + 512)), rtol=0.02)
+        np.testing.assert_allclose(spread, wanted, rtol=0.02)
     assert not np.allclose(to_numpy(layer.query_kernel.value), to_numpy(layer.key_kernel.value))
+
+
+@pytest.mark.parametrize("axes", [None, (1, 2), (1,), 2], ids=str)
+def test_parity_with_keras_over_several_axes_and_with_a_gate(axes):
+    shape = (BATCH, 3, 4, QUERY)
+    attended = {None: (1, 2), 2: (2,)}.get(axes, axes)
+    free = tuple(shape[a] for a in (1, 2) if a not in attended)
+    steps = tuple(shape[a] for a in attended)
+    options = {"attention_axes": axes, "use_gate": True}
+    theirs, layer = pair(shapes=[shape] * 2, num_heads=HEADS, key_dim=SIZE, **options)
+    x, value = random(1, *shape), random(2, *shape)
+    masks = [np.random.default_rng(n).random((BATCH, *free, *steps, *steps)) < 0.8 for n in (3, 4)]
+    for mask in (None, masks[0], masks[1][:, : 1 if free else None][0, 0] if free else None):
+        call = {"attention_mask": mask, "return_attention_scores": True}
+        expected, weights = theirs(x, value, **call)
+        output, scores = layer(x, value, **call)
+        np.testing.assert_allclose(to_numpy(output), to_numpy(expected), atol=2e-5)
+        np.testing.assert_allclose(to_numpy(scores), to_numpy(weights), atol=1e-6)
+    symbols = keras.Input(shape[1:]), keras.Input(shape[1:])
+    made = layer(*symbols, return_attention_scores=True)
+    assert made[0].shape == (None, *shape[1:]) and made[1].shape[1:] == scores.shape[1:]
+
+
+def test_inputs_come_as_a_list():
+    layer = MultiHeadAttention(HEADS, SIZE)
+    query, value, key = memory_inputs()
+    layer.build([query.shape, value.shape, key.shape])
+    randomise(layer)
+    masks = [MASKS["query_mask"], MASKS["value_mask"]]
+    expected = to_numpy(layer(query, value, key, query_mask=masks[0], value_mask=masks[1]))
+    listed = layer([query, value, key], mask=masks)
+    np.testing.assert_allclose(to_numpy(listed), expected, atol=1e-6)
+    symbols = [keras.Input(x.shape[1:]) for x in (query, value, key)]
+    model = keras.Model(symbols, layer(symbols))
+    output = to_numpy(model([query, value, key]))
+    np.testing.assert_allclose(output, to_numpy(layer(query, value, key)), atol=1e-6)
+    with pytest.raises(ValueError, match="A list of inputs is"):
+        layer([query, value], key)
+
+
+def test_rotary_positions_are_given_scaled_and_partial():
+    x = random(1, BATCH, STEPS, QUERY)
+    sizes = {"num_heads": HEADS, "key_dim": SIZE, "positions": "rotary"}
+    layer = MultiHeadAttention(**sizes)
+    layer.build(x.shape)
+    randomise(layer)
+    plain = to_numpy(layer(x))
+    places = np.arange(STEPS) + np.array([[0], [9]])  # a shift of all places changes nothing
+    np.testing.assert_allclose(to_numpy(layer(x, query_positions=places)), plain, atol=2e-5)
+    apart = np.arange(STEPS) * np.array([[1], [2]])
+    moved = to_numpy(layer(x, query_positions=apart))
+    np.testing.assert_allclose(moved[0], plain[0], atol=2e-5)
+    assert not np.allclose(moved[1], plain[1], atol=1e-3)
+    scaled = MultiHeadAttention(**sizes, rotary_scaling=0.5)
+    scaled.build(x.shape)
+    scaled.set_weights(layer.get_weights())
+    np.testing.assert_allclose(to_numpy(scaled(x))[1], moved[1], atol=2e-5)
+    partial = MultiHeadAttention(**sizes, rotary_dim=4)
+    partial.build(x.shape)
+    partial.set_weights(layer.get_weights())
+    weights = weights_by_name(partial)
+
+    def turned(name):
+        heads = np.einsum("btd,dhk->bthk", np.float64(x), weights[f"{name}_kernel"])
+        heads += weights[f"{name}_bias"]
+        first = attention_oracle.rotated(heads[..., :4])
+        return np.concatenate([first, heads[..., 4:]], axis=-1).swapaxes(1, 2)
+
+    scores = turned("query") @ turned("key").swapaxes(2, 3) / np.sqrt(SIZE)
+    expected = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    received = partial(x, return_attention_scores=True)[1]
+    np.testing.assert_allclose(to_numpy(received), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="belong to positions='rotary'"):
+        MultiHeadAttention(HEADS, SIZE)(x, query_positions=places)
+
+
+def test_sliding_window_is_another_name_of_window():
+    assert MultiHeadAttention(2, 4, sliding_window=3).window == 3
+    with pytest.raises(ValueError, match="another name of `window`"):
+        MultiHeadAttention(2, 4, window=2, sliding_window=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output_shape": 8.0}, "`output_shape` must be a positive integer"),
+        ({"dropout": "a"}, "`dropout` must be a number"),
+        ({"seed": "nope"}, "`seed` must be an integer"),
+        ({"num_heads": True}, "`num_heads` must be a positive integer"),
+        ({"attention_axes": "all"}, "`attention_axes` must be an integer"),
+        ({"positions": "rotary", "rotary_dim": 3}, "must be even"),
+        ({"rotary_dim": 2}, "`rotary_dim` belongs to positions='rotary'"),
+        ({"score_mod": 3}, "`score_mod` must be a function"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, message):
+    with pytest.raises(ValueError) as error:
+        MultiHeadAttention(**{"num_heads": 2, "key_dim": 4, **options})
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_has_the_exact_zero_gradient_of_one_memory_place(dtype):
+    layer = MultiHeadAttention(HEADS, SIZE, dtype=f"mixed_{dtype}")
+    x, value = random(1, 8, STEPS, QUERY, scale=3.0), random(2, 8, 1, QUERY, scale=3.0)
+    layer.build(x.shape, value.shape)
+    randomise(layer)
+    upstream = random(3, 8, STEPS, QUERY)
+    gradients = weight_gradients(layer, lambda: weighted_sum(layer(x, value), upstream))
+    by_name = dict(zip([w.name for w in layer.trainable_weights], gradients, strict=True))
+    assert np.abs(by_name["value_kernel"]).max() > 10
+    for name in ("query_kernel", "key_kernel"):
+        assert np.all(by_name[name] == 0), np.abs(by_name[name]).max()
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (2, 0, 5), (2, 4, 0)], ids=str)
+def test_empty_inputs_with_masks(sizes):
+    batch, steps, length = sizes
+    layer = MultiHeadAttention(HEADS, SIZE)
+    layer.build((None, None, QUERY))
+    randomise(layer)
+    masks = {
+        "query_mask": np.ones((batch, steps), bool),
+        "value_mask": np.ones((batch, length), bool),
+    }
+    x, value = np.ones((batch, steps, QUERY), "float32"), np.ones((batch, length, QUERY), "float32")
+    output, scores = layer(x, value, **masks, return_attention_scores=True)
+    assert output.shape == x.shape and scores.shape == (batch, HEADS, steps, length)
+    alone = to_numpy(layer(x, value, **masks))
+    np.testing.assert_allclose(alone, np.broadcast_to(to_numpy(layer.output_bias), x.shape))
+
+
+def test_nan_in_masked_memory_reaches_no_gradient():
+    layer = MultiHeadAttention(HEADS, SIZE)
+    layer.build((None, None, QUERY))
+    randomise(layer)
+    x, value = random(1, BATCH, STEPS, QUERY), random(2, BATCH, LENGTH, QUERY)
+    mask, upstream = MASKS["value_mask"], random(3, BATCH, STEPS, QUERY)
+    hidden = np.where(mask[..., None], value, np.nan).astype("float32")
+
+    def loss(x, value):
+        return weighted_sum(layer(x, value, value_mask=mask), upstream)
+
+    for given, wanted in zip(
+        input_gradients(loss, x, hidden), input_gradients(loss, x, value), strict=True
+    ):
+        np.testing.assert_allclose(given, wanted, atol=1e-6)
+    gradients = weight_gradients(layer, lambda: loss(x, hidden))
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+@pytest.mark.parametrize(("mode", "most"), [("int8", 1.05), ("int4", 1.25)])
+def test_quantized_kernels_are_as_close_as_those_of_keras(mode, most):
+    width = 512
+    theirs, layer = pair(shapes=[(None, None, width)] * 2, num_heads=8, key_dim=64)
+    x = random(1, 2, 9, width)
+    for made in (theirs, layer):  # weights as they start, not as large as `pair` makes them
+        made.set_weights(
+            [0.1 * w for w in layer.get_weights()] if made is theirs else theirs.get_weights()
+        )
+    expected = to_numpy(theirs(x, x))
+    for dense in (theirs.query_dense, theirs.key_dense, theirs.value_dense, theirs.output_dense):
+        dense.quantize(mode)
+    layer.quantize(mode)
+    errors = [np.abs(to_numpy(made(x, x)) - expected).mean() for made in (layer, theirs)]
+    assert errors[0] <= most * errors[1]
+    assert layer.query_kernel.dtype == "int8"
+    np.testing.assert_allclose(to_numpy(layer(x)), to_numpy(layer(x, x)), atol=1e-5)
+
+
+def test_lora_learns_its_own_weights_alone_and_merges_back(tmp_path):
+    x = random(1, BATCH, STEPS, QUERY)
+    layer = MultiHeadAttention(HEADS, SIZE, use_gate=True)
+    model = keras.Sequential([keras.Input((STEPS, QUERY)), layer])
+    before = to_numpy(model(x))
+    own = {w.name: to_numpy(w.value) for w in layer.weights}
+    layer.enable_lora(2)
+    assert all("lora" in w.name for w in layer.trainable_weights)
+    np.testing.assert_allclose(to_numpy(model(x)), before, atol=1e-6)
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(x, random(2, *x.shape), epochs=3, verbose=0)
+    assert all(
+        np.array_equal(own[w.name], to_numpy(w.value)) for w in layer.weights if w.name in own
+    )
+    after = to_numpy(model(x))
+    assert not np.allclose(after, before, atol=1e-2)
+    model.save_weights(tmp_path / "merged.weights.h5")
+    plain = keras.Sequential(
+        [keras.Input((STEPS, QUERY)), MultiHeadAttention(HEADS, SIZE, use_gate=True)]
+    )
+    plain.load_weights(tmp_path / "merged.weights.h5")
+    np.testing.assert_allclose(to_numpy(plain(x)), after, atol=1e-5)
 
 
 @pytest.mark.parametrize(

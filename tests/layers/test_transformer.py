@@ -191,7 +191,36 @@ def test_wrong_calls_are_refused():
         randomise_built(TransformerEncoder(F, H))(x, inputs_mask=np.ones((B, T + 1), bool))
     with pytest.raises(ValueError, match="has no weights yet"):
         TransformerDecoder(F, H).initial_state(B, 3)
-    with pytest.raises(ValueError, match="`norm` must be 'post'.*Received: norm='after'"):
+    with pytest.raises(ValueError, match="`norm` must be one of .*'post'.*Received: norm='after'"):
         TransformerDecoder(F, H, norm="after")
     with pytest.raises(ValueError, match="activation"):
         TransformerDecoder(F, H, activation="no such")
+
+
+def test_a_block_works_under_time_distributed_and_says_its_shape():
+    x = keras.Input((3, T, D))
+    model = keras.Model(x, keras.layers.TimeDistributed(TransformerEncoder(F, 2))(x))
+    assert model.output_shape == (None, 3, T, D)
+    assert model(random(B, 3, T, D)).shape == (B, 3, T, D)
+    assert decoder().compute_output_shape((None, T, D), (None, S, D)) == (None, T, D)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dropout": 0.99999}, "must be below 1. Received: rate=0.99999"),
+        ({"dropout": "a"}, "`dropout` must be a number"),
+        ({"layer_norm_epsilon": float("nan")}, "`layer_norm_epsilon` must be a finite number"),
+        ({"seed": "nope"}, "`seed` must be an integer"),
+        ({"num_heads": True}, "`num_heads` must be a positive integer"),
+        ({"positions": "learned"}, "`positions` must be one of"),
+        ({"num_sinks": 2}, "`num_sinks` keeps the first places"),
+        ({"num_key_value_heads": 4}, "`num_heads` must be a multiple"),
+        ({"normalizer": "hardmax"}, "`normalizer` must be one of"),
+        ({"query_key_norm": "yes"}, "`query_key_norm` must be True or False"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_the_constructor(options, message):
+    with pytest.raises(ValueError) as error:
+        TransformerDecoder(**{"intermediate_dim": F, "num_heads": H, **options})
+    assert message in str(error.value)

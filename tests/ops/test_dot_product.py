@@ -1,5 +1,6 @@
 """Attention by heads: the whole form against an oracle, the parts against the whole form."""
 
+import dataclasses
 from functools import partial
 
 import keras
@@ -7,11 +8,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops import blocked_attention as blocked
-from keras_attention.ops.attention_passes import Rule
-from keras_attention.ops.blocked_attention import Plan, attend_by_plan, plan_for
-from keras_attention.ops.dot_product import attention, attention_with_scores
-from keras_attention.ops.reach import Reach
+from keras_attention.ops.dot_product import blocks
+from keras_attention.ops.dot_product.attention import attention, attention_with_scores
+from keras_attention.ops.dot_product.blocks import Plan, Rule, blocked_attention, plan_for
+from keras_attention.ops.dot_product.reach import Reach
 from tests import attention_oracle as oracle
 from tests.contracts.backend import BACKEND, input_gradients, random, to_numpy, weighted_sum
 
@@ -56,6 +56,14 @@ def table_of(steps=STEPS, length=LENGTH):
 
 def bias_of(table, steps=STEPS):
     return lambda head, distance: table[head, distance + steps - 1]
+
+
+def attend_by_plan(query, key, value, rule, table, plan):
+    """The context in blocks."""
+    rule = dataclasses.replace(rule, reach=rule.reach.of_inputs(query), has_table=table is not None)
+    learned = rule.reach.mods.tensors()
+    tensors = (query, key, value, *([] if table is None else [table]), *learned)
+    return blocked_attention(tensors, rule, plan)
 
 
 def reach_of(options):
@@ -202,7 +210,7 @@ def test_dropout_drops_that_share_and_keeps_the_mean():
 def test_open_lengths(name, xla, monkeypatch):
     import tensorflow as tf
 
-    monkeypatch.setattr(blocked, "KEPT_PAIRS", 100)
+    monkeypatch.setattr(blocks, "KEPT_PAIRS", 100)
     options = REACHES[name]
     upstream = random(5, BATCH, HEADS, STEPS, VALUE)
     masks = {k: v for k, v in options.items() if "mask" in k}

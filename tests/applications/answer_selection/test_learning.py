@@ -1,12 +1,15 @@
 """Batches with drawn wrong candidates, and the losses of training and of a whole question."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from keras_attention.applications.answer_selection.batches import EncodedQuestions, TrainingBatches
 from keras_attention.applications.answer_selection.config import TrainingConfig
-from keras_attention.applications.answer_selection.losses import question_loss, training_loss
-from keras_attention.applications.answer_selection.text import Coverage
+from keras_attention.applications.answer_selection.model import HardestHinge
+from keras_attention.applications.answer_selection.preprocessor import Coverage
+from keras_attention.applications.answer_selection.ranker import question_loss
 from keras_attention.applications.common.errors import UserError
 
 NEGATIVES = 3
@@ -60,30 +63,40 @@ def test_batches_are_a_function_of_seed_and_epoch(encoded):
     assert stream(6, 0, 3) != whole[:3]
 
 
+def test_validation_batches_are_always_the_same_and_weights_go_with_their_question(encoded):
+    weighted = dataclasses.replace(encoded, weights=[1.0, 2.0, 3.0, 4.0, 5.0])
+    batches = TrainingBatches(weighted, batch_size=2, negatives=NEGATIVES, seed=5, shuffle=False)
+    passes = [list(batches.to_dataset(start, epochs=start // 3 + 1)) for start in (0, 3)]
+    for one, other in zip(*passes, strict=True):
+        np.testing.assert_array_equal(one[0]["candidates"], other[0]["candidates"])
+    for inputs, _, weights in passes[0]:
+        np.testing.assert_array_equal(weights, inputs["question"][:, 0] - 99)
+
+
 def test_hinge_takes_the_hardest_wrong_candidate():
-    loss = training_loss(TrainingConfig(margin=0.5))
-    scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.4, -0.1], [0.8, 0.2, 0.6]], "float32")
-    labels = np.array([[1, 0, 0]] * 3, "float32")
-    assert float(loss(labels, scores)) == pytest.approx((0.0 + 0.7 + 0.3) / 3)
+    scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.4, -0.1], [0.6, 0.8, 0.2]], "float32")
+    labels = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], "float32")
+    assert float(HardestHinge(0.5)(labels, scores)) == pytest.approx((0.0 + 0.7 + 0.3) / 3)
 
 
-def test_log_loss_is_of_each_pair():
-    loss = training_loss(TrainingConfig(loss="log"))
-    scores = np.array([[2.0, -1.0]], "float32")
-    expected = (np.log1p(np.exp(-2.0)) + np.log1p(np.exp(-1.0))) / 2
-    assert float(loss(np.array([[1.0, 0.0]]), scores)) == pytest.approx(expected, rel=1e-5)
+def test_the_training_loss_of_a_question_is_that_of_all_its_candidates():
+    random = np.random.default_rng(7)
+    for labels in ([1, 0, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]):
+        scores = random.normal(size=(1, 5)).astype("float32")
+        whole = question_loss(scores[0], labels, 0.5)
+        assert float(HardestHinge(0.5)(np.array([labels]), scores)) == pytest.approx(
+            whole, abs=1e-6
+        )
 
 
 def test_the_loss_of_a_question():
-    hinge = TrainingConfig(margin=0.5)
     scores = [0.9, 0.3, 0.6, 0.5]
-    assert question_loss(hinge, scores, [1, 0, 0, 1]) == pytest.approx((0.2 + 0.6) / 2)
-    assert question_loss(hinge, scores, [1, 1, 1, 1]) == 0.0
-    log = TrainingConfig(loss="log")
+    assert question_loss(scores, [1, 0, 0, 1], 0.5) == pytest.approx((0.2 + 0.6) / 2)
+    assert question_loss(scores, [1, 1, 1, 1], 0.5) == 0.0
     expected = np.mean(
         [np.log1p(np.exp(-s if y else s)) for s, y in zip(scores, [1, 0, 0, 1], strict=True)]
     )
-    assert question_loss(log, scores, [1, 0, 0, 1]) == pytest.approx(expected)
+    assert question_loss(scores, [1, 0, 0, 1], None) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("settings", [{"margin": 0.0}, {"negatives": 0}, {"label_smoothing": 0.1}])

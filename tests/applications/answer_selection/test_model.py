@@ -1,13 +1,11 @@
 """The model: padding, batching, queries and weights, poolings against NumPy, Occam's penalty."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.answer_selection.config import ModelConfig
-from keras_attention.applications.answer_selection.model import AnswerSelector
+from keras_attention import LuongAttention
+from keras_attention.applications.answer_selection import AnswerSelector, ModelConfig, Reader
 from keras_attention.applications.common.errors import UserError
 
 VOCABULARY = 31
@@ -22,9 +20,8 @@ CASES = [
 
 
 def build(seed=5, log_odds=False, **settings):
-    config = ModelConfig(**{"embedding_size": 5, "units": 7, **settings})
-    model = AnswerSelector(VOCABULARY, dataclasses.asdict(config), log_odds=log_odds)
-    model.build()
+    sizes = {"embedding_size": 5, "units": 7}
+    model = AnswerSelector(VOCABULARY, **{**sizes, **settings}, log_odds=log_odds)
     random = np.random.default_rng(seed)
     for variable in model.trainable_variables:
         variable.assign(random.normal(0, 0.7, variable.shape))
@@ -91,7 +88,7 @@ def test_outer_attention_and_poolings_against_numpy():
     for pooling, pool in (("mean", np.mean), ("max", np.max)):
         reader = build(encoder="outer", pooling=pooling).reader
         plain = reader._pool(keras.ops.convert_to_tensor(states), keras.ops.convert_to_tensor(mask))
-        vectors, weights = reader._outer(states, keras.ops.convert_to_tensor(mask), query)
+        vectors, weights = reader._attend(states, keras.ops.convert_to_tensor(mask), query)
         outer = {v.path.split("/")[-1]: np.array(v, "float64") for v in reader.outer.weights}
         for row, length in enumerate((4, 2)):
             some = states[row, :length].astype("float64")
@@ -167,13 +164,49 @@ def test_nothing_to_read_scores_zero():
 
 
 def test_vectors_can_be_kept():
-    config = dataclasses.asdict(ModelConfig(embedding_size=5, units=7))
-    model = AnswerSelector(VOCABULARY, config, trainable_vectors=False)
-    model.build()
+    model = AnswerSelector(VOCABULARY, 7, 5, trainable_vectors=False)
     vectors = np.random.default_rng(1).normal(size=(VOCABULARY, 5))
     model.set_vectors(vectors)
     np.testing.assert_allclose(model.embedding(np.arange(VOCABULARY)), vectors, atol=1e-6)
     assert not any("vectors" in variable.path for variable in model.trainable_variables)
+
+
+def test_parts_are_given_as_layers_and_come_back():
+    layers = {
+        "attention": lambda: {"encoder": "outer", "attention": LuongAttention("general")},
+        "reader": lambda: {"reader": Reader(7, LuongAttention("general"), "max")},
+        "question": lambda: {"question_reader": Reader(7, bidirectional=False)},
+    }
+    inputs = {"question": ids(2, 3), "candidates": ids(2, 3, 4)}
+    for make in layers.values():
+        model = build(**make())
+        again = AnswerSelector.from_config(model.get_config())
+        again.set_weights(model.get_weights())
+        np.testing.assert_array_equal(again(inputs), model(inputs))
+    assert isinstance(again.question_reader, Reader) and again.question_reader is not again.reader
+
+
+def test_a_file_of_0_1_describes_the_same_network():
+    old = {"units": 7, "encoder": "inner-context", "occam": True, "embedding_size": 5}
+    config = {"name": "old", "vocabulary_size": VOCABULARY, "config": old, "log_odds": True}
+    model = AnswerSelector.from_config(config)
+    assert model.reader.occam and model.log_odds and model.units == 7 and model.name == "old"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encoder": "cnn"}, "`encoder` should be one of .* Received: encoder='cnn'"),
+        ({"pooling": "sum"}, "Received: pooling='sum'"),
+        ({"encoder": "gru", "occam": True}, "Received: encoder='gru'"),
+        ({"reader": "gru"}, "`reader` of AnswerSelector should be a Keras layer"),
+        ({"attention": LuongAttention()}, "goes with encoder='outer'"),
+        ({"question_reader": Reader(3)}, "vectors of one size.*Received: 3 of the question, 7"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AnswerSelector(VOCABULARY, 7, 5, **settings)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from keras_attention.applications.answer_selection.data import (
     load_questions,
     read_questions,
 )
+from keras_attention.applications.answer_selection.questions import as_questions
 from keras_attention.applications.common.errors import UserError
 from tests.data_folder import data_folder
 
@@ -71,7 +72,7 @@ def test_empty_texts_are_counted_or_refused(tmp_path):
     questions = read_questions(path, on_empty="skip")
     assert [question.text for question in questions.questions] == ["p ?", "r ?"]
     assert (questions.empty, questions.without_candidates) == (3, 2)
-    report = str(questions)
+    report = questions.report
     assert "2 questions with 2 candidates" in report and "3 empty texts left out" in report
     assert "1 questions have no right one" in report and "1 have right ones only" in report
     assert "2 questions without a candidate left out" in report
@@ -139,6 +140,40 @@ def test_facts_ask_one_of_the_relations_told():
         assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
         name = next(f for f in facts.FIRST if f in question.text)
         assert all(name in candidate.text for candidate in question.candidates)
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ("who ?", "should be a sequence of .question, candidates, labels."),
+        ([], "at least one question. Received: none"),
+        (["who ?"], r"Received: x\[0\]='who \?'"),
+        ([("who ?", ["a"])], r"Received: x\[0\]="),
+        ([("who ?", ["a"], [1]), (None, ["a"], [1])], r"question of x\[1\].*\[0\]=None"),
+        ([("who ?", ["a", float("nan")], [1, 0])], r"candidates of x\[0\]\[1\]=nan"),
+        ([("who ?", [], [])], "0 candidates and labels"),
+        ([("who ?", ["a", "b"], [1])], r"2 candidates and labels \[1\] in x\[0\]"),
+        ([("who ?", ["a"], [2])], r"labels \[2\]"),
+        ([("who ?", [" "], [1])], r"should have words. Received: ' ' in x\[0\]"),
+    ],
+)
+def test_questions_at_hand_are_named_where_they_are_wrong(questions, message):
+    with pytest.raises(ValueError, match=message):
+        as_questions(questions)
+
+
+def test_questions_at_hand_in_columns_and_parts():
+    pairs = [("p ?", ("a", "b")), ("q ?", ["c"])]
+    questions = as_questions(pairs, [[1, 0], [0]], [1.0, 3.0])
+    assert flat(questions)[2] == ("2", "q ?", "2-0", "c", 0)
+    first, last = questions.split(0.5)
+    assert [each.questions[0].weight for each in (first, last)] == [1.0, 3.0]
+    with pytest.raises(ValueError, match="Received: 1 for 2 questions"):
+        as_questions(pairs, [[1, 0]])
+    with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
+        last.split(0.5)
+    with pytest.raises(UserError, match="no question has a right candidate"):
+        last.check()
 
 
 def test_the_published_sets_have_their_published_counts():

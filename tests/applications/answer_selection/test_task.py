@@ -4,23 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from keras_attention.applications.answer_selection import (
-    Ranker,
-    evaluate,
-    load_run,
-    train_answer_selection,
-)
-from keras_attention.applications.answer_selection.evaluation import by_position
-from keras_attention.applications.answer_selection.task import TASK
+from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
+from keras_attention.applications.answer_selection.questions import as_questions
+from keras_attention.applications.answer_selection.results import by_position, by_words
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.metrics_log import read_metrics
-from keras_attention.applications.common.run_folder import RunFolder
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.run_folder import RunFolder, read_metrics
+from keras_attention.applications.training.tasks import train_task
 from keras_attention.metrics import read_trec_run
-from keras_attention.text import load_tokenizer
 from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 
@@ -37,7 +34,7 @@ def assert_refused(done, message):
 def test_training_learns_and_reports(answers_run):
     written = (answers_run.parent / "stderr").read_text()
     assert "facts (train): 400 questions with 2,000 candidates; 0.0% of" in written
-    assert "400 right candidates with 3 wrong ones each, 13 batches of 32" in written
+    assert "13 batches" in written
     assert "best val_mrr" in written
     figures = read_metrics(RunFolder(answers_run).metrics)
     assert len(figures) == 3
@@ -66,7 +63,12 @@ def test_evaluate_names_both_protocols(answers_run, capsys, tmp_path):
     assert report["filtered"]["protocol"] == "filtered" and report["filtered"]["questions"] == 60
     assert report["unfiltered"]["protocol"] == "unfiltered" and report["filtered"]["map"] > 0.9
     assert sum(report["attention_by_position"]) == pytest.approx(1.0)
+    assert (
+        report["map"] == report["filtered"]["map"] > report["baselines"]["bm25"]["filtered"]["map"]
+    )
+    assert report["signature"] == "protocol:filtered|questions:60|ties:trec_eval"
     table = call_command(capsys, "evaluate", answers_run).out
+    assert table.count("BM25") == table.count("overlap") == 2
     for protocol in ("filtered", "unfiltered"):
         line = next(line for line in table.splitlines() if line.startswith(f"{protocol} "))
         assert line.split()[2] == f"{report[protocol]['map']:.4f}"
@@ -99,7 +101,7 @@ def test_predict_ranks_candidates(answers_run, capsys, tmp_path):
     source.write_text("\n".join(CANDIDATES) + "\n")
     options = ("predict", answers_run, "--question", QUESTION, "--candidates", source)
     done = call_command(capsys, *options)
-    answers = Ranker.load(answers_run).rank(QUESTION, CANDIDATES)
+    answers = AnswerRanker.load(answers_run).rank(QUESTION, CANDIDATES)
     assert done.out.splitlines() == [
         f"{place}\t{answer.score:.6f}\t{answer.text}" for place, answer in enumerate(answers, 1)
     ]
@@ -109,7 +111,7 @@ def test_predict_ranks_candidates(answers_run, capsys, tmp_path):
 
 
 def test_ranks_do_not_depend_on_company(answers_run):
-    ranker = Ranker.load(answers_run)
+    ranker = AnswerRanker.load(answers_run)
     answers = ranker.rank(QUESTION, CANDIDATES)
     for answer in answers:
         alone = ranker.rank(QUESTION, [answer.text])[0]
@@ -126,7 +128,7 @@ def test_visualize_shades_and_writes(answers_run, capsys, tmp_path, suffix):
     options = ["visualize", answers_run, "--question", QUESTION]
     options += ["--answer", CANDIDATES[0], "--answer", CANDIDATES[1], "--output", output]
     done = call_command(capsys, *options)
-    best = Ranker.load(answers_run).rank(QUESTION, CANDIDATES)[0]
+    best = AnswerRanker.load(answers_run).rank(QUESTION, CANDIDATES)[0]
     first = done.out.splitlines()[0].split()
     assert first[0] == f"{best.score:.3f}" and first[1] == f"the[{best.weights[0]:.2f}]"
     content = output.read_bytes()
@@ -154,7 +156,9 @@ def test_export_scores_strings_without_this_package(answers_run, capsys, tmp_pat
     )
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout.replace("-inf", "null"))
-    ranked = sorted(Ranker.load(answers_run).rank(QUESTION, CANDIDATES), key=lambda a: a.position)
+    ranked = sorted(
+        AnswerRanker.load(answers_run).rank(QUESTION, CANDIDATES), key=lambda a: a.position
+    )
     assert scores[0] == pytest.approx([answer.score for answer in ranked], abs=1e-5)
     assert scores[1][1:] == [None, None] and scores[1][0] is not None
     assert_refused(call_command(capsys, "export", answers_run, "--output", output), "exists")
@@ -232,22 +236,20 @@ def test_what_is_wrong_is_said_in_one_line(answers_run, capsys, tmp_path, argume
 
 
 def test_a_run_of_another_task_and_an_encoder_without_weights(answers_run, tmp_path):
-    config = TASK.read_config(
-        None, [*SETTINGS[:2], "--model.encoder=gru", "--training.epochs=1", "--training.loss=log"]
-    )
-    train_answer_selection(config, tmp_path / "gru")
-    from keras_attention.applications.answer_selection.picture import shade
-
-    ranker = Ranker.load(tmp_path / "gru")
+    own = ["--model.encoder=gru", "--training.epochs=1", "--training.loss=log"]
+    config = load_config(AnswerSelectionConfig, [], [*SETTINGS[:2], *own], PRESETS["facts"])
+    train_task(AnswerRanker, config, tmp_path / "gru")
+    ranker = AnswerRanker.from_preset(tmp_path / "gru")
     with pytest.raises(UserError, match="encoder gru gives no weights of words to draw"):
-        shade(ranker, QUESTION, CANDIDATES)
-    report, _ = evaluate(ranker.run)
-    assert report["attention_by_position"] is None
+        ranker.draw(QUESTION, CANDIDATES)
+    assert ranker.rank(QUESTION, CANDIDATES)[0].weights is None
+    report = ranker.evaluate_text(AnswerRanker.read(config, "test"), "unfiltered")
+    assert report["attention_by_position"] is None and "unfiltered|" in report["signature"]
     assert 0.5 < report["accuracy"] <= 1.0  # log-odds, so that a pair is right or wrong by itself
-    about = tmp_path / "gru" / "FORMAT"
-    about.write_text(about.read_text().replace("answer-selection", "translation"))
-    with pytest.raises(UserError, match="is a run of task 'translation'"):
-        load_run(tmp_path / "gru")
+    from keras_attention.applications.translation import Translator
+
+    with pytest.raises(UserError, match="is a preset of `AnswerRanker`. Expected: Translator"):
+        Translator.from_preset(tmp_path / "gru")
 
 
 def test_attention_by_position_counts_parts_of_words():
@@ -259,8 +261,51 @@ def test_attention_by_position_counts_parts_of_words():
 
 
 def test_the_run_folder_holds_what_a_resume_needs(answers_run):
-    run = load_run(answers_run, weights=False)
-    vectors = np.load(answers_run / "tokenizers" / "vectors.npy")
-    np.testing.assert_array_equal(run.model.embedding.embeddings, vectors)
-    words = load_tokenizer(answers_run / "tokenizers", "words").vocabulary_size
-    assert run.words.size == words + 50 == len(vectors)
+    ranker = AnswerRanker.load(answers_run)
+    words = ranker.preprocessor.tokenizer.vocabulary_size
+    vectors = np.load(answers_run / "vectors.npy")
+    assert ranker.preprocessor.vocabulary_size == words + 50 == len(vectors)
+
+
+def test_words_alone_rank_as_their_equations_say():
+    rows = [("a b ?", ["a a c", "b", "c c"], [1, 0, 0]), ("c ?", ["a", "c b b"], [0, 1])]
+    found = by_words(as_questions(rows), str.split)
+    assert found["word_overlap"] == [[1, 1, 0], [0, 1]]
+    for row, (question, candidates, _) in zip(found["bm25"], rows, strict=True):
+        for score, candidate in zip(row, candidates, strict=True):
+            bags, wanted = [text.split() for _, texts, _ in rows for text in texts], 0.0
+            for word in question.split():
+                has, tf = sum(word in bag for bag in bags), candidate.split().count(word)
+                idf = np.log(1 + (len(bags) - has + 0.5) / (has + 0.5))
+                length = len(candidate.split()) / np.mean([len(bag) for bag in bags])
+                wanted += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * length))
+            assert score == pytest.approx(wanted)
+
+
+def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
+    ranker = AnswerRanker.load(answers_run)
+    both = ranker.rank([QUESTION, "who ?"], [CANDIDATES, CANDIDATES[:1]])
+    assert [len(each) for each in both] == [3, 1] and both[0].question == QUESTION
+    assert both[0][0].score == pytest.approx(ranker.rank(QUESTION, CANDIDATES)[0].score, abs=1e-6)
+    assert "birthplace" in both[0]._repr_html_() and "oslo" in both[0][0].show()
+    for wrong, message in (
+        ((QUESTION, []), "no candidate"),
+        ((QUESTION, "one text"), "should be a sequence of strings"),
+        ((["a", "b"], [["c"]]), "Received: 2 in question, 1 in candidates"),
+        ((QUESTION, ["a", None]), r"candidates\[1\]=None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ranker.rank(*wrong)
+
+
+def test_a_run_of_0_1_ranks_as_it_did():
+    fixtures = Path(__file__).parents[2] / "fixtures_0_1"
+    wanted = json.loads((fixtures / "outputs.json").read_text())["answer-selection"]
+    ranking = AnswerRanker.load(fixtures / "answer-selection").rank(
+        wanted["question"], wanted["candidates"]
+    )
+    assert len(ranking) == len(wanted["outputs"])
+    for answer, old in zip(ranking, wanted["outputs"], strict=True):
+        assert (answer.text, answer.position) == (old["text"], old["position"])
+        assert answer.score == pytest.approx(old["score"], abs=1e-5)
+        np.testing.assert_allclose(answer.weights, old["weights"], atol=1e-5)

@@ -7,12 +7,11 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.applications.answer_selection.config import VectorsConfig
-from keras_attention.applications.answer_selection.text import WordIds, padded
+from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor, padded
 from keras_attention.applications.answer_selection.vectors import (
     first_vectors,
     read_vectors,
     train_vectors,
-    with_extra_words,
     write_vectors,
 )
 from keras_attention.applications.common.errors import UserError
@@ -30,7 +29,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def words():
     tokenizer = WordTokenizer(["was", "￭?", "it", "a", "b", "c"], lowercase=True)
-    return WordIds(tokenizer, buckets=1009, max_length=5)
+    return AnswerPreprocessor(tokenizer, unknown_buckets=1009, max_length=5)
 
 
 def test_unknown_words_share_buckets_and_keep_them(words):
@@ -39,7 +38,9 @@ def test_unknown_words_share_buckets_and_keep_them(words):
     size = words.tokenizer.vocabulary_size
     assert first[2] == fourth[2] >= size  # Ötzi, in both
     assert len({first[0], first[2], first[3], fourth[0]}) == 4
-    assert max(max(row, default=0) for row in (first, fourth)) < words.size == size + 1009
+    assert (
+        max(max(row, default=0) for row in (first, fourth)) < words.vocabulary_size == size + 1009
+    )
     assert len(cut) == 5 and cut[:3] == [7, 8, 9]
     tokens = [words.tokenizer.tokens(text) for text in TEXTS]
     assert coverage.words == sum(map(len, tokens)) and coverage.cut == 2
@@ -50,8 +51,13 @@ def test_unknown_words_share_buckets_and_keep_them(words):
 
 def test_the_graph_gives_the_same_ids(words):
     expected, _ = words.encode(TEXTS)
-    assert words.in_graph(tf.constant(TEXTS)).to_list() == expected
+    assert words.encode_in_graph(tf.constant(TEXTS)).to_list() == expected
     assert words.encode([])[0] == []
+    inputs = words({"question": TEXTS[:2], "candidates": [TEXTS[2:4], TEXTS[4:]]})
+    pairs = tf.constant(TEXTS[:2]), tf.constant([TEXTS[2:4], [*TEXTS[4:], ""]])
+    graph = tf.function(lambda *pair: words({"question": pair[0], "candidates": pair[1]}))(*pairs)
+    for name, array in inputs.items():
+        np.testing.assert_array_equal(graph[name], array)
 
 
 def test_padding_is_to_a_multiple():
@@ -89,7 +95,7 @@ def test_words_take_the_vectors_of_a_file(tmp_path, words):
     config = VectorsConfig(source="file", file="x")
     vectors, report = first_vectors(config, words, 2, seed=3, texts=[], file=file)
     np.testing.assert_array_equal(vectors[[4, 5]], [[3, 0], [0, 5]])  # ￭? is ? in the file
-    assert not vectors[0].any() and vectors.shape == (words.size, 2)
+    assert not vectors[0].any() and vectors.shape == (words.vocabulary_size, 2)
     lengths = np.linalg.norm(vectors[10:], axis=1)
     mean = np.linalg.norm([[3, 0], [0, 5]], axis=1).mean()
     assert np.sqrt((lengths**2).mean()) == pytest.approx(mean, rel=0.1)
@@ -100,12 +106,13 @@ def test_words_take_the_vectors_of_a_file(tmp_path, words):
     assert not np.array_equal(vectors, other)
 
 
-def test_extra_words_of_the_file_join_the_vocabulary(tmp_path, words):
-    file = read_vectors(write(tmp_path, "was 1 1\nThe 1 1\nnew 1 1\nx-y 1 1\nlast 1 1\n"), 2)
-    longer = with_extra_words(words.tokenizer, file, number=4)
-    added = longer.vocabulary[words.tokenizer.vocabulary_size :]
-    assert added == ["new"]  # was is known; The and x-y are no words of a lower-case text
-    assert longer.encode(["new last"]) == [[10, 1]]
+def test_extra_words_join_the_vocabulary():
+    words = ["was", "The", "new", "x-y"]
+    longer = AnswerPreprocessor.adapt(["was it ?", "was"], extra_words=words)
+    assert longer.tokenizer.vocabulary[-2:] == ["it", "new"]  # The and x-y are no words of the text
+    assert AnswerPreprocessor.adapt(["was it ?", "was"], min_count=2).tokenizer.vocabulary[4:] == [
+        "was"
+    ]
 
 
 def test_vectors_are_trained_on_ones_own_text(words):

@@ -1,5 +1,6 @@
 """The small run that the tests of a trained classifier share."""
 
+import numpy as np
 import pytest
 
 from tests.applications.commands import run_command
@@ -15,6 +16,18 @@ SETTINGS = [
     "--training.learning_rate=0.01",
     "--training.tensorboard=false",
 ]
+
+
+def randomize(model, scale: float = 2.0) -> None:
+    """Give every weight, the biases too, random values that make scores and attention uneven."""
+    random = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        middle, spread = 0.0, 1.0
+        if "norm" in variable.path:
+            middle, spread = float("gamma" in variable.path), 0.2
+        elif len(variable.shape) > 1 and "embedding" not in variable.path:
+            spread = scale / variable.shape[0] ** 0.5
+        variable.assign(random.normal(middle, spread, variable.shape))
 
 
 def train_arguments(output, *more):

@@ -10,25 +10,23 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention.applications.classification import (
-    TextClassifier,
-    build_model,
-    export_saved_model,
-)
-from keras_attention.applications.classification.backbones import load_pretrained
-from keras_attention.applications.classification.config import (
     ClassificationConfig,
+    ClassificationPreprocessor,
+    ClassificationTask,
     DataConfig,
+    Labels,
     ModelConfig,
+    PairClassifier,
+    TextClassifier,
     TokenizerConfig,
+    build_model,
+    load_pretrained,
 )
-from keras_attention.applications.classification.labels import Labels
+from keras_attention.applications.classification.backbones import BackboneTokenizer
 from keras_attention.applications.classification.opinions import generate
-from keras_attention.applications.classification.run import TASK
-from keras_attention.applications.common.config import save_config
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.run_folder import RunFolder
+from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command
-from tests.applications.translation_runs import randomize
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LONGEST = 90
@@ -49,13 +47,13 @@ OTHERS = [
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     """The folder of a small BERT with uneven random weights, and its tokenizer."""
-    import keras_nlp
+    import keras_hub
 
     folder = tmp_path_factory.mktemp("bert")
     words = sorted({word for row in generate("train") for word in row["text"].split()})
     words.remove("terrible")
     vocabulary = [*SPECIAL, "terr", "##ible", *words]
-    backbone = keras_nlp.models.BertBackbone(
+    backbone = keras_hub.models.BertBackbone(
         vocabulary_size=len(vocabulary),
         num_layers=2,
         num_heads=2,
@@ -65,7 +63,7 @@ def bert(tmp_path_factory):
     )
     randomize(backbone)
     backbone.save_to_preset(str(folder))
-    tokenizer = keras_nlp.models.BertTokenizer(vocabulary=vocabulary, lowercase=True)
+    tokenizer = keras_hub.models.BertTokenizer(vocabulary=vocabulary, lowercase=True)
     tokenizer.save_to_preset(str(folder))
     return folder
 
@@ -92,11 +90,11 @@ def inputs_of(bert, pairs, padding=0):
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
 def test_texts_are_packed_as_the_backbones_own_preprocessor_does(bert, model, pairs):
-    import keras_nlp
+    import keras_hub
 
     inputs = inputs_of(bert, pairs, padding=3)
     packed = model.encoder._packed(list(inputs.values()))[0]
-    own = keras_nlp.models.TextClassifierPreprocessor.from_preset(
+    own = keras_hub.models.TextClassifierPreprocessor.from_preset(
         str(bert), sequence_length=packed["token_ids"].shape[1]
     )
     texts = (tf.constant(TEXTS), tf.constant(OTHERS))
@@ -107,17 +105,22 @@ def test_texts_are_packed_as_the_backbones_own_preprocessor_does(bert, model, pa
 
 
 def test_the_marks_of_a_family_with_two_separators(tmp_path):
-    import keras_nlp
+    import keras_hub
 
     vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4, "a": 5, "b": 6, "ab": 7}
-    tokenizer = keras_nlp.models.RobertaTokenizer(vocabulary=vocabulary, merges=["a b"])
+    tokenizer = keras_hub.models.RobertaTokenizer(vocabulary=vocabulary, merges=["a b"])
     sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
-    backbone = keras_nlp.models.RobertaBackbone(vocabulary_size=8, max_sequence_length=12, **sizes)
+    backbone = keras_hub.models.RobertaBackbone(vocabulary_size=8, max_sequence_length=12, **sizes)
     backbone.save_to_preset(str(tmp_path))
     tokenizer.save_to_preset(str(tmp_path))
     pretrained = load_pretrained(tmp_path)
     assert pretrained.marks == {"start": [0], "separator": [2, 2], "end": [2], "padding": 1}
-    assert pretrained.tokenizer.tokens("abb") == ["ab", "b"]
+    again = BackboneTokenizer.from_config(pretrained.tokenizer.get_config())
+    for tokenizer in (pretrained.tokenizer, again):
+        assert tokenizer.tokens("abb") == ["ab", "b"]
+        assert (
+            tokenizer.decode(tokenizer.encode(["abb"])) == ["abb"] == [tokenizer.join(["ab", "b"])]
+        )
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
@@ -181,16 +184,15 @@ def served(folder, **texts):
     return {k: v.numpy() for k, v in serve(**{k: tf.constant(v) for k, v in texts.items()}).items()}
 
 
-def assert_served(run, folder, texts, seconds=None):
-    """An exported run gives what its predictions are."""
-    given = texts if seconds is None else list(zip(texts, seconds, strict=True))
-    expected = TextClassifier.load(run).predict(given)
-    export_saved_model(run, folder)
+def assert_served(task, folder, texts, seconds=None):
+    """An exported task gives what its predictions are."""
+    expected = task.classify(texts if seconds is None else (texts, seconds))
+    task.export(folder)
     found = served(folder, text=texts, **({"second": seconds} if seconds else {}))
     for each, labels, likely in zip(expected, found["labels"], found["probabilities"], strict=True):
         named = {label.decode(): p for label, p in zip(labels, likely, strict=True)}
         assert named == pytest.approx(each.probabilities, abs=1e-5)
-        assert labels[0].decode() == each.labels[0]
+        assert labels[0].decode() == each.label
     return expected
 
 
@@ -206,7 +208,8 @@ def test_a_run_needs_nothing_of_the_folder_any_more(bert, tables, fine_tune, tmp
         again = ["train", "classification", "--output", run, "--resume", "--training.epochs=2"]
         assert "continuing after epoch 1" in call_command(capsys, *again).err
 
-    expected = assert_served(run, tmp_path / "saved", TEXTS)
+    task = ClassificationTask.from_preset(run)
+    expected = assert_served(task, tmp_path / "saved", TEXTS)
     assert np.ptp([each.probabilities["good"] for each in expected]) > 1e-4
     report = json.loads(call_command(capsys, "evaluate", run, "--json").out)
     assert report["examples"] == 24
@@ -214,7 +217,7 @@ def test_a_run_needs_nothing_of_the_folder_any_more(bert, tables, fine_tune, tmp
     assert done.status == 0 and "terr[" in done.out and "##ible[" in done.out
 
     before = load_pretrained(bert).backbone.get_weights()
-    after = TextClassifier.load(run).run.model.encoder.backbone.get_weights()
+    after = task.backbone.encoder.backbone.get_weights()
     moved = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     # The pooled output of the first token is not used: its layer has no gradient.
     assert sum(moved) == (len(moved) - 2 if fine_tune == "true" else 0)
@@ -239,22 +242,33 @@ def test_fine_tuning_resumes_bit_for_bit_without_the_folder(bert, tables, tmp_pa
         assert_same_training(whole, run)
 
 
-def test_pairs_in_a_run_folder_and_exported(bert, model, tmp_path):
+def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
+    """With its tokenizer inside: none of them needs the folder of the backbone."""
     labels = Labels("one", ("no", "open", "yes"))
-    data = DataConfig(second_column="claim", max_length=43)
-    config = ClassificationConfig(
-        data=data, model=ModelConfig(architecture="backbone", backbone="b", units=5)
-    )
-    run = tmp_path / "run"
-    with RunFolder.prepare(run, TASK) as prepared:
-        save_config(config, prepared / "config.yaml")
-        load_pretrained(bert).save(prepared / "backbone")
-        labels.save(prepared / "tokenizers")
-        model.save_weights(prepared / "best.weights.h5")
-    assert_served(run, tmp_path / "saved", TEXTS, OTHERS)
-    first, second = TextClassifier.load(run).attend((TEXTS[0], OTHERS[0]))
+    tokenizer = load_pretrained(bert, weights=False).tokenizer
+    preprocessor = ClassificationPreprocessor(tokenizer, labels, True, 43)
+    task = PairClassifier(model, preprocessor)
+    task.optimizer.build(task.trainable_variables)  # or a file of it cannot be read whole
+    expected = assert_served(task, tmp_path / "saved", TEXTS, OTHERS)
+    task.save_to_preset(tmp_path / "preset")
+    task.save(tmp_path / "task.keras")
+    preset = PairClassifier.from_preset(tmp_path / "preset")
+    for again in (preset, keras.saving.load_model(tmp_path / "task.keras")):
+        for each, wanted in zip(again.classify((TEXTS, OTHERS)), expected, strict=True):
+            assert each.probabilities == pytest.approx(wanted.probabilities, abs=1e-6)
+    first, second = preset.classify((TEXTS[0], OTHERS[0])).weights
     assert second.tokens == [OTHERS[0].split()]
     assert first.words[0].sum() + second.words[0].sum() == pytest.approx(1, rel=1e-5)
+
+
+def test_a_whole_task_around_a_backbone_in_one_line(bert):
+    options = {"architecture": "backbone", "backbone": str(bert), "units": 5, "max_length": 20}
+    task = TextClassifier.from_texts(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, **options)
+    assert isinstance(task.preprocessor.tokenizer, BackboneTokenizer)
+    frozen = task.backbone.encoder.backbone.get_weights()
+    task.fit(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, epochs=2, verbose=0)
+    for before, after in zip(frozen, task.backbone.encoder.backbone.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 def test_folders_that_are_no_backbone(bert, tables, tmp_path, capsys):
@@ -267,7 +281,7 @@ def test_folders_that_are_no_backbone(bert, tables, tmp_path, capsys):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "has no config.json. Expected a folder that backbone.save_to_preset" in refused(empty)
-    assert "is neither a folder nor a preset of keras_nlp" in refused(tmp_path / "nowhere")
+    assert "is neither a folder nor a preset of keras_hub" in refused(tmp_path / "nowhere")
     assert "Did you mean 'bert_tiny_en_uncased'?" in refused("bert_tiny_en_uncase")
     broken = shutil.copytree(bert, tmp_path / "broken")
     (broken / "tokenizer.json").unlink()
@@ -280,14 +294,14 @@ def test_folders_that_are_no_backbone(bert, tables, tmp_path, capsys):
 
 
 def test_a_backbone_that_does_not_read_texts(tmp_path):
-    import keras_nlp
+    import keras_hub
 
-    backbone = keras_nlp.models.FNetBackbone(
+    backbone = keras_hub.models.FNetBackbone(
         vocabulary_size=7, num_layers=1, hidden_dim=4, intermediate_dim=4, max_sequence_length=8
     )
     backbone.save_to_preset(str(tmp_path))
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-    keras_nlp.models.BertTokenizer(vocabulary=vocabulary).save_to_preset(str(tmp_path))
+    keras_hub.models.BertTokenizer(vocabulary=vocabulary).save_to_preset(str(tmp_path))
     with pytest.raises(UserError, match=r"FNetBackbone\) is not one that reads .* padding_mask"):
         load_pretrained(tmp_path)
 

@@ -11,20 +11,26 @@ from keras_attention.applications.classification.config import (
     ClassificationConfig,
     DataConfig,
     ModelConfig,
-    TokenizerConfig,
     TrainingConfig,
 )
-from keras_attention.applications.classification.data import load_examples, read_examples
-from keras_attention.applications.classification.encoding import (
+from keras_attention.applications.classification.data import (
+    Encoded,
+    Examples,
     balanced_weights,
     encode_examples,
+    load_examples,
     make_batches,
+    read_examples,
 )
-from keras_attention.applications.classification.examples import Example
-from keras_attention.applications.classification.labels import Labels
 from keras_attention.applications.classification.opinions import STARS, generate
-from keras_attention.applications.classification.reading import Reader, in_sentences
-from keras_attention.applications.classification.task import TASK
+from keras_attention.applications.classification.preprocessor import (
+    ClassificationPreprocessor,
+    Labels,
+    as_labels,
+    in_sentences,
+    kind_of,
+)
+from keras_attention.applications.cli import load_task, read_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import END_ID, WordTokenizer
 
@@ -138,17 +144,15 @@ def test_empty_texts_are_skipped_and_counted_where_asked(tmp_path):
     assert str(examples.report) == f"{path}: 1 examples, 2 left out (empty)"
 
 
-def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path):
-    class Letters:
-        def encode(self, lines):
-            return [[5 for letter in line if letter.isalpha()] for line in lines]
-
+def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path, monkeypatch):
+    preprocessor = preprocessor_of(["x y"])
+    letters = lambda lines: [[5 for each in line if each.isalpha()] for line in lines]  # noqa: E731
+    monkeypatch.setattr(preprocessor.tokenizer, "encode", letters)
     path = write(tmp_path, "b.csv", "text,label\nx,a\n...,b\n")
-    labels, reader = Labels("one", ("a", "b")), Reader(Letters(), TokenizerConfig(), False)
     examples = read_examples(DataConfig(), path)
     with pytest.raises(UserError, match=r"b\.csv, line 3: there are no words in the text"):
-        encode_examples(examples, reader, labels, DataConfig())
-    encoded = encode_examples(examples, reader, labels, DataConfig(on_empty="skip"))
+        encode_examples(examples, preprocessor)
+    encoded = encode_examples(read_examples(DataConfig(on_empty="skip"), path), preprocessor)
     assert encoded.report.left_out == {"empty": 1}
 
 
@@ -212,28 +216,27 @@ def test_a_development_set_of_its_own_is_not_drawn(tmp_path):
         load_examples(data, "test")
 
 
-def reader_of(texts, **options):
+def preprocessor_of(texts, **options):
     tokenizer = WordTokenizer.train(texts, vocabulary_size=100, lowercase=True)
-    in_sentences_ = options.pop("in_sentences", False)
-    return Reader(tokenizer, TokenizerConfig(**options), in_sentences_)
+    return ClassificationPreprocessor(tokenizer, Labels("one", ("a", "b")), **options)
 
 
 def test_sentences_are_cut_at_stops_lines_and_their_longest_length():
     text = 'One two. "Three four!" five\nsix, seven eight nine ten'
-    reader = reader_of([text], in_sentences=True, max_sentence_length=4)
+    reader = preprocessor_of([text], sentences="punctuation", max_sentence_length=4)
     tokens = reader.tokens(text)
     assert [len(row) for row in tokens] == [3, 4, 1, 1, 4, 2] or max(map(len, tokens)) <= 4
-    assert [t for row in tokens for t in row] == [
-        t for part in reader._sentences(text) for t in reader.tokenizer.tokens(part)
-    ]
-    ids = reader.ids(text)
+    assert [t for row in tokens for t in row] == reader.tokenizer.tokens(text)
+    (ids,) = reader.ids([text])
     assert ids.count(END_ID) == len(tokens) - 1
-    lines = reader_of([text], in_sentences=True, sentences="lines")
+    lines = preprocessor_of([text], sentences="lines")
     assert len(lines.tokens(text)) == 2
     # cut to a longest length: the first tokens, whatever the sentences
+    short = preprocessor_of([text], sentences="punctuation", max_sentence_length=4, max_length=5)
     flat = [i for i in ids if i != END_ID]
-    assert [i for i in reader.ids(text, 5) if i != END_ID] == flat[:5]
-    assert reader.ids(" \n ") == []
+    assert [i for i in short.cut(ids) if i != END_ID] == flat[:5]
+    assert list(map(len, short.tokens(text))) == [len(row) for row in tokens][:2][:1] + [2]
+    assert reader.ids([" \n "]) == [[]]
 
 
 def test_ids_in_sentences():
@@ -248,44 +251,73 @@ def examples_of(data, texts, tmp_path):
 
 
 def test_unknown_labels_and_long_texts_are_refused_or_counted(tmp_path):
-    labels = Labels("one", ("a", "b"))
-    reader = reader_of(["x y z"])
+    preprocessor = preprocessor_of(["x y z"], max_length=3)
     texts = [("x", "a"), ("y", "new"), ("z " * 100_000, "b"), ("x y z", "b")]
-    strict = DataConfig(max_length=3)
-    examples = examples_of(strict, texts, tmp_path)
+
+    def encoded_as(**data):
+        return encode_examples(examples_of(DataConfig(**data), texts, tmp_path), preprocessor)
+
     with pytest.raises(UserError, match=r"b\.tsv, line 3: the training data have no label 'new'"):
-        encode_examples(examples, reader, labels, strict)
-    skipping = DataConfig(max_length=3, on_unknown_label="skip")
+        encoded_as()
     with pytest.raises(UserError, match=r"b\.tsv, line 4: 100,000 tokens, more than data.max_len"):
-        encode_examples(examples, reader, labels, skipping)
-    skipping = DataConfig(max_length=3, on_unknown_label="skip", on_too_long="skip")
-    encoded = encode_examples(examples, reader, labels, skipping)
+        encoded_as(on_unknown_label="skip")
+    encoded = encoded_as(on_unknown_label="skip", on_too_long="skip")
     assert encoded.report.left_out == {"empty": 0, "unknown label": 1, "too long": 1}
     np.testing.assert_array_equal(encoded.targets, [[1, 0], [0, 1]])
-    cutting = DataConfig(max_length=3, on_unknown_label="skip", on_too_long="truncate")
-    encoded = encode_examples(examples, reader, labels, cutting)
+    encoded = encoded_as(on_unknown_label="skip", on_too_long="truncate")
     assert encoded.report.truncated == 1
     assert [len(ids) for ids in encoded.columns[0]] == [1, 3, 3]
 
 
-def test_labels_become_targets_and_are_kept(tmp_path):
-    items = [Example(("x",), label, "") for label in (("b", "a"), (), ("c",))]
-    many = Labels.of("many", items)
-    np.testing.assert_array_equal(many.targets(items), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
-    numbers = [Example(("x",), value, "") for value in (1.0, 2.0, 6.0)]
-    number = Labels.of("number", numbers)
-    np.testing.assert_allclose(number.targets(numbers).std(), 1, rtol=1e-6)
-    for labels in (many, number):
-        labels.save(tmp_path)
-        assert Labels.load(tmp_path) == labels
+def test_labels_become_targets():
+    values = [("b", "a"), (), ("c",)]
+    many = Labels.of(values, "many")
+    np.testing.assert_array_equal(many.targets(values), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    number = Labels.of([1.0, 2.0, 6.0], "number")
+    np.testing.assert_allclose(number.targets([1.0, 2.0, 6.0]).std(), 1, rtol=1e-6)
+    whole = Labels.of(as_labels(np.array([10, 9, 10]), "one"), "one")
+    assert whole.names == (9, 10)
     with pytest.raises(UserError, match="at least two labels"):
-        Labels.of("one", [Example(("x",), "a", "")])
+        Labels.of(["a"], "one")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["yes"], "one"),
+        (np.array([3, 4]), "one"),
+        ([{"a"}, ()], "many"),
+        ([["a", "b"]], "many"),
+        ([0.5], "number"),
+        (np.array([1, 2], "float32"), "number"),
+    ],
+)
+def test_the_kind_of_labels_is_seen_from_the_first(values, kind):
+    assert kind_of(values) == kind
+    assert len(as_labels(values, kind)) == len(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        (["a", None], "one", r"labels\[1\]=None"),
+        (["a", float("nan")], "one", r"labels\[1\]=nan"),
+        (["a", " "], "one", r"one label.* Received: labels\[1\]=' '"),
+        ([1.0, float("nan")], "number", r"a finite number. Received: labels\[1\]=nan"),
+        ([("a",), "b"], "many", r"a tuple, list or set of labels. Received: labels\[1\]='b'"),
+        ("abc", "one", "a sequence of labels"),
+    ],
+)
+def test_labels_that_are_missing_or_of_another_kind(values, kind, message):
+    with pytest.raises(ValueError, match=message):
+        as_labels(values, kind)
 
 
 def test_batches_keep_texts_labels_and_weights_together():
     columns = ([[5] * n for n in (1, 2, 3, 4, 5)], [[6] * n for n in (5, 4, 3, 2, 1)])
     targets = np.eye(5, dtype="float32")
-    batches = make_batches(columns, 2, targets, np.arange(1, 6), number_of_buckets=2, seed=3)
+    encoded = Encoded(columns, targets, None, np.arange(1, 6))
+    batches = make_batches(encoded, 2, number_of_buckets=2, seed=3)
     seen = {}
     for inputs, wanted, weights in batches.epoch(0):
         for text, second, row, weight in zip(
@@ -296,6 +328,13 @@ def test_batches_keep_texts_labels_and_weights_together():
             else:
                 assert not text.any() and not second.any() and not row.any()
     assert seen == {n: (6 - n, n, n) for n in range(1, 6)}
+
+
+def test_examples_are_held_out_at_the_end(tmp_path):
+    examples = examples_of(DataConfig(), [(each, "a") for each in "vwxyz"], tmp_path)
+    first, last = examples.split(0.4)
+    assert [item.text for item in last.items] == ["y", "z"] and len(first) == 3
+    assert isinstance(last, Examples) and last.report.examples == 2
 
 
 def test_balanced_weights():
@@ -367,7 +406,7 @@ def test_values_that_do_not_fit(make, message):
 )
 def test_known_sets(dataset, folder, sizes, labels):
     overrides = [f"--data.dataset={dataset}", f"--data.folder={data_folder(folder)}"]
-    data = TASK.read_config(None, overrides).data
+    data = read_config(load_task("classification"), None, overrides).data
     parts = [load_examples(data, split) for split in ("train", "dev", "test")]
     assert tuple(map(len, parts)) == sizes
     assert len({item.label for part in parts for item in part.items}) == labels

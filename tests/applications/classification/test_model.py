@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.applications.classification.model import build_model
-from keras_attention.applications.classification.model_config import ModelConfig
-from tests.applications.translation_runs import randomize
+from keras_attention.applications.classification import ModelConfig, build_model
+from tests.applications.classification.conftest import randomize
 
 ARCHITECTURES = {
     "pooling": {"max_pooling": True},

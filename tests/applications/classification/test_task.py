@@ -3,32 +3,26 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 from keras_attention.applications.classification import (
-    TextClassifier,
-    draw,
-    evaluate,
-    export_saved_model,
-)
-from keras_attention.applications.classification.config import (
-    ClassificationConfig,
-    DataConfig,
+    ClassificationPreprocessor,
+    ClassificationTask,
+    Labels,
     ModelConfig,
-    TokenizerConfig,
+    PairClassifier,
+    TextClassifier,
+    build_model,
 )
-from keras_attention.applications.classification.labels import Labels
 from keras_attention.applications.classification.opinions import generate
-from keras_attention.applications.classification.reading import train_tokenizer
-from keras_attention.applications.classification.run import TASK, new_model
-from keras_attention.applications.common.config import save_config
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.run_folder import RunFolder
-from tests.applications.classification.conftest import train_arguments
+from keras_attention.text import WordTokenizer
+from tests.applications.classification.conftest import randomize, train_arguments
 from tests.applications.commands import assert_same_training, call_command
-from tests.applications.translation_runs import randomize
 
 REVIEWS = [
     "the food was bad . overall , it was good .",
@@ -38,28 +32,122 @@ REVIEWS = [
 ]
 
 
-def make_run(folder, labels=None, texts=None, sizes=None, data=None):
-    """Write a run folder of a model with random weights."""
+TEXTS = ["good fun", "very good", "bad film", "so bad"] * 6
+LABELS = ["yes", "yes", "no", "no"] * 6
+
+
+def make_task(labels=None, pairs=False, **sizes):
+    """A task of random weights that reads twelve tokens of a text, and sentences of four."""
     labels = labels or Labels("one", ("good", "bad", "so-so"))
-    config = ClassificationConfig(
-        data=data or DataConfig(max_length=12),
-        tokenizer=TokenizerConfig(max_sentence_length=4),
-        model=ModelConfig(**{"embedding_size": 6, "units": 5, **(sizes or {})}),
+    config = ModelConfig(**{"embedding_size": 6, "units": 5, **sizes})
+    tokenizer = WordTokenizer.train(REVIEWS, vocabulary_size=100, lowercase=True)
+    sentences = "punctuation" if config.architecture == "han" else None
+    preprocessor = ClassificationPreprocessor(tokenizer, labels, pairs, 12, sentences, 4)
+    model = build_model(config, tokenizer.vocabulary_size, labels.outputs)
+    randomize(model)
+    return (PairClassifier if pairs else TextClassifier)(model, preprocessor)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (LABELS, "one"),
+        ([(each,) for each in LABELS], "many"),
+        ([1.5, 2.5, -1.0, 0.5] * 6, "number"),
+    ],
+)
+def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(2)
+    task = TextClassifier.from_texts(TEXTS, labels, units=6, dropout=0.0)
+    assert task.preprocessor.labels.kind == kind
+    before = task.evaluate(TEXTS, labels, verbose=0)
+    weights = np.ones(len(TEXTS))
+    task.fit(TEXTS, labels, epochs=3, sample_weight=weights, validation_split=0.25, verbose=0)
+    if kind != "many":  # tf.data has no column of sets
+        task.fit(tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(8), verbose=0)
+    assert task.evaluate(TEXTS, labels, verbose=0) < before
+    result = task.classify(TEXTS[0])
+    assert (result.number is None) == (kind != "number")
+    assert "good" in result._repr_html_() and "good" in result.show(color=False)
+
+
+def test_pairs_from_lists_columns_and_datasets():
+    import tensorflow as tf
+
+    pairs, labels = list(zip(TEXTS, TEXTS[::-1], strict=True)), [each == "yes" for each in LABELS]
+    task = PairClassifier.from_texts(pairs, labels, units=6, encoder="none")
+    task.fit(pairs, labels, verbose=0)
+    task.fit((TEXTS, TEXTS[::-1]), labels, verbose=0)
+    columns = (tf.constant(TEXTS), tf.constant(TEXTS[::-1]))
+    task.fit(
+        tf.data.Dataset.from_tensor_slices((columns, tf.cast(labels, "int32"))).batch(8), verbose=0
     )
-    tokenizer = train_tokenizer(config.tokenizer, texts or REVIEWS)
-    with RunFolder.prepare(folder, TASK) as prepared:
-        save_config(config, prepared / "config.yaml")
-        tokenizer.save(prepared / "tokenizers", "tokenizer")
-        labels.save(prepared / "tokenizers")
-        model = new_model(config, tokenizer, labels)
-        randomize(model)
-        model.save_weights(prepared / "best.weights.h5")
-    return folder
+    one, (same, other) = task.classify(pairs[0]), task.classify(pairs[:2])
+    assert one.probabilities == pytest.approx(same.probabilities, abs=1e-6)
+    assert len(one.weights) == 2 and set(other.probabilities) == {0, 1}
+
+
+def test_a_graph_reads_texts_and_labels_as_python_does():
+    import tensorflow as tf
+
+    for sentences in (None, "punctuation", "lines"):
+        labels = Labels("one", ("bad", "good"))
+        tokenizer = WordTokenizer.train(REVIEWS, vocabulary_size=100, lowercase=True)
+        preprocessor = ClassificationPreprocessor(tokenizer, labels, False, 12, sentences, 4)
+        expected, targets = preprocessor(REVIEWS, y=["good", "bad"] * 2)
+        in_graph = tf.function(lambda x, y, p=preprocessor: p(x, y=y), autograph=False)
+        found, found_targets = in_graph(tf.constant(REVIEWS), tf.constant(["good", "bad"] * 2))
+        np.testing.assert_array_equal(found["text"], expected["text"])
+        np.testing.assert_array_equal(found_targets, targets)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda task: task.classify(["so", None]), r"texts\[1\]=None"),
+        (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
+        (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
+        (lambda task: task.fit([], []), "at least one text"),
+        (lambda task: task.fit(["so", " "], ["good", "bad"]), r"have words. Received: x\[1\]=' '"),
+        (lambda task: task.evaluate_text(["so"], ["new"]), "among .* Received: 'new', of x"),
+        (lambda task: task.fit(["so"]), "their labels"),
+        (
+            lambda task: PairClassifier(task.backbone, task.preprocessor),
+            "encoder of pairs of texts",
+        ),
+        (lambda task: make_task(pairs=True), "needs a preprocessor and an encoder of pairs"),
+        (
+            lambda task: TextClassifier(
+                build_model(ModelConfig(embedding_size=4, units=4), 9, 3), task.preprocessor
+            ),
+            "vocabulary should be the preprocessor's",
+        ),
+        (
+            lambda task: TextClassifier(
+                build_model(
+                    ModelConfig(embedding_size=4, units=4),
+                    task.preprocessor.tokenizer.vocabulary_size,
+                    7,
+                ),
+                task.preprocessor,
+            ),
+            "an output for each label, 3. Received: outputs=7",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(make_task(encoder="none"))
 
 
 def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier):
-    report = evaluate(opinions_classifier.run)
-    assert report["examples"] == 200 and report["accuracy"] > 0.9
+    rows = generate("test")
+    report = opinions_classifier.evaluate_text(
+        [row["text"] for row in rows], [row["sentiment"] for row in rows]
+    )
+    assert report["examples"] == 200 and report["accuracy"] > 0.9 and report["signature"]
     assert report["micro_f1"] == pytest.approx(report["accuracy"])
     assert np.sum(report["confusion"]) == 200
     assert "800 examples" in (opinions_run.parent / "stderr").read_text()
@@ -69,7 +157,7 @@ def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
     rows = generate("test")[:40]
     hits = 0
     for row in rows:
-        weights = opinions_classifier.attend(row["text"])[0]
+        (weights,) = opinions_classifier.classify(row["text"]).weights
         best = " ".join(weights.tokens[int(weights.sentences.argmax())])
         hits += any(word in best for word in ("overall", "all in all", "in the end"))
         for tokens, words in zip(weights.tokens, weights.words, strict=True):
@@ -106,7 +194,7 @@ def test_evaluate_a_file_with_an_unseen_label(opinions_run, tmp_path, capsys):
 
 
 def test_predict_lines_and_tables(opinions_run, opinions_classifier, tmp_path, capsys):
-    expected = opinions_classifier.predict(REVIEWS)
+    expected = opinions_classifier.classify(REVIEWS)
     lines = tmp_path / "reviews.jsonl"
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in REVIEWS))
     done = call_command(capsys, "predict", opinions_run, "--input", lines)
@@ -148,21 +236,21 @@ before = set(sys.modules)
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 given = {name: tf.constant(texts) for name, texts in json.loads(sys.argv[2]).items()}
 found = {name: value.numpy() for name, value in serve(**given).items()}
-assert not {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_nlp"}
+assert not {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_hub"}
 assert not {name.split(".")[0] for name in set(sys.modules) - before} & {"keras"}
-found["labels"] = [[name.decode() for name in row] for row in found["labels"]]
-print(json.dumps({k: v if k == "labels" else v.tolist() for k, v in found.items()}))
+labels = [[name.decode() for name in row] for row in found["labels"]]
+print(json.dumps({"labels": labels, "probabilities": found["probabilities"].tolist()}))
 """
 
 
-def test_an_exported_run_serves_strings_without_keras(opinions_run, opinions_classifier, tmp_path):
-    export_saved_model(opinions_run, tmp_path / "saved")
+def test_an_exported_run_serves_strings_without_keras(opinions_classifier, tmp_path):
+    opinions_classifier.export(tmp_path / "saved")
     command = [sys.executable, "-c", SERVE, tmp_path / "saved", json.dumps({"text": REVIEWS})]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     for text, labels, likely in zip(REVIEWS, found["labels"], found["probabilities"], strict=True):
-        expected = opinions_classifier.predict([text])[0].probabilities
+        expected = opinions_classifier.classify(text).probabilities
         assert dict(zip(labels, likely, strict=True)) == pytest.approx(expected, abs=1e-5)
         assert likely == sorted(likely, reverse=True)
 
@@ -177,17 +265,15 @@ def test_an_exported_run_serves_strings_without_keras(opinions_run, opinions_cla
 def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
     """Texts that are cut, empty or of many sentences, alone and in a batch."""
     pairs = sizes["architecture"] == "cross"
-    data = DataConfig(max_length=12, labels=labels.kind, second_column="second" if pairs else None)
-    run = make_run(tmp_path / "run", labels, sizes=sizes, data=data)
-    classifier = TextClassifier.load(run)
+    classifier = make_task(labels, pairs, **sizes)
     texts = [*REVIEWS, " \n ", "a.b c! d " * 9, "one.\n\n two three four five six. seven"]
     given = [(text, other) for text, other in zip(texts, texts[::-1], strict=True)]
-    expected = classifier.predict(given if pairs else texts)
+    expected = classifier.classify(given if pairs else texts)
     assert any(each.truncated for each in expected)
 
     import tensorflow as tf
 
-    export_saved_model(classifier.run, tmp_path / "saved")
+    classifier.export(tmp_path / "saved")
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     named = {"text": tf.constant(texts)}
     if pairs:
@@ -204,22 +290,28 @@ def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
         assert likely == pytest.approx(each.probabilities, abs=1e-5)
         chosen = {name for name, p in likely.items() if p >= 0.5}
         assert chosen == set(each.labels)
+        (weights,) = each.weights
+        for place, words in enumerate(weights.words):
+            np.testing.assert_allclose(
+                found["weights"][row, place, : len(words)], words, rtol=1e-4, atol=1e-6
+            )
 
 
-def test_a_model_without_attention_has_nothing_to_draw(tmp_path):
-    run = make_run(tmp_path / "run", sizes={"architecture": "mean", "encoder": "none"})
+def test_a_model_without_attention_has_nothing_to_draw():
+    task = make_task(architecture="mean", encoder="none")
     with pytest.raises(UserError, match="architecture mean has no attention to draw"):
-        draw(TextClassifier.load(run), "it was good .")
+        task.draw("it was good .")
+    assert not task.classify("it was good .").weights
 
 
-def test_a_text_cut_at_prediction_says_so(tmp_path):
-    classifier = TextClassifier.load(make_run(tmp_path / "run", sizes={"encoder": "none"}))
+def test_a_text_cut_at_prediction_says_so():
+    classifier = make_task(encoder="none")
     words = "it was good . " * 25_000
-    cut, whole = classifier.predict([words, "it was good . " * 3])
+    cut, whole = classifier.classify([words, "it was good . " * 3])
     assert cut.truncated and not whole.truncated
     assert cut.probabilities == pytest.approx(whole.probabilities)
-    assert "longer than data.max_length" in draw(classifier, words, color=False)
-    assert "max_length" not in draw(classifier, "it was good .", color=False)
+    assert "longer than data.max_length" in classifier.draw(words).show(color=False)
+    assert "max_length" not in classifier.draw("it was good .").show(color=False)
 
 
 def test_a_text_without_words_is_answered_and_counted(opinions_run, tmp_path, capsys):
@@ -229,6 +321,28 @@ def test_a_text_without_words_is_answered_and_counted(opinions_run, tmp_path, ca
     found = [json.loads(line) for line in done.out.splitlines()]
     assert [each.get("empty") for each in found] == [None, True]
     assert done.err.startswith("1 of 2 texts have no words")
+
+
+def test_a_run_of_0_1_gives_what_it_gave():
+    fixtures = Path(__file__).resolve().parents[2] / "fixtures_0_1"
+    known = json.loads((fixtures / "outputs.json").read_text())["classification"]
+    task = ClassificationTask.from_preset(fixtures / "classification")
+    assert isinstance(task, TextClassifier)
+    for result, wanted in zip(task.classify(known["inputs"]), known["outputs"], strict=True):
+        assert list(result.labels) == wanted["labels"]
+        assert result.probabilities == pytest.approx(wanted["probabilities"], abs=1e-6)
+
+
+def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
+    """Through Python alone: a run folder from lists, and its preset read back as what it is."""
+    pairs = list(zip(TEXTS, TEXTS[::-1], strict=True))
+    task = PairClassifier.from_texts(pairs, LABELS, units=6, encoder="none")
+    task.fit(pairs, LABELS, epochs=1, validation_split=0.25, run=tmp_path / "run")
+    again = ClassificationTask.from_preset(tmp_path / "run")
+    assert isinstance(again, PairClassifier)
+    assert again.classify(pairs[0]).probabilities == task.classify(pairs[0]).probabilities
+    with pytest.raises(ValueError, match="Expected: TextClassifier"):
+        TextClassifier.from_preset(tmp_path / "run")
 
 
 def test_resume_is_exact(tmp_path, capsys, monkeypatch):

@@ -76,7 +76,7 @@ ENTRIES = {
             )
         ],
         configs=[lambda: {"dropout": 0.3, "seed": 5}],
-        refused=[{"dropout": 1.0}, {"dropout": -0.1}],
+        refused=[{"dropout": 1.0}, {"dropout": "a"}, {"dropout": float("nan")}, {"seed": "nope"}],
     ),
     BahdanauAttention: Entry(
         cases=[
@@ -103,7 +103,7 @@ ENTRIES = {
                 "seed": 5,
             }
         ],
-        refused=[{"units": 0}, {"units": 2.5}, {"units": 7, "dropout": 1.0}],
+        refused=[{"units": 0}, {"units": True}, {"units": 7, "use_bias": "no"}],
     ),
     LuongAttention: Entry(
         cases=[luong(score) for score in SCORES],

@@ -165,6 +165,19 @@ def causal(name, groups=4, **options):
 
 SIZES = {"num_heads": 4, "key_dim": 6}
 
+
+@keras.saving.register_keras_serializable("tests")
+def halved(score, batch, head, query, key):
+    """A score's function."""
+    return score / 2
+
+
+@keras.saving.register_keras_serializable("tests")
+def near(batch, head, query, key):
+    """A mask's function."""
+    return ops.abs(query - key) < 3
+
+
 ENTRIES = {
     MultiHeadAttention: Entry(
         cases=[
@@ -210,8 +223,19 @@ ENTRIES = {
                 "kernel_constraint": keras.constraints.MaxNorm(3.0),
                 "bias_constraint": keras.constraints.NonNeg(),
                 "seed": 5,
+                "attention_axes": (1,),
+                "use_gate": True,
+                "score_mod": halved,
+                "mask_mod": near,
             },
-            lambda: {**SIZES, "positions": "rotary", "max_wavelength": 500},
+            lambda: {
+                **SIZES,
+                "positions": "rotary",
+                "max_wavelength": 500,
+                "rotary_dim": 4,
+                "rotary_scaling": 2.0,
+            },
+            lambda: {**SIZES, "sliding_window": 3},
         ],
         refused=[
             {**SIZES, "num_heads": 0},

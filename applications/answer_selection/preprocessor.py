@@ -1,0 +1,214 @@
+"""From questions and answers to the ids that the network reads: known words, and the others."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts
+from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
+
+VECTORS_FILE = "vectors.npy"
+"""The vectors that training starts from, in a run folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How much of a text the vocabulary has.
+
+    Args:
+        words: words of the text.
+        unknown: those without a vector of their own.
+        cut: texts longer than the longest read.
+    """
+
+    words: int
+    unknown: int
+    cut: int
+
+    def __str__(self) -> str:
+        part = self.unknown / max(self.words, 1)
+        text = f"{part:.1%} of {self.words:,} words are unknown and share vectors"
+        return text + (f", {self.cut:,} texts are cut" if self.cut else "")
+
+
+@keras.saving.register_keras_serializable("keras_attention.answer_selection")
+class AnswerPreprocessor(TextPreprocessor):
+    """Turns questions and their candidates into ids, in Python and inside a TensorFlow graph.
+
+    A word that the vocabulary lacks gets the id of one of a few buckets, chosen by a hash of its
+    letters: it has the same id in a question and in an answer, and shares it with other unknown
+    words. Ids are padded with 0 at the end, to a multiple of 8.
+
+    Args:
+        tokenizer: the vocabulary.
+        unknown_buckets: ids for unknown words, which come after those of the vocabulary.
+        max_length: words of a text that are read.
+        **kwargs: `name` and the like of `keras.layers.Layer`.
+
+    Call arguments:
+        x: a dict of `"question"`, strings `(B,)`, and `"candidates"`, strings `(B, N)`, those of a
+            question with fewer padded with `""`.
+        y: labels `(B, N)`, 1 for a right candidate.
+        sample_weight: weights `(B,)`.
+
+    Returns:
+        `{"question": (B, S), "candidates": (B, N, T)}`, with the labels and weights where given.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.answer_selection import AnswerPreprocessor
+
+    preprocessor = AnswerPreprocessor.adapt(["who is it ?", "it is a dog ."])
+    inputs = preprocessor({"question": ["who ?"], "candidates": [["a dog", "a cat"]]})
+    assert inputs["question"].shape == (1, 8) and inputs["candidates"].shape == (1, 2, 8)
+    ```
+    """
+
+    def __init__(
+        self,
+        tokenizer: WordTokenizer,
+        unknown_buckets: int = 1000,
+        max_length: int = 40,
+        **kwargs: Any,
+    ):
+        super().__init__({"tokenizer": tokenizer}, **kwargs)
+        for name, size in (("unknown_buckets", unknown_buckets), ("max_length", max_length)):
+            if size < 1:
+                raise ValueError(f"`{name}` should be at least 1. Received: {name}={size}")
+        self.unknown_buckets = unknown_buckets
+        self.max_length = max_length
+        self.vectors: np.ndarray | None = None
+        """Vectors `(vocabulary_size, D)` that a training may start from; they are not saved."""
+
+    @classmethod
+    def adapt(
+        cls,
+        texts: Sequence[str],
+        *,
+        vocabulary_size: int = 50000,
+        min_count: int = 1,
+        lowercase: bool = True,
+        extra_words: Sequence[str] = (),
+        unknown_buckets: int = 1000,
+        max_length: int = 40,
+    ) -> "AnswerPreprocessor":
+        """Return a preprocessor whose vocabulary comes from the texts given.
+
+        Args:
+            texts: questions and answers.
+            vocabulary_size: most words of the texts with an id of their own.
+            min_count: words that occur less often have none.
+            lowercase: make the text lower case first.
+            extra_words: more words with an id of their own, such as those of a vector file; what
+                is no word of such a text is left out.
+            unknown_buckets: as of the class.
+            max_length: as of the class.
+
+        Raises:
+            ValueError: where there are no texts, or something is no string.
+        """
+        tokenizer = WordTokenizer.train(
+            as_texts(texts, "texts"),
+            vocabulary_size + len(SPECIAL_TOKENS),
+            min_count=min_count,
+            lowercase=lowercase,
+        )
+        words = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
+        words |= {word: None for word in extra_words if tokenizer.tokens(word) == [word]}
+        tokenizer = WordTokenizer(list(words), lowercase=lowercase)
+        return cls(tokenizer, unknown_buckets, max_length)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many ids there are, padding and buckets included."""
+        return self.tokenizer.vocabulary_size + self.unknown_buckets
+
+    def tokens(self, text: str) -> list[str]:
+        """Return the words of a text that are read."""
+        return self.tokenizer.tokens(text)[: self.max_length]
+
+    def encode(self, texts: Sequence[str]) -> tuple[list[list[int]], Coverage]:
+        """Return the ids of each text, and how much of it the vocabulary has."""
+        rows = self.tokenizer.encode(texts)
+        unknown = [
+            word
+            for text, row in zip(texts, rows, strict=True)
+            if UNK_ID in row
+            for word, index in zip(self.tokenizer.tokens(text), row, strict=True)
+            if index == UNK_ID
+        ]
+        hashed = iter(np.asarray(self._bucket(unknown)).tolist() if unknown else ())
+        ids = [[next(hashed) if index == UNK_ID else index for index in row] for row in rows]
+        coverage = Coverage(
+            words=sum(map(len, rows)),
+            unknown=len(unknown),
+            cut=sum(len(row) > self.max_length for row in rows),
+        )
+        return [row[: self.max_length] for row in ids], coverage
+
+    def encode_in_graph(self, texts):
+        """Return the ids of a tensor of strings `(B,)`, as `encode` gives them, ragged."""
+        import tensorflow as tf
+
+        graph = self.in_graph("tokenizer")
+        tokens, ids = graph.tokens(texts), graph.encode(texts)
+        ids = tf.where(ids.values == UNK_ID, self._bucket(tokens.values), ids.values)
+        return tokens.with_values(ids)[:, : self.max_length]
+
+    def call(self, x, y=None, sample_weight=None):
+        question, candidates = x["question"], x["candidates"]
+        if hasattr(question, "dtype") and not isinstance(question, np.ndarray):
+            inputs = self._padded_in_graph(question, candidates)
+        else:
+            rows = [as_texts(row, f"candidates[{i}]") for i, row in enumerate(candidates)]
+            width = max(map(len, rows), default=0)
+            filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
+            ids = padded(self.encode(filled)[0])
+            inputs = {
+                "question": padded(self.encode(as_texts(question, "question"))[0]),
+                "candidates": ids.reshape(len(rows), width, -1),
+            }
+        return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
+
+    def read_start(self, folder: Path) -> None:
+        if (folder / VECTORS_FILE).is_file():
+            self.vectors = np.load(folder / VECTORS_FILE)
+
+    def _padded_in_graph(self, question, candidates):
+        import tensorflow as tf
+
+        def dense(ids):
+            ids = ids.to_tensor(0)
+            length = tf.maximum(8, -(-tf.shape(ids)[1] // 8) * 8)
+            return tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]])
+
+        shape = tf.shape(candidates)
+        ids = dense(self.encode_in_graph(tf.reshape(candidates, [-1])))
+        return {
+            "question": dense(self.encode_in_graph(question)),
+            "candidates": tf.reshape(ids, [shape[0], shape[1], tf.shape(ids)[1]]),
+        }
+
+    def _bucket(self, words):
+        import tensorflow as tf
+
+        bucket = tf.strings.to_hash_bucket_fast(tf.convert_to_tensor(words), self.unknown_buckets)
+        return tf.cast(bucket, tf.int32) + self.tokenizer.vocabulary_size
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"unknown_buckets": self.unknown_buckets, "max_length": self.max_length}
+        return {**super().get_config(), **own}
+
+
+def padded(rows: Sequence[Sequence[int]], multiple_of: int = 8) -> np.ndarray:
+    """Return ids (B, T), padded with 0 to a multiple of some length, so that few shapes occur."""
+    longest = max(max(map(len, rows), default=0), 1)
+    ids = np.zeros((len(rows), -(-longest // multiple_of) * multiple_of), np.int32)
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = row
+    return ids

@@ -1,0 +1,257 @@
+"""What a ranker gives: answers that show themselves, and reports of many questions."""
+
+import dataclasses
+import html
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attention.applications.answer_selection.preprocessor import Coverage
+from keras_attention.applications.answer_selection.questions import QuestionSet
+from keras_attention.applications.common.files import check_new_file, check_picture, write_text
+from keras_attention.metrics import ranking_score
+from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
+
+PROTOCOLS = ("filtered", "unfiltered")
+PARTS = 10
+HTML = (".html", ".htm")
+
+
+class Shown:
+    """What shows rows of shaded words: in a notebook, in a terminal, and as a file."""
+
+    title = ""
+
+    @property
+    def shaded(self) -> list[ShadedTokens]:
+        """The answers as rows of words, shaded by their attention; their labels are the scores."""
+        raise NotImplementedError
+
+    def show(self, color: bool | None = None) -> str:
+        """Return the answers as text for a terminal.
+
+        Args:
+            color: whether to shade words by colours; None for a terminal that shows them. Without,
+                the weight follows each word in brackets.
+        """
+        if color is None:
+            color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        return shaded_text(self.shaded, color=color)
+
+    def plot(self, path: Path | str | None = None) -> Any:
+        """Return the answers as a `matplotlib.figure.Figure`, and write it where asked to.
+
+        Args:
+            path: a new picture; a page of HTML is written without a figure.
+
+        Raises:
+            ValueError: if the file exists, or its suffix is no format of pictures.
+        """
+        if path is not None:
+            check_shaded(path)
+        if path is not None and Path(path).suffix.lower() in HTML:
+            return write_text(Path(path), shaded_html(self.shaded, title=self.title))
+        return plot_shaded(self.shaded, path, title=self.title or None)
+
+    def _repr_html_(self) -> str:
+        page = html.escape(shaded_html(self.shaded, title=self.title), quote=True)
+        height = 90 + 60 * len(self.shaded)
+        return (
+            f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Answer(Shown):
+    """A candidate as the network sees it for a question. In a notebook its words are shaded.
+
+    Args:
+        text: the candidate.
+        score: its score: a cosine, or log-odds where the network gives these.
+        tokens: its words, as far as they are read.
+        weights: how much attention each of them got; None where the network's attention gives no
+            weights of words.
+        position: its place among the candidates that were given, from 0.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    weights: np.ndarray | None = dataclasses.field(repr=False)
+    position: int
+
+    @property
+    def shaded(self) -> list[ShadedTokens]:
+        weights = np.zeros(len(self.tokens)) if self.weights is None else self.weights
+        return [ShadedTokens(self.tokens, weights, label=f"{self.score:.3f}")]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ranking(Shown, Sequence):
+    """The answers to a question, best first: a sequence of `Answer`. A notebook shows them shaded.
+
+    Args:
+        question: the question.
+        answers: its candidates, best first; equal ones in the order given.
+    """
+
+    question: str
+    answers: tuple[Answer, ...]
+
+    def __getitem__(self, place):
+        return self.answers[place]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def title(self) -> str:
+        return self.question
+
+    @property
+    def shaded(self) -> list[ShadedTokens]:
+        return [row for answer in self.answers for row in answer.shaded]
+
+
+def check_shaded(output: Path | str) -> None:
+    """Refuse a file that shaded words cannot be written to.
+
+    Raises:
+        UserError: if it exists, has no folder, or a suffix that is neither HTML's nor a format of
+            pictures.
+    """
+    if Path(output).suffix.lower() in HTML:
+        check_new_file(output)
+    else:
+        check_picture(output, more=HTML)
+
+
+def evaluation_report(
+    questions: QuestionSet,
+    scores: Sequence[np.ndarray],
+    tokens: Callable[[str], list[str]],
+    protocol: str = "filtered",
+) -> dict[str, Any]:
+    """Return MAP, MRR and precision at 1, and those of rankings by words alone, as JSON types.
+
+    Args:
+        questions: the questions.
+        scores: for each of them the scores of its candidates.
+        tokens: from a text to its words.
+        protocol: that of the figures on top; `"filtered"` and `"unfiltered"` hold both.
+    """
+    judgements = questions.judgements
+    rankings = {"model": scores, **by_words(questions, tokens)}
+    figures = {
+        name: {
+            each: dataclasses.asdict(ranking_score(questions.scored(values), judgements, each))
+            for each in PROTOCOLS
+        }
+        for name, values in rankings.items()
+    }
+    own = figures.pop("model")
+    chosen = own[protocol]
+    return {
+        **{name: chosen[name] for name in ("map", "mrr", "precision_at_1")},
+        "signature": f"protocol:{protocol}|questions:{chosen['questions']}|ties:trec_eval",
+        "data": questions.name,
+        "questions": len(questions),
+        "candidates": sum(map(len, scores)),
+        "empty_left_out": questions.empty,
+        **own,
+        "baselines": figures,
+    }
+
+
+def by_words(
+    questions: QuestionSet, tokens: Callable[[str], list[str]], k1: float = 1.2, b: float = 0.75
+) -> dict[str, list[list[float]]]:
+    """Return scores of candidates by the words that they share with their question.
+
+    Word overlap is how many different words of the question a candidate has. BM25 (Robertson and
+    Zaragoza 2009, section 3.4) weighs each by how rare it is among all candidates, how often the
+    candidate has it, and how long the candidate is.
+
+    Args:
+        questions: the questions.
+        tokens: from a text to its words.
+        k1: how soon more of the same word count no more.
+        b: how much the length counts.
+    """
+    bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
+    every = [bag for row in bags for bag in row]
+    spread = Counter(word for bag in every for word in bag)
+    mean = sum(bag.total() for bag in every) / len(every)
+
+    def rarity(word):
+        return math.log(1 + (len(every) - spread[word] + 0.5) / (spread[word] + 0.5))
+
+    def bm25(words, bag):
+        full = k1 * (1 - b + b * bag.total() / mean)
+        return sum(rarity(word) * bag[word] * (k1 + 1) / (bag[word] + full) for word in words)
+
+    asked = [sorted(set(tokens(question.text))) for question in questions.questions]
+    pairs = list(zip(asked, bags, strict=True))
+    return {
+        "bm25": [[bm25(words, bag) for bag in row] for words, row in pairs],
+        "word_overlap": [
+            [float(sum(w in bag for w in words)) for bag in row] for words, row in pairs
+        ],
+    }
+
+
+def by_position(weights: Sequence[np.ndarray], parts: int = PARTS) -> list[float]:
+    """Return the part of attention on each of `parts` equal parts of a text, in the mean.
+
+    Each text's weights are made to sum to 1. A word that lies in two parts counts in both, by how
+    much of it lies there: uniform weights give equal parts for texts of any length.
+
+    Args:
+        weights: for each text the weight of each word.
+        parts: how many parts.
+    """
+    edges = np.linspace(0, 1, parts + 1)
+    shares = []
+    for row in weights:
+        total = float(np.sum(row))
+        if total > 0:
+            reached = np.concatenate([[0.0], np.cumsum(np.asarray(row, "float64")) / total])
+            shares.append(np.diff(np.interp(edges, np.linspace(0, 1, len(row) + 1), reached)))
+    return np.mean(shares, axis=0).tolist() if shares else [0.0] * parts
+
+
+def table(report: dict[str, Any]) -> str:
+    """Write a report for people."""
+    lines = [
+        f"{report['questions']:,} questions with {report['candidates']:,} candidates of "
+        f"{report['data']}"
+    ]
+    if report["empty_left_out"]:
+        lines.append(f"{report['empty_left_out']:,} empty texts left out")
+    lines.append(str(Coverage(report["words"], report["unknown"], report["cut"])))
+    lines += ["", f"{'protocol':<12} {'questions':>9} {'MAP':>8} {'MRR':>8} {'P@1':>8}"]
+    for protocol in PROTOCOLS:
+        rows = {protocol: report[protocol]}
+        named = {"  BM25": "bm25", "  overlap": "word_overlap"}
+        rows |= {name: report["baselines"][key][protocol] for name, key in named.items()}
+        for name, row in rows.items():
+            figures = (f"{row[key]:>8.4f}" for key in ("map", "mrr", "precision_at_1"))
+            lines.append(f"{name:<12} {row['questions']:>9,} {' '.join(figures)}")
+    row = report["filtered"]
+    lines += [
+        "",
+        f"{row['without_right']:,} questions have no right candidate: left out by both protocols.",
+        f"{row['only_right']:,} have right ones only: left out by the filtered one.",
+    ]
+    if report["accuracy"] is not None:
+        lines.append(f"accuracy over all candidates: {report['accuracy']:.4f}")
+    if report["attention_by_position"]:
+        shares = " ".join(f"{share:.1%}" for share in report["attention_by_position"])
+        lines += ["", f"attention on each tenth of a candidate, first to last: {shares}"]
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""The verbs of the command for answer selection; each gets the task and the parsed options."""
+
+import json
+from argparse import Namespace
+
+from keras_attention.applications.answer_selection.data import (
+    has_split,
+    load_questions,
+    read_questions,
+)
+from keras_attention.applications.answer_selection.questions import QuestionSet
+from keras_attention.applications.answer_selection.ranker import AnswerRanker
+from keras_attention.applications.answer_selection.results import table
+from keras_attention.applications.common.errors import UserError, say
+from keras_attention.applications.common.verbs import chunks_of_lines, write_lines
+
+
+def evaluate(task: AnswerRanker, options: Namespace) -> None:
+    """Measure the ranking of candidates of a set, or of a file."""
+    report = task.evaluate_text(_questions(options), trec_run=options.trec_run)
+    print(json.dumps(report, indent=2) if options.json else table(report))
+
+
+def predict(task: AnswerRanker, options: Namespace) -> None:
+    """Rank the candidates of a question: lines `rank, tab, score, tab, candidate`, best first."""
+    every = chunks_of_lines(options.candidates, 1000)
+    candidates = [line for chunk in every for line in chunk]
+    if not candidates:
+        raise UserError("the input is empty: expected one candidate a line.")
+    answers = task.rank(options.question, candidates)[: options.top]
+    ranked = enumerate(answers, 1)
+    lines = (f"{place}\t{answer.score:.6f}\t{answer.text}" for place, answer in ranked)
+    write_lines(options.output, lines, "there is nothing to rank.")
+
+
+def visualize(task: AnswerRanker, options: Namespace) -> None:
+    """Shade the words of answers by their attention, in the terminal and in a file."""
+    print(task.draw(options.question, options.answer, options.output).show())
+    if options.output:
+        say(f"wrote {options.output}")
+
+
+def _questions(options: Namespace) -> QuestionSet:
+    """Return the questions to measure on: a file's, or one of the run's own sets."""
+    data = options.config.data if options.config else None
+    if options.file and options.split:
+        raise UserError("give --split or --file, not both.")
+    if options.file:
+        return read_questions(options.file, data.on_empty if data else "error")
+    if data is None:
+        raise UserError(f"{options.run} has no data of its own: give --file.")
+    return load_questions(data, options.split or ("test" if has_split(data, "test") else "dev"))

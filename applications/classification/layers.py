@@ -1,0 +1,354 @@
+"""The layers between ids and a vector: words embedded, read in context, pooled."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
+from keras_attention.text import PAD_ID, UNK_ID
+
+PACKAGE = "keras_attention.classification"
+WIDTHS = (3, 4, 5)
+"""How many words each convolution sees."""
+
+
+def build_once(layer: keras.layers.Layer, *shapes) -> None:
+    """Build a layer, unless a file that it was read from has built it already."""
+    if not layer.built:
+        layer.build(*shapes)
+
+
+class DescribedLayer(keras.layers.Layer):
+    """A layer whose configuration is the plain values that it names."""
+
+    described: ClassVar[tuple[str, ...]] = ()
+
+    def get_config(self):
+        return {**super().get_config(), **{name: getattr(self, name) for name in self.described}}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class WordVectors(DescribedLayer):
+    """Embeds words; in training some are made unknown, and features are dropped.
+
+    Args:
+        vocabulary_size: how many ids there are, padding included.
+        size: width `E` of the embeddings.
+        dropout: rate of dropout on the embeddings.
+        word_dropout: the part of the words made unknown in training.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        ids: `(B, S)`, 0 is padding.
+        training: whether anything is dropped.
+
+    Returns:
+        The vectors `(B, S, E)` and the mask `(B, S)`, True where there is a word.
+    """
+
+    described = ("vocabulary_size", "size", "dropout", "word_dropout")
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        size: int,
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.size = size
+        self.dropout = dropout
+        self.word_dropout = word_dropout
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size,
+            size,
+            embeddings_initializer=keras.initializers.RandomUniform(-0.25, 0.25),
+            name="embedding",
+            dtype=self.dtype_policy,
+        )
+        self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self._seed = keras.random.SeedGenerator() if word_dropout else None
+
+    def build(self, ids_shape):
+        self.embedding.build(ids_shape)
+
+    def call(self, ids, training=False):
+        mask = ops.not_equal(ids, PAD_ID)
+        if training and self.word_dropout:
+            drawn = keras.random.uniform(ops.shape(ids), seed=self._seed) < self.word_dropout
+            ids = ops.where(ops.logical_and(drawn, mask), UNK_ID, ids)
+        return self._dropout(self.embedding(ids), training=training), mask
+
+    def compute_output_spec(self, ids, training=False):
+        vectors = keras.KerasTensor((*ids.shape, self.size), self.compute_dtype)
+        return vectors, keras.KerasTensor(ids.shape, "bool")
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class SelfAttentionBlock(DescribedLayer):
+    """One layer of self-attention, without a feed-forward network or recurrence.
+
+    `y = LayerNorm(x + Dropout(Attention(x, x)))`
+
+    Args:
+        heads: attention heads; they divide the width of the inputs.
+        positions: how positions enter the scores, as in `MultiHeadAttention`.
+        dropout: rate of dropout.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        mask: boolean `(B, S)`, True = attend.
+        training: whether dropout applies.
+
+    Returns:
+        `(B, S, D)`.
+    """
+
+    described = ("heads", "positions", "dropout")
+
+    def __init__(
+        self, heads: int, positions: str = "relative", dropout: float = 0.0, **kwargs: Any
+    ):
+        super().__init__(**kwargs)
+        self.heads = heads
+        self.positions = positions
+        self.dropout = dropout
+        self.supports_masking = True
+        self.norm = keras.layers.LayerNormalization(name="norm", dtype=self.dtype_policy)
+        self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, inputs_shape):
+        self.attention = MultiHeadAttention(
+            self.heads,
+            inputs_shape[-1] // self.heads,
+            positions=self.positions,
+            name="attention",
+            dtype=self.dtype_policy,
+        )
+        self.attention.build(inputs_shape)
+        self.norm.build(inputs_shape)
+
+    def call(self, inputs, mask=None, training=False):
+        attended = self.attention(inputs, inputs, value_mask=mask, training=training)
+        return self.norm(inputs + self._dropout(attended, training=training))
+
+    def compute_output_shape(self, inputs_shape):
+        return tuple(inputs_shape)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class NGrams(DescribedLayer):
+    """Reads each word with those around it, by convolutions of several widths.
+
+    `y_t = [relu(W_n x_{t-n/2..t+n/2} + b_n) for n in widths]`; beyond the text and in its padding
+    the inputs are zeros.
+
+    Args:
+        filters: features of each width.
+        widths: how many words each convolution sees.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        mask: boolean `(B, S)`, True where there is a word.
+
+    Returns:
+        `(B, S, len(widths) * filters)`.
+
+    Reference:
+        Kim 2014, "Convolutional neural networks for sentence classification", section 2, where the
+        maximum over the text follows.
+    """
+
+    described = ("filters", "widths")
+
+    def __init__(self, filters: int, widths: Sequence[int] = WIDTHS, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.widths = list(widths)
+        self.supports_masking = True
+        self.convolutions = [
+            keras.layers.Conv1D(
+                filters,
+                width,
+                padding="same",
+                activation="relu",
+                name=f"width_{width}",
+                dtype=self.dtype_policy,
+            )
+            for width in self.widths
+        ]
+
+    def build(self, inputs_shape):
+        for convolution in self.convolutions:
+            build_once(convolution, inputs_shape)
+
+    def call(self, inputs, mask=None):
+        if mask is not None:
+            inputs = ops.where(ops.expand_dims(mask, 2), inputs, ops.zeros_like(inputs))
+        return ops.concatenate([each(inputs) for each in self.convolutions], axis=-1)
+
+    def compute_output_shape(self, inputs_shape):
+        return (*inputs_shape[:-1], len(self.widths) * self.filters)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Contextual(DescribedLayer):
+    """Puts what stands around it into each vector: the layers between embedding and pooling.
+
+    Args:
+        kind: `"gru"` (bidirectional), `"convolution"`, `"self-attention"`, `"transformer"`, or
+            `"none"`, which leaves the vectors as they are.
+        units: width of each direction of the GRU, or of each of the three convolutions.
+        layers: how many attention layers.
+        heads: their heads.
+        positions: how positions enter them.
+        feed_forward: width of the Transformer's feed-forward layers.
+        dropout: rate of dropout in attention layers.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        mask: boolean `(B, S)`, True where there is a word.
+        training: whether dropout applies.
+
+    Returns:
+        `(B, S, 2 * units)` for `"gru"`, `(B, S, 3 * units)` for `"convolution"`, else `(B, S, D)`.
+    """
+
+    described = ("kind", "units", "layers", "heads", "positions", "feed_forward", "dropout")
+
+    def __init__(
+        self,
+        kind: str = "gru",
+        units: int | None = None,
+        layers: int = 1,
+        heads: int = 4,
+        positions: str = "relative",
+        feed_forward: int | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.kind = kind
+        self.units = units
+        self.layers = layers
+        self.heads = heads
+        self.positions = positions
+        self.feed_forward = feed_forward
+        self.dropout = dropout
+        self.supports_masking = True
+
+    def build(self, inputs_shape):
+        shape = tuple(inputs_shape)
+        self.blocks = [self._block(number, shape) for number in range(self._depth())]
+        for block in self.blocks:
+            block.build(shape)
+
+    def _depth(self):
+        return {"none": 0, "gru": 1, "convolution": 1}.get(self.kind, self.layers)
+
+    def _block(self, number, shape):
+        common = {"name": f"block_{number}", "dtype": self.dtype_policy}
+        if self.kind == "gru":
+            gru = keras.layers.GRU(self.units, return_sequences=True, dtype=self.dtype_policy)
+            return keras.layers.Bidirectional(gru, **common)
+        if self.kind == "convolution":
+            return NGrams(self.units, **common)
+        if self.kind == "self-attention":
+            return SelfAttentionBlock(self.heads, self.positions, self.dropout, **common)
+        if self.kind == "transformer":
+            return TransformerEncoder(
+                self.feed_forward or 4 * shape[-1],
+                self.heads,
+                dropout=self.dropout,
+                positions=self.positions,
+                **common,
+            )
+        raise ValueError(
+            "`kind` must be 'gru', 'convolution', 'self-attention', 'transformer' or 'none'. "
+            f"Received: kind={self.kind!r}"
+        )
+
+    def call(self, inputs, mask=None, training=False):
+        for block in self.blocks:
+            inputs = block(inputs, mask=mask, training=training)
+        return inputs
+
+    def compute_output_shape(self, inputs_shape):
+        times = {"gru": 2, "convolution": len(WIDTHS)}.get(self.kind)
+        return (*inputs_shape[:-1], times * self.units if times else inputs_shape[-1])
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Pool(DescribedLayer):
+    """Sums a sequence to one vector.
+
+    Args:
+        kind: `"attention"`, by `AttentionPooling`, or `"mean"`.
+        units: width of the attention's hidden layer.
+        with_maximum: whether the maximum of each feature is joined to it.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        mask: boolean `(B, S)`, True where there is a word.
+
+    Returns:
+        The vector `(B, D)`, with the maximum `(B, 2D)`, and the weights `(B, S)`, which a mean has
+        too: all alike. Where everything is masked, both are zeros.
+    """
+
+    described = ("kind", "units", "with_maximum")
+
+    def __init__(
+        self,
+        kind: str = "attention",
+        units: int | None = None,
+        with_maximum: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.kind = kind
+        self.units = units
+        self.with_maximum = with_maximum
+        self.supports_masking = True
+        self.attention = None
+        if kind == "attention":
+            self.attention = AttentionPooling(units, name="attention", dtype=self.dtype_policy)
+
+    def build(self, inputs_shape):
+        if self.attention is not None:
+            self.attention.build(inputs_shape)
+
+    def call(self, inputs, mask):
+        if self.attention is not None:
+            pooled, weights = self.attention(inputs, mask=mask, return_attention_scores=True)
+        else:
+            weights = ops.cast(mask, inputs.dtype)
+            weights /= ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+            pooled = ops.einsum("bs,bsd->bd", weights, inputs)
+        if self.with_maximum:
+            pooled = ops.concatenate([pooled, _maximum(inputs, mask)], axis=-1)
+        return pooled, weights
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return None  # no steps are left to mask
+
+    def compute_output_spec(self, inputs, mask):
+        width = inputs.shape[-1] * (2 if self.with_maximum else 1)
+        pooled = keras.KerasTensor((inputs.shape[0], width), self.compute_dtype)
+        return pooled, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+
+
+def _maximum(inputs, mask):
+    """Return the maximum of each feature over what is not masked; 0 where all is."""
+    lowest = ops.min(inputs, axis=1, keepdims=True)
+    kept = ops.where(ops.expand_dims(mask, 2), inputs, lowest)
+    found = ops.max(kept, axis=1)
+    return ops.where(ops.any(mask, axis=1, keepdims=True), found, ops.zeros_like(found))

@@ -1,0 +1,464 @@
+"""From texts and labels to ids and targets, in Python and inside a TensorFlow graph."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention.applications.classification.backbones import BackboneTokenizer
+from keras_attention.applications.classification.config import (
+    ClassificationConfig,
+    TokenizerConfig,
+)
+from keras_attention.applications.classification.encoders import SIDES
+from keras_attention.applications.classification.layers import PACKAGE
+from keras_attention.applications.common.errors import UserError, check_choice
+from keras_attention.applications.common.preprocessor import (
+    TextPreprocessor,
+    as_texts,
+    check_equally_many,
+    padded,
+)
+from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
+
+KINDS = ("one", "many", "number")
+"""What a text may have: one label, any number of labels, or a number."""
+BACKBONE_FOLDER = "backbone"
+"""Where a run folder keeps the backbone that its training starts from."""
+# In the syntax that Python and TensorFlow share: a stop, what may close it, and a space after it.
+SENTENCE_END = ("([.!?][\"')\\]]*)[ \\t]+", "\\1\n")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a task.
+
+    Args:
+        kind: `"one"` label a text, `"many"` or a `"number"`.
+        names: the labels, strings or whole numbers, in the order of the network's outputs; none for
+            a number.
+        mean: of the training texts' numbers.
+        scale: their standard deviation; the network's output is in these units.
+    """
+
+    kind: str
+    names: tuple[str | int, ...] = ()
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, KINDS)
+        object.__setattr__(self, "names", tuple(self.names))
+
+    @classmethod
+    def of(cls, values: Sequence[Any], kind: str, name: str = "the training data") -> "Labels":
+        """Return the labels of training texts.
+
+        Args:
+            values: the label of each text, of `kind`, as `as_labels` gives them.
+            kind: as above.
+            name: where they come from, for messages.
+
+        Raises:
+            ValueError: where there is nothing to choose between.
+        """
+        if kind == "number":
+            numbers = np.array(values)
+            if np.ptp(numbers) == 0:
+                raise UserError(f"{name}: all texts have the number {numbers[0]:g}.")
+            return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()))
+        several = [(value,) if kind == "one" else value for value in values]
+        names = sorted({label for each in several for label in each}, key=_order)
+        if len(names) < (2 if kind == "one" else 1):
+            raise UserError(
+                f"{name}: expected at least two labels. Received: {', '.join(map(str, names))}."
+                if kind == "one"
+                else f"{name}: no text has a label."
+            )
+        return cls(kind, tuple(names))
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the network has."""
+        return len(self.names) or 1
+
+    def targets(self, values: Sequence[Any]) -> np.ndarray:
+        """Return targets `(examples, outputs)` float32; of an unknown label a row of NaN."""
+        if self.kind == "number":
+            numbers = np.array(values, "float64")
+            return ((numbers - self.mean) / self.scale).astype("float32")[:, None]
+        index = {name: place for place, name in enumerate(self.names)}
+        targets = np.zeros((len(values), self.outputs), "float32")
+        for row, value in zip(targets, values, strict=True):
+            wanted = [value] if self.kind == "one" else value
+            if any(label not in index for label in wanted):
+                row[:] = np.nan
+            else:
+                row[[index[label] for label in wanted]] = 1.0
+        return targets
+
+    def unknown(self, value: Any) -> str | int:
+        """Return the label in `value` that is not among the names."""
+        wanted = [value] if self.kind == "one" else value
+        return next(label for label in wanted if label not in self.names)
+
+
+def kind_of(values: Any, name: str = "labels") -> str:
+    """Return what labels are: strings and whole numbers `"one"`, tuples, lists and sets `"many"`,
+    other numbers `"number"`.
+
+    Raises:
+        ValueError: where the first is none of these, or there is none.
+    """
+    first = next(iter(values), None)
+    if isinstance(first, (str, bytes, int, np.integer, np.bool_)):
+        return "one"
+    if isinstance(first, (tuple, list, set, frozenset)):
+        return "many"
+    if isinstance(first, Real):
+        return "number"
+    raise _bad_label(first, f"{name}[0]", "a string or a whole number, a tuple of them, or a float")
+
+
+def as_labels(values: Any, kind: str, name: str = "labels") -> list[Any]:
+    """Return labels of one kind, checked: strings and ints, tuples of them, or floats.
+
+    Args:
+        values: a sequence of labels; any sequence will do, such as a column of a table.
+        kind: one of `KINDS`.
+        name: the argument's name, for the message.
+
+    Raises:
+        ValueError: where one is missing or of another kind.
+    """
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise _bad_label(values, name, "a sequence of labels")
+    values = values.numpy() if hasattr(values, "numpy") else values
+    return [_as_label(value, kind, f"{name}[{place}]") for place, value in enumerate(values)]
+
+
+def _as_label(value: Any, kind: str, place: str) -> Any:
+    if kind == "number":
+        if isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+        raise _bad_label(value, place, "a finite number")
+    if kind == "many":
+        if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+            raise _bad_label(value, place, "a tuple, list or set of labels")
+        return tuple(sorted({_as_label(each, "one", place) for each in value}, key=_order))
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, (int, np.integer, np.bool_)):
+        return int(value)
+    if isinstance(value, str) and value.strip():
+        return str(value)
+    raise _bad_label(value, place, "one label, a string or a whole number")
+
+
+def _bad_label(value: Any, place: str, expected: str) -> ValueError:
+    return ValueError(f"Expected {expected}. Received: {place}={value!r}")
+
+
+def _order(label: str | int) -> tuple[bool, str | int]:
+    return isinstance(label, str), label
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class ClassificationPreprocessor(TextPreprocessor):
+    """Turns texts, or pairs of texts, into ids and labels into targets.
+
+    Ids come as one flat list a text; between sentences stands `END_ID`, which no tokenizer gives,
+    until a batch is cut at these marks. A text longer than `max_length` is cut.
+
+    Args:
+        tokenizer: of the texts.
+        labels: the labels.
+        pairs: whether an example is a pair of texts.
+        max_length: the longest text, in tokens, each text of a pair by itself.
+        sentences: where sentences end, for a network that reads sentences: `"lines"`, at line
+            feeds, or `"punctuation"`, after . ! ? and a space too; None for one that reads words.
+        max_sentence_length: a longer sentence goes on as another one.
+        **kwargs: `name` and the like of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Texts `(B,)`; of pairs a sequence of pairs, or a tuple of two columns `(B,)`.
+        y: Labels `(B,)`.
+        sample_weight: Weights `(B,)`.
+
+    Returns:
+        `({"text": (B, S)}, targets (B, outputs))`, and the weights where given; without `y` the
+        inputs alone. Pairs have `"second"` too; a network that reads sentences gets `(B, N, W)`.
+
+    Raises:
+        ValueError: where a text or label is missing or of another kind, or a label is unknown.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.classification import ClassificationPreprocessor
+
+    preprocessor = ClassificationPreprocessor.adapt(["so good", "so bad"], ["yes", "no"])
+    inputs, targets = preprocessor(["so good"], y=["yes"])
+    assert inputs["text"].shape == (1, 2) and targets.tolist() == [[0, 1]]
+    ```
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        labels: Labels | Mapping[str, Any],
+        pairs: bool = False,
+        max_length: int = 400,
+        sentences: str | None = None,
+        max_sentence_length: int = 40,
+        **kwargs: Any,
+    ):
+        super().__init__({"tokenizer": tokenizer}, **kwargs)
+        self.labels = Labels(**labels) if isinstance(labels, Mapping) else labels
+        if not isinstance(self.labels, Labels):
+            raise ValueError(f"`labels` should be a Labels. Received: labels={labels!r}")
+        check_choice("sentences", sentences, (None, "lines", "punctuation"))
+        self.pairs = pairs
+        self.max_length = max_length
+        self.sentences = sentences
+        self.max_sentence_length = max_sentence_length
+        self.backbone_folder: Path | None = None
+
+    @classmethod
+    def adapt(
+        cls,
+        texts: Sequence[Any],
+        labels: Sequence[Any],
+        *,
+        label_kind: str | None = None,
+        max_length: int = 400,
+        in_sentences: bool = False,
+        **tokenizer: Any,
+    ) -> "ClassificationPreprocessor":
+        """Return a preprocessor whose vocabulary and labels come from the examples given.
+
+        Args:
+            texts: texts, or pairs of texts.
+            labels: the label of each: strings or whole numbers, tuples of them (many labels), or
+                floats (numbers).
+            label_kind: `"one"`, `"many"` or `"number"`; None for what the first label is.
+            max_length: as of the class.
+            in_sentences: whether the network reads sentences.
+            **tokenizer: keys of `TokenizerConfig`, such as `kind` and `lowercase`.
+
+        Raises:
+            ValueError: where there are no texts, one is no string, or there are not two labels.
+        """
+        texts, labels = list(texts), list(labels)
+        pairs = bool(texts) and not isinstance(texts[0], (str, bytes))
+        columns = as_columns(texts, pairs, "texts")
+        label_kind = label_kind or kind_of(labels)
+        values = as_labels(labels, label_kind)
+        check_equally_many(texts=columns[0], labels=values)
+        section = TokenizerConfig(**tokenizer)
+        return cls(
+            train_tokenizer(section, [text for column in columns for text in column]),
+            Labels.of(values, label_kind, "labels"),
+            pairs,
+            max_length,
+            section.sentences if in_sentences else None,
+            section.max_sentence_length,
+        )
+
+    def call(self, x, y=None, sample_weight=None):
+        columns = self._columns(x)
+        if _is_tensor(columns[0]):
+            read = [self.graph_reader().read(column)[0] for column in columns]
+        else:
+            read = [self.matrix([self.cut(ids) for ids in self.ids(column)]) for column in columns]
+        inputs = dict(zip(SIDES, read, strict=False))
+        if y is None:
+            return inputs
+        return keras.utils.pack_x_y_sample_weight(inputs, self._targets(y), sample_weight)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, whole; sentences with a mark between them."""
+        cut = [self._sentences(text) for text in texts]
+        rows = iter(self.tokenizer.encode([line for lines in cut for line in lines]))
+        return [_joined(self._chunks([next(rows) for _ in lines])) for lines in cut]
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """Return the first `max_length` tokens of the ids of a text."""
+        if length_of(ids) <= self.max_length:
+            return ids
+        places = [place for place, token in enumerate(ids) if token != END_ID]
+        return ids[: places[self.max_length - 1] + 1]
+
+    def tokens(self, text: str) -> list[list[str]]:
+        """Return the written tokens of each sentence, as many as are read of a text; a text that is
+        not cut into sentences is one.
+        """
+        kept, left = [], self.max_length
+        for row in self._chunks([self.tokenizer.tokens(each) for each in self._sentences(text)]):
+            kept += [row[:left]] if left > 0 else []
+            left -= len(row)
+        return kept
+
+    def matrix(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return ids as the network reads them, `(B, S)` or `(B, N, W)`, padded with 0."""
+        return in_sentences(padded(ids)) if self.sentences else padded(ids)
+
+    def graph_reader(self) -> Any:
+        """Return what reads strings inside a graph, made once, outside of the one being traced."""
+        import tensorflow as tf
+
+        from keras_attention.applications.classification.serving import GraphReader
+
+        if "reader" not in self._in_graph:
+            with tf.init_scope():
+                self._in_graph["reader"] = GraphReader(self)
+        return self._in_graph["reader"]
+
+    def _columns(self, x):
+        """Return the texts of each side: lists, or tensors of strings."""
+        if isinstance(x, Mapping):
+            x = tuple(x[side] for side in SIDES[: 1 + self.pairs])
+            return list(x)
+        if _is_tensor(x):
+            return [x[:, 0], x[:, 1]] if self.pairs else [x]
+        if isinstance(x, (tuple, list)) and any(map(_is_tensor, x)):
+            return list(x)
+        return as_columns([x] if isinstance(x, str) else x, self.pairs, "x")
+
+    def _targets(self, y):
+        if _is_tensor(y):
+            return self.graph_reader().targets(y)
+        values = as_labels([y] if isinstance(y, str) else y, self.labels.kind, "y")
+        targets = self.labels.targets(values)
+        for place in np.flatnonzero(np.isnan(targets).any(axis=1))[:1]:
+            raise ValueError(
+                f"Labels should be among {', '.join(map(str, self.labels.names))}. "
+                f"Received: y[{place}]={self.labels.unknown(values[place])!r}"
+            )
+        return targets
+
+    def _sentences(self, text: str) -> list[str]:
+        if self.sentences is None:
+            return [text]
+        if self.sentences == "punctuation":
+            text = re.sub(*SENTENCE_END, text)
+        return text.split("\n")
+
+    def _chunks(self, rows):
+        """Cut sentences to their longest length, and drop empty ones."""
+        if self.sentences is None:
+            return rows
+        size = self.max_sentence_length
+        return [row[at : at + size] for row in rows for at in range(0, len(row), size)]
+
+    def read_start(self, folder: Path) -> None:
+        if (folder / BACKBONE_FOLDER).is_dir():
+            self.backbone_folder = folder / BACKBONE_FOLDER
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("pairs", "max_length", "sentences", "max_sentence_length")
+        labels = {**asdict(self.labels), "names": list(self.labels.names)}
+        own = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), "labels": labels, **own}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "ClassificationPreprocessor":
+        if config["tokenizer"]["kind"] == BackboneTokenizer.kind:
+            return cls(
+                **{**config, "tokenizer": BackboneTokenizer.from_config(config["tokenizer"])}
+            )
+        return super().from_config(config)
+
+
+def train_tokenizer(section: TokenizerConfig, lines: Sequence[str]) -> Tokenizer:
+    """Train the tokenizer that a configuration describes."""
+    common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
+    if section.kind == "words":
+        options = {"min_count": section.min_count, "split": section.split}
+        return WordTokenizer.train(lines, **options, **common)
+    return SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
+
+
+def preprocessor_of(
+    config: ClassificationConfig, tokenizer: Tokenizer, labels: Labels
+) -> ClassificationPreprocessor:
+    """Return the preprocessor that a configuration describes, for a tokenizer and labels."""
+    section = config.tokenizer
+    return ClassificationPreprocessor(
+        tokenizer,
+        labels,
+        bool(config.data.second_column),
+        config.data.max_length,
+        section.sentences if config.model.architecture == "han" else None,
+        section.max_sentence_length,
+    )
+
+
+def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
+    """Return texts as one column, or pairs of texts as two.
+
+    Args:
+        x: a sequence of strings; of pairs, a sequence of pairs of strings, or a tuple of two
+            columns.
+        pairs: whether pairs are wanted.
+        name: the argument's name, for the message.
+
+    Raises:
+        ValueError: where something is no string, or no pair.
+    """
+    if not pairs:
+        return [as_texts(x, name)]
+    if isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, tuple)):
+        columns = [as_texts(column, f"{name}[{side}]") for side, column in enumerate(x)]
+        check_equally_many(**dict(zip(("first", "second"), columns, strict=True)))
+        return columns
+    if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
+        raise ValueError(f"`{name}` should be a sequence of pairs of texts. Received: {x!r}")
+    columns = [[], []]
+    for place, pair in enumerate(x):
+        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(
+                f"`{name}` should hold pairs of texts, each a tuple of two. "
+                f"Received: {name}[{place}]={pair!r}"
+            )
+        for column, text in zip(columns, as_texts(pair, f"{name}[{place}]"), strict=True):
+            column.append(text)
+    return columns
+
+
+def length_of(ids: Sequence[int]) -> int:
+    """Return how many tokens there are in the ids of a text."""
+    return sum(token != END_ID for token in ids)
+
+
+def in_sentences(ids: np.ndarray) -> np.ndarray:
+    """Cut flat ids `(B, S)` at their marks, into `(B, N, W)` padded with 0."""
+    is_mark = ids == END_ID
+    number = np.cumsum(is_mark, axis=1)
+    is_word = (ids != PAD_ID) & ~is_mark
+    place = np.arange(ids.shape[1])
+    begin = np.maximum.accumulate(np.where(is_mark, place + 1, 0), axis=1)
+    row, column = np.nonzero(is_word)
+    sentence, word = number[row, column], column - begin[row, column]
+    shape = (len(ids), max(1, sentence.max(initial=0) + 1), max(1, word.max(initial=0) + 1))
+    result = np.full(shape, PAD_ID, ids.dtype)
+    result[row, sentence, word] = ids[row, column]
+    return result
+
+
+def _joined(rows: Sequence[Sequence[int]]) -> list[int]:
+    flat: list[int] = []
+    for number, row in enumerate(rows):
+        flat += [END_ID, *row] if number else row
+    return flat
+
+
+def _is_tensor(x: Any) -> bool:
+    """Whether `x` is of TensorFlow, and so to be read inside a graph."""
+    return type(x).__module__.startswith("tensorflow")

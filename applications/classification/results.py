@@ -1,0 +1,368 @@
+"""What a classifier gives: predictions that show themselves, figures of many, and pictures."""
+
+import html
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attention.applications.classification.preprocessor import Labels
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import (
+    check_new_file,
+    check_picture,
+    replacing,
+    write_text,
+)
+from keras_attention.metrics import calibration, confusion_matrix, f1_scores
+from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
+
+THRESHOLD = 0.5
+HTML = (".html", ".htm")
+MOST_LABELS_WITH_COUNTS = 20
+FIGURES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "expected_calibration_error": "calibration error",
+    "mean_squared_error": "mean squared error",
+    "mean_absolute_error": "mean absolute error",
+    "pearson": "Pearson's r",
+    "spearman": "Spearman's rho",
+    "loss": "loss",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What a network attended to in one text.
+
+    Args:
+        tokens: the written tokens of each sentence; a text read as a whole is one.
+        words: the weights of the tokens, which sum to 1 in each sentence where they are those of
+            attention pooling.
+        sentences: the weight of each sentence; 1 for a text read as a whole.
+    """
+
+    tokens: list[list[str]]
+    words: list[np.ndarray]
+    sentences: np.ndarray
+
+    @property
+    def rows(self) -> list[ShadedTokens]:
+        """The tokens, shaded: of sentences by their weight in the sentence times that of it."""
+        weights = [np.maximum(np.asarray(row, "float64"), 0.0) for row in self.words]
+        if len(self.tokens) == 1:
+            return [ShadedTokens(self.tokens[0], weights[0])]
+        return [
+            ShadedTokens(tokens, words * weight, label=f"{weight:.3f}")
+            for tokens, words, weight in zip(
+                self.tokens, weights, self.sentences.astype("float64"), strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a network says of a text, or pair of texts. In a notebook its words are shaded.
+
+    Args:
+        labels: the likeliest label; of many labels those with a probability of at least 0.5.
+        probabilities: of each label; none for a number.
+        number: where the network gives a number.
+        truncated: whether the network read the first `max_length` tokens only.
+        empty: whether a text has no words, so that the answer is what the network says of nothing.
+        weights: what it attended to, in each text of a pair; none where it was not asked for, or
+            the network has no attention.
+    """
+
+    labels: tuple[str | int, ...]
+    probabilities: dict[str | int, float]
+    number: float | None = None
+    truncated: bool = False
+    empty: bool = False
+    weights: tuple[Weights, ...] = field(default=(), repr=False)
+
+    @property
+    def label(self) -> str | int | None:
+        """The likeliest of `labels`; None where there is none."""
+        return max(self.labels, key=self.probabilities.__getitem__, default=None)
+
+    @property
+    def summary(self) -> str:
+        """The prediction as one line for people."""
+        if self.number is not None:
+            said = f"{self.number:.3f}"
+        else:
+            likely = self.probabilities
+            said = ", ".join(f"{name} {likely[name]:.3f}" for name in self.labels) or "no label"
+        if self.truncated:
+            said += " (the text is longer than data.max_length: of its beginning)"
+        return said
+
+    @property
+    def rows(self) -> list[ShadedTokens]:
+        """The tokens of the text, or both texts, with what the network attended to."""
+        return [row for each in self.weights if each.tokens for row in each.rows]
+
+    def plot(self, path: Path | str | None = None) -> Any:
+        """Return the shaded words as a `matplotlib.figure.Figure`, and write them where asked to.
+
+        Args:
+            path: a new .png, .svg, .pdf or .html; of the last no figure is made.
+
+        Raises:
+            ValueError: where there are no weights, or `path` is refused.
+        """
+        if path is not None:
+            check_output(path)
+        if not self.rows:
+            raise ValueError(
+                "A picture needs weights: a network with attention, a text that is not empty, and "
+                f"`return_weights=True`. Received: {self}"
+            )
+        if path is None or Path(path).suffix.lower() not in HTML:
+            return plot_shaded(self.rows, path, title=self.summary)
+        write_text(Path(path), shaded_html(self.rows, title=self.summary))
+        return None
+
+    def show(self, color: bool | None = None) -> str:
+        """Return the prediction and the shaded words as text, for a terminal.
+
+        Args:
+            color: whether it has colours; None for what standard output can show.
+        """
+        color = sys.stdout.isatty() if color is None else color
+        return "\n".join([self.summary, *([shaded_text(self.rows, color=color)] * bool(self.rows))])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as JSON types."""
+        if self.number is not None:
+            result: dict[str, Any] = {"number": self.number}
+        else:
+            result = {"labels": list(self.labels), "probabilities": self.probabilities}
+        marks = {"truncated": self.truncated, "empty": self.empty}
+        return {**result, **{name: True for name, holds in marks.items() if holds}}
+
+    def _repr_html_(self) -> str:
+        if self.rows:
+            return shaded_html(self.rows, title=self.summary, page=False)
+        return f"<p><b>{html.escape(self.summary)}</b></p>"
+
+
+def weights_of(
+    texts: Sequence[list[list[str]]], found: Mapping[str, np.ndarray]
+) -> tuple[Weights, ...]:
+    """Return what a network attended to in the texts of an example.
+
+    Args:
+        texts: the written tokens of each text, in sentences.
+        found: the weights that the network gave for the example.
+    """
+    result = []
+    for tokens, name in zip(texts, ("words", "second"), strict=False):
+        words = found[name] if "sentences" in found else found[name][None]
+        words = [row[: len(line)] for row, line in zip(words, tokens, strict=False)]
+        sentences = found.get("sentences", np.ones(1, "float32"))
+        result.append(Weights(tokens, words, sentences[: len(tokens)]))
+    return tuple(result)
+
+
+def prediction_of(answer: np.ndarray, labels: Labels) -> Prediction:
+    """Return what probabilities `(outputs,)`, or a number `(1,)`, say."""
+    if labels.kind == "number":
+        return Prediction((), {}, float(answer[0]))
+    by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
+    if labels.kind == "one":
+        return Prediction((labels.names[int(answer.argmax())],), by_name)
+    return Prediction(tuple(name for name, p in by_name.items() if p >= THRESHOLD), by_name)
+
+
+def check_output(output: Path | str) -> None:
+    """Refuse a file that neither a picture nor HTML can be written to.
+
+    Raises:
+        ValueError: if it exists, has no folder, or another suffix.
+    """
+    if Path(output).suffix.lower() in HTML:
+        check_new_file(output)
+    else:
+        check_picture(output, more=HTML)
+
+
+def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
+    """Return what scores `(..., outputs)` mean: probabilities, or numbers in the data's units."""
+    scores = np.asarray(scores, "float64")
+    if labels.kind == "number":
+        return scores * labels.scale + labels.mean
+    if labels.kind == "one":
+        return np.exp(scores - _logsumexp(scores))
+    return np.exp(-np.logaddexp(0, -scores))
+
+
+def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, Any]:
+    """Return the figures of a set, as JSON types.
+
+    Of many labels, `accuracy` is the part of the texts with all labels right, and calibration is
+    that of every decision on a label. Of numbers, the figures are errors and correlations.
+
+    Args:
+        scores: what the network gave, `(examples, outputs)`.
+        targets: what is right, `(examples, outputs)`.
+        labels: the labels.
+    """
+    scores, targets = np.asarray(scores, "float64"), np.asarray(targets, "float64")
+    return {"one": _one, "many": _many, "number": _number}[labels.kind](scores, targets, labels)
+
+
+def signature(labels: Labels) -> str:
+    """Return how `measure` computes its figures."""
+    if labels.kind == "number":
+        return "errors and correlations in the data's units|rho:mean ranks of ties"
+    import sklearn
+
+    decided = "threshold:0.5" if labels.kind == "many" else "likeliest label"
+    return f"{decided}|macro F1:labels that occur|ECE:10 bins|scikit-learn:{sklearn.__version__}"
+
+
+def _one(scores, targets, labels):
+    logs = scores - _logsumexp(scores)
+    found, right = scores.argmax(axis=1), targets.argmax(axis=1)
+    hit = found == right
+    confidence = np.exp(logs.max(axis=1))
+    return {
+        "loss": float(-logs[np.arange(len(right)), right].mean()),
+        "accuracy": float(hit.mean()),
+        **_f1(np.eye(labels.outputs, dtype=bool)[found], targets > 0.5, labels),
+        **_calibration(confidence, hit),
+        "confusion": confusion_matrix(right, found, labels.outputs).tolist(),
+    }
+
+
+def _many(scores, targets, labels):
+    truth, found = targets > 0.5, scores >= 0
+    # log(1 + exp(-s)) for a label that is there, log(1 + exp(s)) for one that is not
+    loss = np.logaddexp(0, np.where(truth, -scores, scores)).mean()
+    confidence = 1 / (1 + np.exp(-np.abs(scores)))
+    return {
+        "loss": float(loss),
+        "accuracy": float((truth == found).all(axis=1).mean()),
+        **_f1(found, truth, labels),
+        **_calibration(confidence.ravel(), (truth == found).ravel()),
+    }
+
+
+def _number(scores, targets, labels):
+    found, right = (probabilities(each[:, 0], labels) for each in (scores, targets))
+    errors = found - right
+    return {
+        "loss": float(np.mean((scores - targets) ** 2)),
+        "mean_squared_error": float(np.mean(errors**2)),
+        "mean_absolute_error": float(np.abs(errors).mean()),
+        "pearson": _correlation(found, right),
+        "spearman": _correlation(_ranks(found), _ranks(right)),
+    }
+
+
+def _f1(found, truth, labels):
+    scores = f1_scores(truth, found)
+    return {
+        "macro_f1": scores.macro,
+        "micro_f1": scores.micro,
+        "labels": [
+            {"label": name, "precision": p, "recall": r, "f1": f, "examples": n}
+            for name, p, r, f, n in zip(labels.names, *scores.by_label, strict=True)
+        ],
+    }
+
+
+def _calibration(confidence, hit):
+    result = calibration(confidence, hit)
+    return {"expected_calibration_error": result.error, "calibration": result.bins}
+
+
+def _logsumexp(scores):
+    highest = scores.max(axis=-1, keepdims=True)
+    return highest + np.log(np.exp(scores - highest).sum(axis=-1, keepdims=True))
+
+
+def _correlation(first, second):
+    """Return Pearson's correlation, 0 where one of both does not vary."""
+    first, second = first - first.mean(), second - second.mean()
+    scale = np.sqrt((first**2).sum() * (second**2).sum())
+    return float((first * second).sum() / scale) if scale else 0.0
+
+
+def _ranks(values):
+    """Return the rank of each value, the mean rank for equal ones."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Write a report of `evaluate_text` for people."""
+    lines = [f"{report['examples']:,} examples of {report['data']}"]
+    for why, count in report["left_out"].items():
+        lines += [f"{count:,} left out ({why})"] if count else []
+    lines += [f"{report['truncated']:,} cut short"] if report["truncated"] else []
+    lines.append("")
+    for key, name in FIGURES.items():
+        if key in report:
+            lines.append(f"{name:<20} {report[key]:8.4f}")
+    if report.get("labels"):
+        width = max(8, *(len(str(row["label"])) for row in report["labels"]))
+        lines += ["", f"{'label':<{width}} precision  recall      F1  examples"]
+        for row in report["labels"]:
+            lines.append(
+                f"{row['label']!s:<{width}} {row['precision']:9.4f} {row['recall']:7.4f} "
+                f"{row['f1']:7.4f} {row['examples']:9,}"
+            )
+    return "\n".join([*lines, "", report["signature"]])
+
+
+def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
+    """Draw the confusion matrix of a report of `evaluate_text`: a row for each right label.
+
+    Shades are parts of the row, so that rare labels are seen as well as frequent ones; up to 20
+    labels the counts are written.
+
+    Args:
+        report: of a task with one label a text.
+        output: a new .png, .svg or .pdf.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: where the report has no confusion matrix or the file cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    check_picture(output)
+    if "confusion" not in report:
+        raise UserError("a confusion matrix is of tasks with one label a text (data.labels one).")
+    counts = np.array(report["confusion"])
+    names = list(map(str, report["label_names"]))
+    parts = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = 1.8 + 0.55 * min(len(names), 30)
+    figure = Figure(figsize=(side + 1, side), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(parts, cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("right")
+    if len(names) <= MOST_LABELS_WITH_COUNTS:
+        for (row, column), count in np.ndenumerate(counts):
+            colour = "white" if parts[row, column] > 0.5 else "black"
+            axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="part of the row")
+    with replacing(Path(output)) as temporary:
+        figure.savefig(temporary, format=Path(output).suffix[1:].lower())
+    return figure

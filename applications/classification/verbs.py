@@ -1,0 +1,128 @@
+"""The verbs of the command for classification; each gets the task and the parsed options."""
+
+import dataclasses
+import json
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from keras_attention.applications.classification.classifier import ClassificationTask
+from keras_attention.applications.classification.config import DataConfig
+from keras_attention.applications.classification.data import (
+    Examples,
+    has_split,
+    load_examples,
+    read_examples,
+)
+from keras_attention.applications.classification.results import (
+    check_output,
+    draw_confusion,
+    table,
+)
+from keras_attention.applications.classification.tables import SUFFIXES
+from keras_attention.applications.common.errors import UserError, say
+from keras_attention.applications.common.files import check_picture
+from keras_attention.applications.common.verbs import chunks_of_lines, write_lines
+
+TEXTS_IN_A_CHUNK = 1024
+SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")
+"""Leaves out, and counts, what cannot be measured."""
+
+
+def evaluate(task: ClassificationTask, options: Namespace) -> None:
+    """Measure labels on one of the run's own sets, or on a table."""
+    if options.picture:  # first, as a wrong file should be refused before the work
+        check_picture(options.picture)
+    report = task.evaluate_examples(_examples(task, options))
+    if options.picture:
+        draw_confusion(report, options.picture)
+        say(f"wrote {options.picture}")
+    print(json.dumps(report, indent=2) if options.json else table(report))
+
+
+def predict(task: ClassificationTask, options: Namespace) -> None:
+    """Label each text of the input, a JSON object a line.
+
+    The input is a table with the run's text columns, or a text a line; the two texts of a pair
+    stand on one line with a tab between.
+    """
+    counts: Counter[str] = Counter()
+    lines = _answers(task, _texts(task, options), counts)
+    write_lines(options.output, lines, "the input is empty: expected one text a line.")
+    total = counts["texts"]
+    if cut := counts["cut"]:
+        limit = task.preprocessor.max_length
+        say(f"{cut:,} of {total:,} texts were cut to data.max_length {limit}")
+    if empty := counts["empty"]:
+        say(f"{empty:,} of {total:,} texts have no words: what is said of them says nothing")
+
+
+def visualize(task: ClassificationTask, options: Namespace) -> None:
+    """Shade the words of a text, or of a pair, by what is attended to."""
+    if options.output:
+        check_output(options.output)
+    if task.pairs == (options.second is None):
+        raise UserError(
+            f"this run reads {'pairs of texts' if task.pairs else 'single texts'}. "
+            f"Received: {'a single text' if task.pairs else '2 texts'}."
+        )
+    text = (options.input, options.second) if task.pairs else options.input
+    print(task.draw(text, options.output).show())
+    if options.output:
+        say(f"wrote {options.output}")
+
+
+def _data(task: ClassificationTask, options: Namespace) -> DataConfig:
+    """Return the `data` section of a run; a preset has tables with the columns' usual names."""
+    if options.config is not None:
+        return options.config.data
+    second = "second" if task.pairs else None
+    return DataConfig(second_column=second, labels=task.preprocessor.labels.kind)
+
+
+def _examples(task: ClassificationTask, options: Namespace) -> Examples:
+    data = _data(task, options)
+    if options.skip:
+        data = dataclasses.replace(data, **SKIPPING)
+    if options.input and options.split:
+        raise UserError("give --split or --input, not both.")
+    if options.input:
+        return read_examples(data, options.input)
+    if options.config is None:
+        raise UserError(f"{options.run} has no data of its own: give a table, --input F.")
+    return load_examples(data, options.split or ("test" if has_split(data, "test") else "dev"))
+
+
+def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:
+    """Yield chunks of texts, or of pairs of texts."""
+    data, path = _data(task, options), options.input
+    if path and Path(path.removesuffix(".gz")).suffix.lower() in SUFFIXES:
+        items = read_examples(data, path, labelled=False).items
+        for first in range(0, len(items), TEXTS_IN_A_CHUNK):
+            yield [item.text for item in items[first : first + TEXTS_IN_A_CHUNK]]
+        return
+    number = 0
+    for chunk in chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding if path else "utf-8"):
+        if task.pairs:
+            name = path or "standard input"
+            chunk = [_pair(line, f"{name}, line {number + at}") for at, line in enumerate(chunk, 1)]
+        number += len(chunk)
+        yield chunk
+
+
+def _pair(line: str, place: str) -> tuple[str, ...]:
+    parts = tuple(line.split("\t"))
+    if len(parts) != 2:
+        raise UserError(f"{place}: expected two texts with a tab between. Received: {line[:40]!r}.")
+    return parts
+
+
+def _answers(task: ClassificationTask, chunks: Iterator[list], counts: Counter) -> Iterator[str]:
+    for chunk in chunks:
+        counts["texts"] += len(chunk)
+        for result in task.classify(chunk, return_weights=False):
+            counts["cut"] += result.truncated
+            counts["empty"] += result.empty
+            yield json.dumps(result.as_json(), ensure_ascii=False)

@@ -1,0 +1,118 @@
+"""The base of the networks: a `keras_hub.models.Backbone` that is written as a class."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import keras_hub
+
+
+class Network(keras_hub.models.Backbone):
+    """Base of the networks: ids in, logits out, every argument a plain value or a layer.
+
+    A network is built once constructed. Its `get_config` is complete: a subclass adds its
+    arguments, and `part` describes those that are layers. Names of attributes are the names of
+    weights in saved files.
+
+    Args:
+        dtype: the dtype policy of the network and of the layers that it makes.
+        **kwargs: `name` and `trainable`.
+    """
+
+    def __init__(self, *, dtype: Any = None, **kwargs: Any):
+        keep_functional_apart()
+        super().__init__(dtype=dtype, **kwargs)
+        self._parts_given: dict[str, bool] = {}
+
+    def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
+        """Return the layer given for an argument, or the one that `make()` returns.
+
+        Args:
+            name: the argument's name.
+            given: what the constructor got.
+            make: makes the default layer.
+
+        Raises:
+            ValueError: where something else than a layer was given.
+        """
+        if given is not None and not isinstance(given, keras.layers.Layer):
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} should be a Keras layer, or None for the "
+                f"default. Received: {name}={given!r}"
+            )
+        self._parts_given[name] = given is not None
+        return make() if given is None else given
+
+    def config_of(self, **parts: keras.layers.Layer) -> dict[str, Any]:
+        """Return the configuration of the parts that were given; None for those made here."""
+        return {
+            name: _described(layer) if self._parts_given[name] else None
+            for name, layer in parts.items()
+        }
+
+    def __call__(self, inputs, *args, **kwargs):
+        check_ids(inputs, type(self).__name__)
+        return super().__call__(inputs, *args, **kwargs)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Network":
+        def restored(value):
+            is_object = isinstance(value, dict) and {"class_name", "config"} <= set(value)
+            return keras.saving.deserialize_keras_object(value) if is_object else value
+
+        return cls(**{name: restored(value) for name, value in config.items()})
+
+
+def check_ids(inputs: Any, name: str) -> None:
+    """Raise a ValueError where there are strings in place of ids.
+
+    Args:
+        inputs: what a network is fed with.
+        name: the network's or task's name, for the message.
+    """
+    for each in keras.tree.flatten(inputs):
+        dtype = getattr(each, "dtype", None)
+        is_text = isinstance(each, (str, bytes)) or getattr(dtype, "kind", "") in ("U", "S", "O")
+        if is_text or "string" in str(dtype):
+            raise ValueError(
+                f"{name} reads ids, which the preprocessor of a task makes of texts. "
+                f"Received: {each if isinstance(each, str) else dtype}"
+            )
+
+
+_kept_apart: list[bool] = []
+
+
+def keep_functional_apart() -> None:
+    """Let the backbones of KerasHub alone be functional models.
+
+    When Keras first makes a functional model of a class, it changes the bases of the classes below
+    `keras.Model`, here of `Backbone` itself: networks that are written as classes could no longer
+    be made (keras-team/keras#17270; KerasHub resets the base of its tasks for the same reason).
+    With the functional class among the bases of KerasHub's own backbones, which changes nothing for
+    them, Keras leaves `Backbone` as it is.
+    """
+    base = keras_hub.models.Backbone
+    if base.__bases__ == (keras.Model,) and _kept_apart:
+        return
+    _kept_apart.append(True)
+    inputs = keras.Input((1,))
+    functional = type(keras.Model(inputs, inputs))
+    for each in base.__subclasses__():
+        if each is not Network and functional not in each.__bases__:
+            each.__bases__ = (*each.__bases__, functional)
+    base.__bases__ = (keras.Model,)
+
+
+keep_functional_apart()
+
+
+def _described(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Return a layer's configuration without the shapes it was built with: a network builds it."""
+
+    def without_shapes(value):
+        if isinstance(value, dict):
+            return {k: without_shapes(each) for k, each in value.items() if k != "build_config"}
+        return [without_shapes(each) for each in value] if isinstance(value, list) else value
+
+    return without_shapes(keras.saving.serialize_keras_object(layer))

@@ -1,0 +1,118 @@
+"""What every preprocessor of a task shares: its tokenizers, and how it is saved and read back."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras_hub
+import numpy as np
+
+from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
+
+
+class TextPreprocessor(keras_hub.models.Preprocessor):
+    """Base of the preprocessors: text to ids and back, in Python and inside a TensorFlow graph.
+
+    A preprocessor describes itself whole: `get_config` holds the vocabularies too, so that a copy,
+    a preset and a `.keras` file need nothing beside it. A subclass takes its tokenizers and plain
+    values in the constructor, hands the tokenizers to this one by name, and adds the plain values
+    to `get_config`. It writes `call(x, y=None, sample_weight=None)`, which KerasHub's `fit` and
+    `predict` map over a `tf.data.Dataset`.
+
+    Args:
+        tokenizers: the tokenizers, by the name of their argument in the subclass' constructor.
+        **kwargs: `name` and the like of `keras.layers.Layer`.
+    """
+
+    def __init__(self, tokenizers: Mapping[str, Tokenizer], **kwargs: Any):
+        super().__init__(**kwargs)
+        for name, tokenizer in tokenizers.items():
+            if not isinstance(tokenizer, Tokenizer):
+                raise ValueError(
+                    f"`{name}` should be a tokenizer of keras_attention.text; "
+                    f"`{type(self).__name__}.adapt` makes one of your texts. "
+                    f"Received: {name}={tokenizer!r}"
+                )
+            setattr(self, name, tokenizer)
+        self._tokenizer_names = tuple(tokenizers)
+        self._in_graph: dict[str, Any] = {}
+        self.built = True
+
+    def in_graph(self, name: str):
+        """Return a tokenizer as a `tf.Module`, made once, outside of the graph being traced."""
+        import tensorflow as tf
+
+        if name not in self._in_graph:
+            with tf.init_scope():
+                self._in_graph[name] = getattr(self, name).in_graph()
+        return self._in_graph[name]
+
+    def read_start(self, folder: Path) -> None:
+        """Read what a run folder holds for the first weights, such as pretrained vectors."""
+
+    def get_config(self) -> dict[str, Any]:
+        tokenizers = {name: getattr(self, name).get_config() for name in self._tokenizer_names}
+        return {**super().get_config(), **tokenizers}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "TextPreprocessor":
+        def restored(value):
+            is_tokenizer = isinstance(value, dict) and {"kind", "vocabulary"} <= set(value)
+            return tokenizer_from_config(value) if is_tokenizer else value
+
+        return cls(**{name: restored(value) for name, value in config.items()})
+
+
+def as_texts(values: Any, name: str) -> list[str]:
+    """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
+
+    Args:
+        values: the strings; bytes are UTF-8.
+        name: the argument's name, for the message.
+
+    Raises:
+        ValueError: where it is one string, or holds something that is no string, such as None, NaN
+            or ids.
+    """
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise ValueError(
+            f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
+            f"Received: {name}={_shown(values)}"
+        )
+    if hasattr(values, "numpy"):  # a tensor of strings
+        values = values.numpy()
+    texts = []
+    for place, value in enumerate(values):
+        text = value.decode("utf-8", "strict") if isinstance(value, bytes) else value
+        if not isinstance(text, str):
+            raise ValueError(
+                f"`{name}` should hold strings only; the preprocessor makes the ids. "
+                f"Received: {name}[{place}]={_shown(value)}"
+            )
+        texts.append(str(text))
+    return texts
+
+
+def check_equally_many(**columns: Sequence) -> None:
+    """Raise a ValueError unless all columns have as many entries as the first."""
+    counts = {name: len(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        names = " and ".join(f"`{name}`" for name in counts)
+        raise ValueError(
+            f"{names} should have equally many entries. "
+            f"Received: {', '.join(f'{count} in {name}' for name, count in counts.items())}"
+        )
+
+
+def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return ids `(B, S)`, padded at the end; at least one column."""
+    matrix = np.full((len(sequences), max([1, *map(len, sequences)])), PAD_ID, np.int32)
+    for row, sequence in enumerate(sequences):
+        matrix[row, : len(sequence)] = sequence
+    return matrix
+
+
+def _shown(value: Any) -> str:
+    """Return a short form of a value for a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

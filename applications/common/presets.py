@@ -1,0 +1,104 @@
+"""What a preset is made of: a folder with a task's parts, found by name, path or handle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import keras_hub
+
+from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.common.files import (
+    MOST_JSON,
+    json_object,
+    read_bytes,
+    verify_checksum,
+)
+
+TASK_FILE, NETWORK_FILE = "task.json", "config.json"
+PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
+CARD_FILE, RUN_FILE = "README.md", "FORMAT"
+PRESETS = Path(__file__).parents[1] / "presets"
+"""The presets that come with the package, one folder each."""
+
+
+def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
+    """Write what a preset holds beside weights into a folder."""
+    for part, name in (
+        (task, TASK_FILE),
+        (task.backbone, NETWORK_FILE),
+        (task.preprocessor, PREPROCESSOR_FILE),
+    ):
+        described = keras.saving.serialize_keras_object(part)
+        if part is task:  # its preprocessor, with the vocabularies, has a file of its own
+            described["config"]["preprocessor"] = None
+        text = json.dumps(described, indent=2)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+def model_card(task: keras_hub.models.Task) -> str:
+    """Return a description of the task in Markdown, for people who find the preset."""
+    title = f"{type(task).__name__}: {type(task.backbone).__name__}"
+    settings = "\n".join(
+        f"- `{name}`: {value}"
+        for name, value in task.backbone.get_config().items()
+        if isinstance(value, (int, float, str, bool)) and name != "name"
+    )
+    return (
+        "---\nlibrary_name: keras-attention\n---\n"
+        f"# {title}\n\n"
+        f"A model of keras-attention with {task.count_params():,} weights.\n\n{settings}\n\n"
+        "Data, training command, figures with their signature, and licence: to be filled in "
+        "by the author of this model.\n"
+    )
+
+
+def preset_folder(preset: Path | str) -> Path:
+    """Return the folder of a preset, fetched where it is a handle.
+
+    Raises:
+        ValueError: where there is none.
+    """
+    name = str(preset)
+    if name.startswith("hf://"):
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name.removeprefix("hf://")))
+    if name.startswith("kaggle://"):
+        from kagglehub import model_download
+
+        return Path(model_download(name.removeprefix("kaggle://")))
+    folder = Path(preset)
+    if folder.is_dir():
+        return folder
+    if (PRESETS / name).is_dir() and "/" not in name:
+        return PRESETS / name
+    known = sorted(each.name for each in PRESETS.iterdir()) if PRESETS.is_dir() else []
+    raise UserError(
+        f"there is no preset {preset}. Expected: a folder, hf://USER/NAME, kaggle://HANDLE, or one "
+        f"of those that come with the package ({', '.join(known) or 'none'})."
+    )
+
+
+def read_part(folder: Path, name: str) -> dict[str, Any]:
+    """Return a part of a preset as JSON types."""
+    path = folder / name
+    if not path.exists():
+        raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
+    verify_checksum(path)
+    content = json_object(read_bytes(path, MOST_JSON), str(path))
+    if not isinstance(content.get("registered_name"), str):
+        raise UserError(f"{path} is damaged: expected an object with `registered_name`.")
+    return content
+
+
+def deserialized(config: dict[str, Any], path: Path) -> Any:
+    try:
+        return keras.saving.deserialize_keras_object(config)
+    except UserError:
+        raise
+    except (TypeError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} describes a task that this version cannot make ({one_line(error)[:200]}): it "
+            "is damaged, or from a newer keras-attention."
+        ) from None

@@ -1,0 +1,96 @@
+"""What the verbs of the command share: lines in, results out, options of a search."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import (
+    decode_line,
+    output_file,
+    read_lines,
+)
+from keras_attention.decoding import SearchOptions
+
+
+def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
+    """Return the search that the flags of a command ask for, on top of the task's own.
+
+    Raises:
+        UserError: where an option is out of its range, or two exclude each other.
+    """
+    names = [field.name for field in fields(SearchOptions)]
+    given = {name: getattr(options, name, None) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given.get("sample"):
+        for name in ("temperature", "top_k", "top_p", "seed"):
+            if name in given:
+                raise UserError(f"--{name.replace('_', '-')} goes with --sample only.")
+    elif "beam_size" in given:
+        raise UserError("give --beam-size or --sample, not both.")
+    try:
+        return own.replace(**given)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Iterator[list[str]]:
+    """Yield the lines of a file, or of standard input, in chunks.
+
+    Where a person types the lines, each is a chunk of its own.
+
+    Args:
+        path: the file; None for standard input.
+        size: lines of a chunk.
+        encoding: of the file.
+
+    Raises:
+        UserError: where the file cannot be read, or a line is in another encoding.
+    """
+    if path is not None:
+        lines = read_lines(path, encoding)
+        yield from (lines[first : first + size] for first in range(0, len(lines), size))
+        return
+    if sys.stdin.isatty():
+        size = 1
+        print("Type a line; Ctrl-D ends.", file=sys.stderr)
+    chunk: list[str] = []
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        chunk.append(decode_line(line.removesuffix(b"\n"), "standard input", number))
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
+    """Write results, one a line, to a new file or standard output, as they come.
+
+    Args:
+        output: the file; None for standard output.
+        lines: the results.
+        empty: what to say where there is none.
+
+    Raises:
+        UserError: where the file exists, or there is no result.
+    """
+    count = 0
+    with output_file(output) as file:
+        for line in lines:
+            print(line, file=file)
+            file.flush()
+            count += 1
+        if not count:
+            raise UserError(empty)
+
+
+def show_or_draw(result: Any, output: str | None) -> None:
+    """Write a result's picture to `output`, or show it in the terminal."""
+    if output is None:
+        print(result.show())
+    else:
+        result.plot(output)
+        print(f"wrote {output}", file=sys.stderr)

@@ -1,0 +1,100 @@
+"""The weights of a network in a file: written whole, and read only where they are sound."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.common.files import (
+    note_checksum,
+    open_regular,
+    replacing,
+    verify_checksum,
+)
+
+
+def save_weights(model: keras.Model, path: Path) -> None:
+    """Write the weights of `model` alone, without its optimizer's, whole or not at all.
+
+    Where the folder has checksums, that of the file is among them.
+
+    Args:
+        model: the model.
+        path: a file that ends in `.weights.h5`.
+    """
+    optimizer, model.optimizer = getattr(model, "optimizer", None), None
+    try:
+        with replacing(path) as temporary:
+            model.save_weights(temporary)
+            note_checksum(path, temporary)
+    finally:
+        model.optimizer = optimizer
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Load the weights of `model` from a file that `save_weights` wrote.
+
+    Raises:
+        UserError: where the file is missing, damaged, changed, holds a number that is not finite,
+            or fits another model.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path.parent} has no weights: {path.name} is missing.")
+    open_regular(path).close()
+    verify_checksum(path)
+    check_weights(path)
+    try:
+        model.load_weights(path)
+    except Exception as error:  # a damaged file fails in many ways, none of them useful here
+        raise _unsound(path, type(error).__name__) from None
+
+
+def check_weights(path: Path) -> None:
+    """Refuse a file of weights that is damaged, leads elsewhere, or is not finite.
+
+    Raises:
+        UserError: naming the file.
+    """
+    import h5py
+
+    size = path.stat().st_size
+    try:
+        with h5py.File(path, "r") as file:
+            _check_group(file, path, size)
+    except UserError:
+        raise
+    except Exception as error:  # HDF5's own errors are many and say nothing to a user
+        raise _unsound(path, type(error).__name__) from None
+
+
+def _check_group(group, path: Path, size: int) -> int:
+    """Check what a group holds; return how many of the file's `size` bytes are left."""
+    import h5py
+
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise UserError(f"{path} is refused: its entry {name!r} leads out of the file.")
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            size = _check_group(item, path, size)
+            continue
+        if item.external or item.is_virtual:
+            raise UserError(f"{path} is refused: its entry {item.name!r} lies in another file.")
+        size -= item.nbytes
+        if size < 0:
+            raise _unsound(path, "it says that it holds more than it does")
+        if item.dtype.kind == "f" and not np.isfinite(item[()]).all():
+            raise UserError(
+                f"{path} holds weights that are NaN or infinite (in {item.name}): no result of "
+                "them would mean anything. Train again, or restore the file from a copy."
+            )
+    return size
+
+
+def _unsound(path: Path, cause: str) -> UserError:
+    return UserError(
+        f"{path} cannot be loaded ({one_line(cause)}): it is damaged, or fits another model than "
+        "its folder describes. `train --resume` on a run writes it anew once a better epoch comes."
+    )

@@ -1,0 +1,368 @@
+"""From documents and summaries to the ids that a summarisation network reads, and back."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention.applications.common.preprocessor import TextPreprocessor, padded
+from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedDocument:
+    """A document as words and ids.
+
+    Args:
+        words: the words of each sentence, as the tokenizer writes them.
+        ids: their ids; the unknown words of the document are numbered from the vocabulary's size
+            on, as far as there are numbers, and are the unknown id beyond.
+        unknown: the unknown words in the order of their numbers.
+        is_cut: whether words or sentences were cut off.
+    """
+
+    words: list[list[str]]
+    ids: list[list[int]]
+    unknown: list[str]
+    is_cut: bool
+
+
+@keras.saving.register_keras_serializable("keras_attention.summarization")
+class SummarizationPreprocessor(TextPreprocessor):
+    """Turns documents and summaries into ids, in Python and inside a TensorFlow graph.
+
+    The unknown words of each document have ids past the vocabulary, so that a network with a
+    pointer can copy them. What it has written it reads as the unknown word.
+
+    Args:
+        tokenizer: of documents and summaries.
+        extra_words: how many unknown words of a document have ids; 0 for a network without pointer.
+        by_sentence: whether the network reads sentences; else all words of a document are one.
+        max_sentences: the most sentences that are read of a document.
+        max_words: the most words that are read of a document, whole sentences or not.
+        max_summary_words: the longest summary to train with.
+        **kwargs: `name` and the like of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Documents `(B,)`: texts, or lists of sentences; or a pair `(documents, summaries)`. In a
+            graph texts with a sentence on each line, as nothing there finds the sentences of a
+            running text.
+        y: Summaries `(B,)`.
+        sample_weight: Weights `(B,)`.
+
+    Returns:
+        `({"source": (B, N, W), "target": (B, T)}, labels (B, T))`, and the weights where given;
+        of a pair without `y` the inputs alone; of documents alone `{"source": (B, N, W)}`.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.summarization import SummarizationPreprocessor
+
+    preprocessor = SummarizationPreprocessor.adapt(["a dog runs ."], ["a dog"], min_count=2)
+    inputs, labels = preprocessor(["a dog runs ."], y=["a dog runs"])
+    first = preprocessor.vocabulary_size  # the number of the first unknown word of a document
+    assert inputs["source"].tolist() == [[[4, 5, first, first + 1]]]
+    assert labels.tolist() == [[4, 5, first, 3]]
+    ```
+    """
+
+    def __init__(
+        self,
+        tokenizer: WordTokenizer,
+        extra_words: int = 100,
+        by_sentence: bool = False,
+        max_sentences: int = 100,
+        max_words: int = 400,
+        max_summary_words: int = 100,
+        **kwargs: Any,
+    ):
+        super().__init__({"tokenizer": tokenizer}, **kwargs)
+        limits = {"max_sentences": max_sentences, "max_words": max_words}
+        limits["max_summary_words"] = max_summary_words
+        for name, value in {**limits, "extra_words": extra_words}.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < (name in limits):
+                raise ValueError(
+                    f"`{name}` should be an integer of at least {int(name in limits)}. "
+                    f"Received: {name}={value!r}"
+                )
+        self.extra_words = extra_words
+        self.by_sentence = by_sentence
+        self.max_sentences = max_sentences
+        self.max_words = max_words
+        self.max_summary_words = max_summary_words
+        self._vocabulary = tokenizer.vocabulary
+        # The special tokens stay out: typed in a text, they are words like others.
+        pairs = enumerate(self._vocabulary[END_ID + 1 :], END_ID + 1)
+        self._known = {word: index for index, word in pairs}
+
+    @classmethod
+    def adapt(
+        cls,
+        documents: Sequence[str | Sequence[str]],
+        summaries: Sequence[str | Sequence[str]],
+        *,
+        vocabulary_size: int = 20_000,
+        lowercase: bool = True,
+        min_count: int = 1,
+        **options: Any,
+    ) -> "SummarizationPreprocessor":
+        """Return a preprocessor whose vocabulary comes from the documents and summaries given.
+
+        Args:
+            documents: texts, or lists of sentences.
+            summaries: a summary of each, or a list of several.
+            vocabulary_size: most words of the vocabulary, the four special ones included.
+            lowercase: make the text lower case first.
+            min_count: words that occur less often are unknown.
+            **options: of the class, such as `extra_words` and `max_words`.
+
+        Raises:
+            ValueError: where there are no texts, something is no string, or an option is wrong.
+        """
+        columns = as_documents(documents, "documents"), as_summaries(summaries, "summaries")
+        lines = [line for column in columns for texts in column for line in texts]
+        tokenizer = WordTokenizer.train(
+            lines, vocabulary_size=vocabulary_size, min_count=min_count, lowercase=lowercase
+        )
+        return cls(tokenizer, **options)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many words are known, padding included; unknown ones are numbered from here on."""
+        return len(self._vocabulary)
+
+    def document(self, sentences: Sequence[str]) -> EncodedDocument:
+        """Return the ids of a document, cut to `max_sentences` and `max_words`."""
+        words, room = [], self.max_words
+        split = [self.tokenizer.tokens(sentence) for sentence in sentences]
+        split = [sentence for sentence in split if sentence]
+        for sentence in split[: self.max_sentences]:
+            if room > 0:
+                words.append(sentence[:room])
+                room -= len(sentence)
+        numbers: dict[str, int] = {}
+        ids = [self._ids(sentence, numbers, grow=True) for sentence in words]
+        is_cut = sum(map(len, words)) < sum(map(len, split))
+        return EncodedDocument(words, ids, list(numbers), is_cut)
+
+    def summary(self, text: str, document: EncodedDocument) -> tuple[list[int], list[int]]:
+        """Return the ids of a summary: as the decoder reads them, and in the extended vocabulary.
+
+        The decoder reads the unknown id where a word is unknown. As what it has to write, a word
+        that the document holds has its number there.
+        """
+        size = self.vocabulary_size
+        numbers = {word: size + place for place, word in enumerate(document.unknown)}
+        written = self._ids(self.tokenizer.tokens(text), numbers, grow=False)
+        return [UNK_ID if index >= size else index for index in written], written
+
+    def word(self, index: int, document: EncodedDocument) -> str:
+        """Return the word of an id in the extended vocabulary of a document."""
+        place = index - self.vocabulary_size
+        if place < 0:
+            return self._vocabulary[index]
+        return document.unknown[place] if place < len(document.unknown) else self._unknown
+
+    def as_read(self, ids: list[list[int]]) -> list[list[int]]:
+        """Return the sentences that the network reads: all words as one, or each by itself."""
+        return ids if self.by_sentence else [[index for sentence in ids for index in sentence]]
+
+    @property
+    def _unknown(self) -> str:
+        return self._vocabulary[UNK_ID]
+
+    def _ids(self, words: Sequence[str], numbers: dict[str, int], grow: bool) -> list[int]:
+        known, ids = self._known, []
+        for word in words:
+            index = known.get(word)
+            if index is None and grow and word not in numbers and len(numbers) < self.extra_words:
+                numbers[word] = self.vocabulary_size + len(numbers)
+            ids.append(numbers.get(word, UNK_ID) if index is None else index)
+        return ids
+
+    def call(self, x, y=None, sample_weight=None):
+        summaries = y
+        if isinstance(x, tuple) and len(x) == 2:
+            x, summaries = x
+        elif isinstance(x, dict):
+            x, summaries = x["source"], x.get("target", y)
+        if hasattr(x, "dtype") and not isinstance(x, np.ndarray):
+            source, target, labels = self.ids_in_graph(x, summaries)[:3]
+        else:
+            source, target, labels = self._arrays(x, summaries)
+        inputs = {"source": source} if summaries is None else {"source": source, "target": target}
+        if y is None:
+            return inputs
+        return keras.utils.pack_x_y_sample_weight(inputs, labels, sample_weight)
+
+    def _arrays(self, documents, summaries):
+        """Return `source`, `target` and `labels` of texts or lists, as NumPy arrays."""
+        documents = [documents] if isinstance(documents, str) else documents
+        encoded = [self.document(each) for each in as_documents(documents, "x")]
+        source = padded_documents([self.as_read(each.ids) for each in encoded])
+        if summaries is None:
+            return source, None, None
+        texts = as_summaries([summaries] if isinstance(summaries, str) else summaries, "y")
+        limit = self.max_summary_words
+        pairs = [
+            self.summary(text[0] if text else "", document)
+            for text, document in zip(texts, encoded, strict=True)
+        ]
+        target = padded([[START_ID, *inputs[:limit]] for inputs, _ in pairs])
+        return source, target, padded([[*labels[:limit], END_ID] for _, labels in pairs])
+
+    def ids_in_graph(self, documents, summaries=None):
+        """Return `source`, `target`, `labels` and the documents' unknown words, as tensors.
+
+        Args:
+            documents: Tensor of strings `(B,)`, each with a sentence on each line.
+            summaries: Tensor of strings `(B,)`, or None.
+
+        Returns:
+            Ids `(B, N, W)`, `(B, T)` and `(B, T)`, None in place of the last two without summaries;
+            and strings `(B, extra_words)`.
+        """
+        import tensorflow as tf
+
+        tokenizer = self.in_graph("tokenizer")
+
+        def document(text):
+            lines = tf.strings.split(text, "\n")
+            words = tokenizer.tokens(lines)
+            ids = tokenizer.encode(lines)
+            kept = words.row_lengths() > 0
+            words = tf.ragged.boolean_mask(words, kept)[: self.max_sentences]
+            ids = tf.ragged.boolean_mask(ids, kept)[: self.max_sentences]
+            rows = words.value_rowids()[: self.max_words]
+            words, ids = words.values[: self.max_words], ids.values[: self.max_words]
+            places = tf.where(ids == UNK_ID)
+            unknown, numbers = tf.unique(tf.gather_nd(words, places))
+            is_numbered = numbers < self.extra_words
+            numbered = tf.where(is_numbered, numbers + self.vocabulary_size, UNK_ID)
+            ids = tf.tensor_scatter_nd_update(ids, places, numbered)
+            rows = rows if self.by_sentence else tf.zeros_like(rows)
+            unknown = unknown[: self.extra_words]
+            missing = tf.fill([self.extra_words - tf.size(unknown)], self._unknown)
+            unknown = tf.ensure_shape(tf.concat([unknown, missing], 0), [self.extra_words])
+            return tf.RaggedTensor.from_value_rowids(ids, rows), unknown
+
+        # One document more, of nothing: an empty batch has a shape too.
+        ids, unknown = tf.map_fn(
+            document,
+            tf.concat([documents, [""]], axis=0),
+            fn_output_signature=(
+                tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1),
+                tf.TensorSpec([self.extra_words], tf.string),
+            ),
+        )
+        source = ids.to_tensor(PAD_ID)
+        source = tf.pad(source, [[0, 0], [0, 1], [0, 1]])[:-1, : tf.maximum(tf.shape(source)[1], 1)]
+        source = source[:, :, : tf.maximum(tf.shape(source)[2] - 1, 1)]
+        unknown = unknown[:-1]
+        if summaries is None:
+            return source, None, None, unknown
+        known = tokenizer.encode(summaries)[:, : self.max_summary_words].to_tensor(PAD_ID)
+        words = tokenizer.tokens(summaries)[:, : self.max_summary_words].to_tensor("")
+        same = words[:, :, None] == unknown[:, None, :]
+        copies = (known == UNK_ID) & tf.reduce_any(same, axis=2)
+        number = self.vocabulary_size + tf.argmax(
+            tf.pad(same, [[0, 0], [0, 0], [0, 1]]), axis=2, output_type=tf.int32
+        )
+        labels = tf.where(copies, number, known)
+        ends = tf.one_hot(
+            tf.reduce_sum(tf.cast(known != PAD_ID, tf.int32), 1),
+            tf.shape(known)[1] + 1,
+            on_value=END_ID,
+            off_value=PAD_ID,
+            dtype=tf.int32,
+        )
+        target = tf.pad(known, [[0, 0], [1, 0]], constant_values=START_ID)
+        return source, target, tf.pad(labels, [[0, 0], [0, 1]]) + ends, unknown
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("extra_words", "by_sentence", "max_sentences", "max_words", "max_summary_words")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def as_documents(values: Any, name: str) -> list[list[str]]:
+    """Return documents as lists of sentences with words; texts are split into theirs.
+
+    Args:
+        values: texts, or lists of sentences.
+        name: the argument's name, for the message.
+
+    Raises:
+        ValueError: where it is one string, or holds something else than texts and lists of them.
+    """
+    return _lists_of_texts(values, name, split_sentences)
+
+
+def as_summaries(values: Any, name: str) -> list[list[str]]:
+    """Return the summaries of each document as a list of one or several, as `as_documents` does."""
+    return _lists_of_texts(values, name, lambda text: [text])
+
+
+def _lists_of_texts(values, name, split):
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise ValueError(
+            f"`{name}` should be a sequence, of texts or of lists of texts. "
+            f"Received: {name}={_shown(values)}"
+        )
+    if hasattr(values, "numpy"):  # a tensor of strings
+        values = values.numpy()
+    found = []
+    for place, value in enumerate(values):
+        text = value.decode("utf-8") if isinstance(value, bytes) else value
+        if isinstance(text, str):
+            texts = split(str(text))
+        else:
+            is_list = isinstance(text, Iterable) and not isinstance(text, dict)
+            texts = list(text) if is_list else [None]
+        if not all(isinstance(each, str) for each in texts):
+            raise ValueError(
+                f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "
+                f"ids. Received: {name}[{place}]={_shown(value)}"
+            )
+        found.append([each for each in texts if each.strip()])
+    return found
+
+
+def _shown(value):
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, by the rules of NLTK's Punkt; line ends end one too."""
+    from nltk.tokenize.punkt import PunktSentenceTokenizer
+
+    splitter = PunktSentenceTokenizer()
+    return [
+        sentence.strip()
+        for line in text.splitlines()
+        for sentence in splitter.tokenize(line)
+        if sentence.strip()
+    ]
+
+
+def padded_shape(document: list[list[int]]) -> tuple[int, int]:
+    """Return the sentences of a document, and the words of its longest; each at least 1."""
+    return max(1, len(document)), max([1, *map(len, document)])
+
+
+def padded_documents(documents: Sequence[list[list[int]]]) -> np.ndarray:
+    """Return ids `(B, N, W)`, padded; at least one sentence and one word."""
+    count, width = map(max, zip((1, 1), *map(padded_shape, documents), strict=True))
+    matrix = np.full((len(documents), count, width), PAD_ID, np.int32)
+    for place, document in enumerate(documents):
+        write_document(matrix[place], document)
+    return matrix
+
+
+def write_document(matrix: np.ndarray, document: list[list[int]]) -> None:
+    """Write ids into a matrix `(N, W)` of padding."""
+    for place, sentence in enumerate(document):
+        matrix[place, : len(sentence)] = sentence

@@ -1,0 +1,189 @@
+"""What a summariser gives: summaries that show themselves, and measures of many."""
+
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attention.metrics import repeated_ngrams, rouge
+from keras_attention.visualization import alignment_text
+
+WIDEST = 40
+"""The most words of a document that are drawn, those that were read the most."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Summary:
+    """A summary and where its words come from. In a notebook it shows that.
+
+    Args:
+        text: the summary.
+        score: what summaries of a document are ranked by (with a penalty, where one is set).
+        log_probability: the log-probability of its tokens and of the end.
+        tokens: its written words; those copied of unknown ones too.
+        copied: of each token, whether the vocabulary does not hold it.
+        unknown: of each token, whether it was left unknown.
+        source: the words of each sentence of the document, as far as they were read.
+        attention: weights `(T, S)` over the words of all sentences on end; zeros without attention;
+            None where it was not wanted.
+        p_gen: the probability with which each token was generated; ones without a pointer; None
+            where attention was not wanted.
+        alternatives: the next best summaries, best first, where more than one was asked for.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: list[str]
+    copied: np.ndarray = dataclasses.field(repr=False)
+    unknown: np.ndarray = dataclasses.field(repr=False)
+    source: list[list[str]] = dataclasses.field(repr=False)
+    attention: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    p_gen: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    alternatives: tuple["Summary", ...] = ()
+
+    @property
+    def ranked(self) -> tuple["Summary", ...]:
+        """This summary and its alternatives."""
+        return (self, *self.alternatives)
+
+    @property
+    def sentence_weights(self) -> np.ndarray:
+        """The weights `(T, N)` of each sentence, the sums of those of its words."""
+        ends = np.cumsum([len(sentence) for sentence in self.source])[:-1]
+        parts = np.split(self.attention, ends, axis=1)
+        return np.stack([part.sum(axis=1) for part in parts], axis=1)
+
+    def plot(self, path: Path | str | None = None) -> Any:
+        """Return a picture of what each word was drawn from as a `matplotlib.figure.Figure`.
+
+        Three panels, a row for each word of the summary: the words that were read the most, in the
+        document's order; the sentences; and the probability with which the word was generated.
+
+        Args:
+            path: a new .png, .svg or .pdf to write.
+
+        Raises:
+            ValueError: where there is nothing to draw.
+        """
+        from matplotlib.figure import Figure
+
+        self._check_drawable()
+        words, weights = self._most_read()
+        sentences = self.sentence_weights
+        panels = [
+            ("words read the most", weights, words),
+            ("sentences", sentences, [str(n + 1) for n in range(sentences.shape[1])]),
+            ("p_gen", self.p_gen[:, None], [""]),
+        ]
+        widths = [max(matrix.shape[1], 1) for _, matrix, _ in panels]
+        size = (2.5 + 0.25 * sum(widths), 1.8 + 0.25 * len(self.tokens))
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, 3, width_ratios=widths, sharey=True)
+        for axis, (title, matrix, labels) in zip(axes, panels, strict=True):
+            axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+            axis.set_title(title, fontsize=9)
+            axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=8)
+        axes[0].set_yticks(range(len(self.tokens)), self.tokens, fontsize=8)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def show(self) -> str:
+        """Return the words that were read the most, and their weights, as text for a terminal."""
+        self._check_drawable()
+        words, weights = self._most_read()
+        return alignment_text(weights, words, self.tokens)
+
+    def _most_read(self) -> tuple[list[str], np.ndarray]:
+        words = [word for sentence in self.source for word in sentence]
+        chosen = np.sort(np.argsort(-self.attention.max(axis=0))[:WIDEST])
+        return [words[place] for place in chosen], self.attention[:, chosen]
+
+    def _check_drawable(self) -> None:
+        if not self._is_drawable:
+            raise ValueError(
+                "There is nothing to draw: a picture needs a network with attention, "
+                "`return_attention=True`, and words in the document and its summary. "
+                f"Received: {self}"
+            )
+
+    @property
+    def _is_drawable(self) -> bool:
+        return bool(self.tokens) and self.attention is not None and bool(self.attention.any())
+
+    def _repr_png_(self) -> bytes | None:
+        if not self._is_drawable:
+            return None
+        content = io.BytesIO()
+        self.plot().savefig(content, format="png")
+        return content.getvalue()
+
+
+def evaluation_report(
+    results: Sequence[Summary],
+    references: Sequence[Sequence[str]],
+    leads: Sequence[str],
+    reference_tokens: Sequence[Sequence[str]],
+) -> dict[str, Any]:
+    """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types.
+
+    Args:
+        results: the summaries.
+        references: the references of each, one or several, as the tokenizer writes them.
+        leads: the first sentences of each document, to compare with.
+        reference_tokens: the words of the first reference of each.
+    """
+    texts = [result.text for result in results]
+    exact = [text in wanted for text, wanted in zip(texts, references, strict=True)]
+    return {
+        "documents": len(results),
+        **rouge(texts, references),
+        "signature": rouge_signature(),
+        "exact_match": _percentage([exact]),
+        "repeated_trigrams": repeated_ngrams([result.tokens for result in results]),
+        "repeated_trigrams_of_references": repeated_ngrams(reference_tokens),
+        "copied_unknown": _percentage([result.copied for result in results]),
+        "in_source": _percentage([_in_source(result) for result in results]),
+        "unknown": _percentage([result.unknown for result in results]),
+        "lead_rouge": rouge(leads, references),
+    }
+
+
+def rouge_signature() -> str:
+    """Say how ROUGE was computed."""
+    from importlib.metadata import version
+
+    return f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference"
+
+
+def _in_source(result: Summary) -> np.ndarray:
+    words = {word for sentence in result.source for word in sentence}
+    return np.array([word in words for word in result.tokens], bool)
+
+
+def _percentage(flags: list) -> float:
+    joined = np.concatenate([np.zeros(0), *flags])
+    return 100 * float(joined.mean()) if joined.size else 0.0
+
+
+def table(report: dict[str, Any]) -> str:
+    """Write a report for people."""
+    lead, other = f"lead-{report['lead']}", report["lead_rouge"]
+    lines = [f"{report['documents']:,} documents of {report['data']}", ""]
+    lines.append(f"{'':<22} {'model':>8} {lead:>8}")
+    for name, key in (("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")):
+        lines.append(f"{name:<22} {report[key]:8.2f} {other[key]:8.2f}")
+    for name, key in (
+        ("exact match %", "exact_match"),
+        ("repeated trigrams %", "repeated_trigrams"),
+        ("  in the references %", "repeated_trigrams_of_references"),
+        ("words of the source %", "in_source"),
+        ("copied unknown words %", "copied_unknown"),
+        ("unknown words %", "unknown"),
+    ):
+        lines.append(f"{name:<22} {report[key]:8.2f}")
+    return "\n".join([*lines, "", f"beam size {report['beam_size']}; {report['signature']}"])

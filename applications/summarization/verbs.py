@@ -1,0 +1,81 @@
+"""The verbs of the command for summarisation; each gets the task and the parsed options."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.verbs import (
+    chunks_of_lines,
+    search_of,
+    show_or_draw,
+    write_lines,
+)
+from keras_attention.applications.summarization.config import DataConfig
+from keras_attention.applications.summarization.data import (
+    Corpus,
+    has_split,
+    load_corpus,
+    read_corpus,
+)
+from keras_attention.applications.summarization.results import table
+from keras_attention.applications.summarization.summarizer import Summarizer
+from keras_attention.decoding import SearchOptions
+
+BATCHES_IN_A_CHUNK = 16
+
+
+def evaluate(task: Summarizer, options: Namespace) -> None:
+    """Measure summaries of a test set, or of a file."""
+    corpus = evaluation_corpus(options)
+    documents = [each.sentences for each in corpus.documents]
+    summaries = [each.summaries for each in corpus.documents]
+    search = search_of(options, task.search)
+    report = task.evaluate_text(documents, summaries, search, lead=options.lead)
+    report = {"data": corpus.name, **report}
+    print(json.dumps(report, indent=2) if options.json else table(report))
+
+
+def predict(task: Summarizer, options: Namespace) -> None:
+    """Summarise each line of the input: a document as text, or with `--json` an object."""
+    search = search_of(options, task.search)
+    lines = _summarized(task, search, options)
+    write_lines(options.output, lines, "the input is empty: expected one document a line.")
+
+
+def visualize(task: Summarizer, options: Namespace) -> None:
+    """Draw what each word of a summary was drawn from."""
+    result = task.draw(options.input)
+    print(result.text)
+    show_or_draw(result, options.output)
+
+
+def evaluation_corpus(options: Namespace) -> Corpus:
+    """Return the documents to measure on: the file given, or one of the run's own sets."""
+    data = options.config.data if options.config else DataConfig()
+    if options.input:
+        if options.split:
+            raise UserError("give --split or --input, not both.")
+        return read_corpus(options.input, data.on_empty)
+    if options.config is None:
+        raise UserError(f"{options.run} has no data of its own: give --input.")
+    return load_corpus(data, options.split or ("test" if has_split(data, "test") else "dev"))
+
+
+def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> Iterator[str]:
+    for chunk in _chunks(options, BATCHES_IN_A_CHUNK * search.batch_size):
+        for result in task.summarize(chunk, search, return_attention=False):
+            line = {"summary": result.text, "score": result.score}
+            yield json.dumps(line, ensure_ascii=False) if options.json else result.text
+
+
+def _chunks(options: Namespace, size: int) -> Iterator[list[Any]]:
+    if not options.json:
+        yield from chunks_of_lines(options.input, size)
+        return
+    if not options.input:
+        raise UserError("--json reads a file of JSON lines: name it with --input.")
+    corpus = read_corpus(options.input, with_summaries=False)
+    documents = [document.sentences for document in corpus.documents]
+    yield from (documents[first : first + size] for first in range(0, len(documents), size))

@@ -1,0 +1,473 @@
+"""Typed configuration: frozen dataclasses filled by YAML files and `--section.key value`."""
+
+import dataclasses
+import math
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from keras_attention.applications.common.errors import (
+    UserError,
+    check_key,
+    check_range,
+    one_line,
+    shown,
+)
+from keras_attention.applications.common.files import read_bytes, write_text
+
+C = TypeVar("C")
+
+
+def load_config(
+    config_class: type[C],
+    paths: Sequence[Path | str] = (),
+    overrides: Sequence[str] = (),
+    defaults: Sequence[str] = (),
+) -> C:
+    """Fill `config_class` from its defaults, YAML files and command-line `overrides`.
+
+    ```python
+    config = load_config(TranslationConfig, ["run.yaml"], ["--training.epochs", "3"])
+    ```
+
+    Args:
+        config_class: the dataclass of the task's configuration: its fields are sections, frozen
+            dataclasses of plain values that check themselves in `__post_init__`.
+        paths: YAML files, a later one stronger; keys that they leave out keep their defaults.
+        overrides: `["--section.key", "value", "--section.key=value"]`, stronger than the files.
+        defaults: the same, weaker than the files and stronger than the class' own defaults.
+
+    Raises:
+        UserError: for an unreadable file, an unknown key or a refused value.
+    """
+    sources = [_read_overrides(config_class, list(defaults))]
+    sources += [_read_sections(config_class, Path(path)) for path in paths]
+    sources += [_read_overrides(config_class, list(overrides))]
+    sections = {}
+    for section in _fields(config_class):
+        given = {}
+        for source in sources:
+            given |= source.get(section.name) or {}
+        values = {
+            field.name: _value(f"{section.name}.{field.name}", field.type, given[field.name])
+            for field in _fields(section.type)
+            if field.name in given
+        }
+        try:
+            sections[section.name] = section.type(**values)
+        except ValueError as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{section.name}: {one_line(error)}") from None
+    return config_class(**sections)
+
+
+def save_config(config: Any, path: Path, known: bool = False) -> None:
+    """Write `config` as YAML that `load_config` reads back equal.
+
+    Args:
+        config: a task's configuration.
+        path: the file.
+        known: whether to note its checksum in the folder.
+    """
+    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    write_text(path, text, known)
+
+
+def changed_keys(old: Any, new: Any) -> list[str]:
+    """Return the `section.key` names whose values differ between two configurations."""
+    return [
+        f"{section.name}.{field.name}"
+        for section in _fields(old)
+        for field in _fields(getattr(old, section.name))
+        if getattr(getattr(old, section.name), field.name)
+        != getattr(getattr(new, section.name), field.name)
+    ]
+
+
+def _fields(config: Any) -> tuple[dataclasses.Field, ...]:
+    return dataclasses.fields(config)
+
+
+def _accepted(config_class: type) -> dict[str, list[str]]:
+    return {
+        section.name: [field.name for field in _fields(section.type)]
+        for section in _fields(config_class)
+    }
+
+
+def _read_overrides(config_class: type, overrides: list[str]) -> dict[str, dict[str, "Plain"]]:
+    """Return the values of `--section.key value` options by section and key."""
+    accepted = _accepted(config_class)
+    values: dict[str, dict[str, Plain]] = {}
+    arguments = iter(overrides)
+    for argument in arguments:
+        if not argument.startswith("--"):
+            raise UserError(f"expected --section.key value. Received: {shown(argument)}.")
+        name, equals, value = argument.removeprefix("--").partition("=")
+        section, _, key = name.partition(".")
+        if not key:
+            raise UserError(
+                f"there is no option --{name}.{_with_section(name, accepted)} "
+                f"Expected --section.key with a section of {', '.join(accepted)}."
+            )
+        check_key(section, accepted, "the configuration")
+        check_key(key, accepted[section], f"section '{section}'")
+        if not equals and (value := next(arguments, None)) is None:
+            raise UserError(f"--{name} needs a value.")
+        values.setdefault(section, {})[key] = Plain(value)
+    return values
+
+
+def _with_section(key: str, accepted: dict[str, list[str]]) -> str:
+    """Ask whether `--section.key` is meant, for a key given without its section."""
+    full = {key: f"--{section}.{key}" for section, keys in accepted.items() for key in keys}
+    close = get_close_matches(key, full, n=1)
+    return f" Did you mean '{full[close[0]]}'?" if close else ""
+
+
+MOST_BYTES = 1 << 20
+"""The largest configuration file."""
+MOST_DEPTH = 4
+"""The deepest nesting: a section holds keys, a key may hold a list that is refused by name."""
+
+
+class Plain(str):
+    """A value that stands in YAML without quotes, or on the command line: 7, true, null, text."""
+
+
+class _Loader(yaml.BaseLoader):
+    """Reads every value as the text that stands there; what it means depends on the key.
+
+    YAML's own rules would read 1:30 as 90, no as false and 1e-3 as text.
+    """
+
+    def construct_scalar(self, node):
+        text = super().construct_scalar(node)
+        return Plain(text) if node.style is None else text
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise UserError(f"{self.name}, line {line}: the key {shown(name)} is there twice.")
+            seen.add(name)
+        return super().construct_mapping(node, deep=True)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return what a small YAML file holds, every value as text.
+
+    Raises:
+        UserError: where it is missing, too large, nests too deeply, uses anchors, gives a key
+            twice, or is no YAML.
+    """
+    if not path.exists():
+        raise UserError(f"no configuration file {path}.")
+    content = read_bytes(path, MOST_BYTES)
+    try:
+        text = content.decode("utf-8")
+        depth = 0
+        for event in yaml.parse(text, _Loader):
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise UserError(f"{path}: anchors and aliases (&name, *name) are not read here.")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:
+                raise UserError(f"{path} nests more deeply than sections with keys.")
+        loader = _Loader(text)
+        loader.name = str(path)
+        return loader.get_single_data()
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {one_line(error)}") from None
+
+
+def _read_sections(config_class: type, path: Path) -> dict[str, dict]:
+    """Read a configuration file and check its keys; sections left empty are left out."""
+    content = read_yaml(path) or {}
+    accepted = _accepted(config_class)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold the sections {', '.join(accepted)}.")
+    for section, keys in content.items():
+        check_key(str(section), accepted, f"{path}: the configuration")
+        if keys and not isinstance(keys, dict) and keys not in NULLS:
+            raise UserError(f"{path}: section '{section}' must hold keys. Received: {shown(keys)}.")
+        for key in keys if isinstance(keys, dict) else ():
+            check_key(str(key), accepted[section], f"{path}: section '{section}'")
+    return {section: keys for section, keys in content.items() if isinstance(keys, dict)}
+
+
+NULLS = ("", "~", "null", "Null", "NULL")
+TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
+WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+MOST = {
+    **dict.fromkeys(("embedding_size", "units", "attention_units", "readout_size"), 1 << 16),
+    **dict.fromkeys(("feed_forward_size", "feed_forward", "half_width"), 1 << 18),
+    **dict.fromkeys(("layers", "heads", "average_checkpoints", "folds", "window"), 1000),
+    **dict.fromkeys(("beam_size", "n_best", "max_length_ratio", "length_penalty"), 1000),
+    **dict.fromkeys(("batch_size", "batch_tokens", "accumulate", "max_length"), 1 << 20),
+    **dict.fromkeys(("vocabulary_size", "size", "extra_words", "unknown_buckets"), 10**7),
+    "seed": 2**32,
+}
+"""The largest value of a number by the name of its key, as far as a machine can hold it."""
+MOST_OF_OTHERS = 10**9
+
+
+def _value(name: str, annotation: Any, given: Any) -> Any:
+    """Return the value of a key: `given` as what the key's type reads it as.
+
+    Raises:
+        UserError: naming the key and what it accepts.
+    """
+    options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    for option in sorted(options, key=lambda option: option is not type(None)):
+        found, value = _read_as(option, given)
+        if found:
+            if type(value) in (int, float):
+                most = MOST.get(name.partition(".")[2], MOST_OF_OTHERS)
+                check_range(name, value, at_least=-most, at_most=most)
+            return value
+    raise UserError(f"{name} must be {type_words(annotation)}. Received: {shown(given)}.")
+
+
+def _read_as(kind: Any, given: Any) -> tuple[bool, Any]:
+    """Return whether `given` is a value of a type, and the value."""
+    plain = isinstance(given, Plain)
+    if kind is type(None):
+        return plain and given in NULLS, None
+    if typing.get_origin(kind) is Literal:
+        choices = {str(choice): choice for choice in typing.get_args(kind)}
+        return isinstance(given, str) and given in choices, choices.get(str(given))
+    if kind is str:
+        return isinstance(given, str), str(given)
+    if kind is bool:
+        return plain and given.lower() in TRUE + FALSE, str(given).lower() in TRUE
+    pattern = {int: WHOLE, float: NUMBER}[kind]
+    if not (plain and pattern.fullmatch(given)):
+        return False, None
+    value = kind(given)
+    return math.isfinite(value), value
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def type_words(annotation: Any) -> str:
+    """Say what values a field accepts: `one of a, b`, `a whole number`, `a number or null`."""
+    if typing.get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
+    if _is_union(annotation):
+        parts = [type_words(part) for part in typing.get_args(annotation)]
+        return " or ".join(dict.fromkeys(parts))
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        type(None): "null",
+    }
+    return words.get(annotation, str(annotation))
+
+
+WIDTH = 100
+
+
+def config_help(config_class: type, presets: dict[str, list[str]] | None = None) -> str:
+    """Return a description of every `--section.key`: its meaning, what it accepts, its default.
+
+    Args:
+        config_class: a dataclass of dataclasses, each with its fields described under `Args:`.
+        presets: other defaults, by the name of the data set that brings them.
+    """
+    sections = _descriptions(config_class)
+    lines = []
+    for section in dataclasses.fields(config_class):
+        lines += ["", f"{section.name}: {sections[section.name]}"]
+        keys = _descriptions(section.type)
+        for field in dataclasses.fields(section.type):
+            lines.append(f"  --{section.name}.{field.name}")
+            text = f"{keys[field.name]} ({type_words(field.type)}; default {_yaml(field.default)})"
+            lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for name, overrides in (presets or {}).items():
+        lines += ["", f"with --data.dataset {name}, these are the defaults instead:"]
+        lines += textwrap.wrap(
+            " ".join(overrides),
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines).lstrip("\n")
+
+
+def commented_yaml(config_class: type) -> str:
+    """Return a configuration file with every key at its default, and what each means beside it."""
+    sections = _descriptions(config_class)
+    lines = []
+    for section in dataclasses.fields(config_class):
+        lines += [f"# {section.name}: {sections[section.name]}", f"{section.name}:"]
+        keys = _descriptions(section.type)
+        for field in dataclasses.fields(section.type):
+            text = f"{keys[field.name]} ({type_words(field.type)})"
+            lines += textwrap.wrap(text, 96, initial_indent="  # ", subsequent_indent="  # ")
+            lines.append(f"  {field.name}: {_yaml(field.default)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _descriptions(config_class: type) -> dict[str, str]:
+    from docstring_parser import parse
+
+    # A section that extends another describes its own keys alone.
+    return {
+        parameter.arg_name: " ".join(parameter.description.split()).rstrip(".")
+        for each in reversed(config_class.__mro__)
+        if dataclasses.is_dataclass(each)
+        for parameter in parse(each.__doc__).params
+    }
+
+
+def _yaml(value) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+OPTIMIZERS = Literal["adam", "adamw", "nadam", "rmsprop", "adagrad", "adadelta", "sgd"]
+
+
+SCHEDULES = Literal["constant", "inverse_sqrt", "cosine", "halve"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a model is trained.
+
+    Args:
+        epochs: how many epochs at most.
+        batch_size: examples in a batch.
+        accumulate: batches whose gradients make one update, as if they were one batch.
+        steps_per_epoch: batches in an epoch; null for one pass over the training data. Evaluation
+            on the development set and a checkpoint come at the end of each epoch.
+        optimizer: the Keras optimizer.
+        beta_2: of adam, adamw and nadam, how slowly the mean square of the gradients changes; null
+            for 0.999 (the Transformer's authors take 0.98).
+        learning_rate: its (highest) learning rate.
+        schedule: how the learning rate goes on: constant; inverse_sqrt, falling with the square
+            root of the step; cosine, falling to 0 over all epochs (a training that max_minutes
+            or patience ends earlier does not reach 0; --resume cannot change the epochs); halve,
+            halved whenever `halve_after` epochs bring no better development score.
+        warmup_steps: updates over which the learning rate rises from 0 (not with halve).
+        halve_after: epochs without improvement after which schedule halve halves.
+        clip_norm: the largest norm of all gradients together; null for no clipping.
+        label_smoothing: probability taken from the right answer and spread over all.
+        early_stopping: what the best weights are chosen by and training is stopped by; with none,
+            training runs all epochs and the best weights are chosen by loss.
+        patience: epochs without improvement after which training stops early.
+        seed: of initial weights, dropout and the order of the data.
+        max_minutes: stop after this many minutes, wherever the schedule is; null for no limit.
+        average_checkpoints: judge and keep the mean of the weights at the end of so many epochs,
+            the newest ones; training itself goes on from its own. 1 for no averaging.
+        jit_compile: compile the training step with XLA; null for no on a CPU, where it measured
+            slower, and for Keras' own choice elsewhere.
+        precision: float32, or mixed: 16 bits in the layers, float32 in the weights, the loss and
+            the optimizer; with mixed_float16 the loss is scaled, so that small gradients do not
+            vanish. The other verbs compute in float32, or in decoding.precision where there is one.
+        steps_per_execution: batches trained on in one call, which saves time where batches are
+            small; progress, max_minutes and the check of the loss come after so many.
+        check_numerics: look at what each layer is given and gives, and at its gradients; where one
+            is NaN or infinite, end with the layer's name. Slower. Not with mixed_float16, whose
+            gradients may be infinite now and then, nor with jit_compile true.
+        deterministic: make the same seed give the same weights, bit for bit, on one machine.
+        tensorboard: write logs for TensorBoard.
+    """
+
+    epochs: int = 30
+    batch_size: int = 64
+    accumulate: int = 1
+    steps_per_epoch: int | None = None
+    optimizer: OPTIMIZERS = "adam"
+    beta_2: float | None = None
+    learning_rate: float = 1e-3
+    schedule: SCHEDULES = "constant"
+    warmup_steps: int = 0
+    halve_after: int = 1
+    clip_norm: float | None = 1.0
+    label_smoothing: float = 0.0
+    early_stopping: Literal["loss", "none"] = "loss"
+    patience: int = 5
+    seed: int = 1
+    max_minutes: float | None = None
+    average_checkpoints: int = 1
+    jit_compile: bool | None = None
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    steps_per_execution: int = 1
+    check_numerics: bool = False
+    deterministic: bool = True
+    tensorboard: bool = True
+
+    def __post_init__(self):
+        counts = ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience")
+        counts += ("accumulate", "average_checkpoints", "steps_per_execution")
+        for name in counts:
+            check_range(f"training.{name}", getattr(self, name), at_least=1)
+        for name in ("learning_rate", "clip_norm", "max_minutes"):
+            check_range(f"training.{name}", getattr(self, name), above=0)
+        check_range("training.beta_2", self.beta_2, above=0, below=1)
+        if self.beta_2 is not None and self.optimizer not in ("adam", "adamw", "nadam"):
+            raise UserError(
+                "training.beta_2 goes with training.optimizer adam, adamw or nadam only. "
+                f"Received: {self.beta_2} with {self.optimizer}."
+            )
+        check_range("training.warmup_steps", self.warmup_steps, at_least=0)
+        check_range("training.seed", self.seed, at_least=0, below=2**32)
+        check_range("training.label_smoothing", self.label_smoothing, at_least=0, below=1)
+        if self.schedule == "inverse_sqrt" and not self.warmup_steps:
+            raise UserError(
+                "training.schedule inverse_sqrt needs training.warmup_steps of at least 1. "
+                "Received: 0."
+            )
+        if self.schedule == "halve" and self.warmup_steps:
+            raise UserError(
+                "training.warmup_steps does not go with training.schedule halve: use 0, or "
+                f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
+            )
+
+        if self.jit_compile and self.deterministic:
+            raise UserError(
+                "training.jit_compile true needs training.deterministic false: XLA has no "
+                "deterministic form of every operation, and Keras leaves it out."
+            )
+        if self.check_numerics and (self.precision == "mixed_float16" or self.jit_compile):
+            raise UserError(
+                "training.check_numerics goes neither with training.precision mixed_float16 nor "
+                "with training.jit_compile true."
+            )
+
+    @property
+    def resumable(self) -> tuple[str, ...]:
+        """Return what may differ when a run is continued: how long it goes on, not what shapes it.
+
+        And whether it is watched.
+
+        Schedule cosine is spread over all epochs: with more of them it would be another.
+        """
+        names = ("epochs", "max_minutes", "patience", "check_numerics")
+        return names[1:] if self.schedule == "cosine" else names
+
+    @property
+    def monitor(self) -> tuple[str, str]:
+        """Return the logged figure that chooses the best weights, and "min" or "max"."""
+        return "val_loss", "min"

@@ -1,0 +1,265 @@
+"""The devices that a model is trained on, and the scope to build it in."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import keras
+
+from keras_attention.applications.common.errors import UserError, check_range
+from keras_attention.applications.training.config import TrainingConfig
+from keras_attention.distribute import (
+    Workers,
+    find_cluster,
+    make_data_parallel,
+    make_strategy,
+    multi_worker_strategy,
+)
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+WITH_DEVICES = ("auto", "mirrored", "data-parallel")
+
+
+@dataclass(frozen=True)
+class DistributeConfig:
+    """What a model is trained on. A batch is cut among the replicas of the model.
+
+    Args:
+        strategy: none, one device; mirrored, a replica of the model on every visible GPU, or on
+            each of `devices`; multi-worker, a replica on every GPU of several machines, whose
+            processes TF_CONFIG or Slurm describes; data-parallel, on the JAX backend, a replica on
+            every device of JAX, or on each of `devices`; auto, where there are several GPUs,
+            mirrored, on JAX data-parallel, and else none.
+        devices: names with commas between them, such as GPU:0,GPU:1; null for all visible ones.
+        timeout: seconds that the other workers of multi-worker may take to come.
+        batch: what training.batch_size is of: global, the whole batch, so that the training section
+            means the same on any number of replicas; or replica, each one's part, so that the batch
+            grows with their number.
+        learning_rate_scaling: with batch replica, by what training.learning_rate is multiplied:
+            none, 1; linear, the number of replicas; sqrt, its square root.
+    """
+
+    strategy: Literal["none", "auto", "mirrored", "multi-worker", "data-parallel"] = "none"
+    devices: str | None = None
+    timeout: float = 600.0
+    batch: Literal["global", "replica"] = "global"
+    learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
+
+    def __post_init__(self):
+        if self.devices is not None and self.strategy not in WITH_DEVICES:
+            raise UserError(
+                f"distribute.devices goes with distribute.strategy {', '.join(WITH_DEVICES)}. "
+                f"Received: {self.devices} with {self.strategy}."
+            )
+        check_range("distribute.timeout", self.timeout, above=0)
+        if self.learning_rate_scaling != "none" and self.batch != "replica":
+            raise UserError(
+                "distribute.learning_rate_scaling goes with distribute.batch replica, with which "
+                f"the batch grows. Received: {self.learning_rate_scaling} with {self.batch}."
+            )
+
+
+RESUMABLE = ("strategy", "devices", "timeout")
+"""What may differ when a run is continued: a batch is the same on other devices."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What a model is trained on.
+
+    Args:
+        workers: the processes that train it.
+        strategy: on TensorFlow, its strategy.
+        distribution: on JAX, where there are several devices, Keras' distribution.
+    """
+
+    workers: Workers
+    strategy: "tf.distribute.Strategy | None" = None
+    distribution: keras.distribution.DataParallel | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many copies of the model share a batch."""
+        if self.distribution is not None:
+            return self.distribution.device_mesh.devices.size
+        return self.strategy.num_replicas_in_sync if self.strategy else 1
+
+    def scope(self) -> AbstractContextManager:
+        """Build the model inside.
+
+        Keras' distribution holds for the whole process from here on, as `fit` asks for it again.
+        """
+        if keras.backend.backend() == "jax":
+            keras.distribution.set_distribution(self.distribution)
+        return self.strategy.scope() if self.strategy else nullcontext()
+
+
+def devices_of(config: DistributeConfig) -> Devices:
+    """Return the devices that `config` describes, the same object every time.
+
+    With multi-worker the first call waits for the other workers, and has to come before TensorFlow
+    runs an operation.
+
+    Raises:
+        UserError: where a device is not there, nothing says which workers there are, or the
+            backend lacks the strategy.
+        TimeoutError: naming the workers that did not come.
+    """
+    return _connect(config.strategy, config.devices, config.timeout)
+
+
+@functools.cache
+def _connect(name, devices, timeout):
+    names = [device.strip() for device in (devices or "").split(",")]
+    names = [device for device in names if device]
+    try:
+        if keras.backend.backend() == "jax":
+            return Devices(Workers(), distribution=_distribution(name, names))
+        if name == "data-parallel":
+            make_data_parallel()  # which says that it is JAX's
+        if name == "multi-worker":
+            cluster = _find_workers()
+            strategy = multi_worker_strategy(cluster, timeout)
+            return Devices(Workers(strategy, cluster), strategy)
+        strategy = make_strategy(name, names)
+    except ValueError as error:
+        raise UserError(f"distribute: {str(error).rstrip('.')}.") from None
+    return Devices(Workers(strategy), strategy)
+
+
+def _distribution(name, names):
+    if name in ("mirrored", "multi-worker"):
+        raise ValueError(
+            f"strategy {name} is TensorFlow's: use data-parallel, or set KERAS_BACKEND=tensorflow. "
+            "Received: the backend jax"
+        )
+    if name == "none":
+        return None
+    if name == "auto":
+        present = keras.distribution.list_devices()
+        names = names or [device for device in present if device.startswith("gpu")]
+    return make_data_parallel(names) if name == "data-parallel" or len(names) > 1 else None
+
+
+def _find_workers():
+    cluster = find_cluster()
+    if cluster is None:
+        raise ValueError(
+            "strategy multi-worker needs TF_CONFIG in the environment of every worker, or Slurm's "
+            "srun with several tasks. Received: neither"
+        )
+    return cluster
+
+
+def on_all_replicas(config: Any) -> Any:
+    """Return a task's configuration as it is for all replicas together.
+
+    With `distribute.batch` replica the whole batch and the learning rate depend on their number.
+    """
+    section = config.distribute
+    if section.batch == "global":
+        return config
+    replicas = devices_of(section).replicas
+    factors = {"none": 1.0, "linear": replicas, "sqrt": math.sqrt(replicas)}
+    training = config.training
+    changes = {
+        "batch_size": training.batch_size * replicas,
+        "learning_rate": training.learning_rate * factors[section.learning_rate_scaling],
+    }
+    if getattr(training, "batch_tokens", None):
+        changes["batch_tokens"] = training.batch_tokens * replicas
+    return dataclasses.replace(config, training=dataclasses.replace(training, **changes))
+
+
+def check_distribution(config: Any) -> None:
+    """Refuse devices that are not there, and what does not go with several replicas.
+
+    Args:
+        config: a task's configuration.
+
+    Raises:
+        UserError: naming the key.
+    """
+    devices = devices_of(config.distribute)
+    if devices.replicas == 1:
+        return
+    by_tokens = getattr(config.training, "batch_tokens", None)
+    if config.distribute.batch == "global" and not by_tokens:
+        _check_batches(devices.replicas, config.training.batch_size)
+    if config.training.jit_compile and devices.strategy:
+        raise UserError(
+            "training.jit_compile true goes with one device only: XLA does not compile a step "
+            f"over several. Received: distribute.strategy {config.distribute.strategy}."
+        )
+
+
+def _check_batches(replicas: int, batch_size: int) -> None:
+    """Refuse a batch that cannot be cut into equal parts.
+
+    Raises:
+        UserError: naming the sizes beside it that can.
+    """
+    below = batch_size // replicas * replicas
+    if batch_size != below:
+        accepted = [str(size) for size in (below, below + replicas) if size]
+        raise UserError(
+            f"training.batch_size must be divisible by the {replicas} replicas of "
+            f"distribute.strategy: {' or '.join(accepted)}, say. Received: {batch_size}."
+        )
+
+
+def start_from_seed(config: TrainingConfig) -> None:
+    """Seed everything, and make operations deterministic where the configuration asks for it.
+
+    Call it before the model is built: the initial weights come from the seed.
+    """
+    keras.utils.set_random_seed(config.seed)
+    if config.deterministic and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+
+
+@contextmanager
+def model_scope(config: Any) -> Iterator[Workers]:
+    """Build what trains - the model, its metrics - inside: on its devices, in its precision.
+
+    Args:
+        config: a task's configuration.
+
+    Yields:
+        The processes that train it, for `train`.
+    """
+    policy = keras.config.dtype_policy()
+    devices = devices_of(config.distribute)
+    with devices.scope():
+        keras.config.set_dtype_policy(config.training.precision)
+        try:
+            yield devices.workers
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+
+def use_xla(config: TrainingConfig) -> bool | str:
+    """Return what to give `compile` as `jit_compile`.
+
+    On two busy CPU cores, rnnsearch (256 units, batch 64, 17 by 17 tokens) took 0.44 s of processor
+    time a step without XLA and 0.62 s with it, and its first step 5.7 s and 11.6 s. Deterministic
+    operations cost nothing there (0.44 s both ways).
+    """
+    if config.jit_compile is not None:
+        return config.jit_compile
+    if config.check_numerics:  # which XLA leaves out
+        return False
+    if keras.backend.backend() != "tensorflow":
+        return "auto"
+    import tensorflow as tf
+
+    return "auto" if tf.config.list_physical_devices("GPU") else False

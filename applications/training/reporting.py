@@ -1,0 +1,173 @@
+"""What a training reports: progress for people, JSON lines and TensorBoard logs for programs."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+import keras
+from keras import ops
+
+from keras_attention.applications.common.errors import UserError, clock
+from keras_attention.applications.training.callbacks import learning_rate_of, updates_made
+from keras_attention.applications.training.run_folder import MetricsLog
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+SECONDS_BETWEEN_REDRAWS = 0.2
+
+
+class TokenCount(keras.metrics.Sum):
+    """Counts the labels that are not padding, for tokens a second."""
+
+    reads_labels_only = True
+
+    def __init__(self, name: str = "tokens", pad_id: int = 0, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.pad_id = pad_id
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        return super().update_state(ops.cast(ops.not_equal(y_true, self.pad_id), "float32"))
+
+    def get_config(self):
+        return {**super().get_config(), "pad_id": self.pad_id}
+
+
+class Figures(keras.callbacks.Callback):
+    """Completes the logs of an epoch: step, learning rate, seconds, tokens (or examples) a second.
+
+    `tokens` is taken out of the logs, as a rate says more. Seconds are those of training alone,
+    without the evaluation that comes after the epoch.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.before = 0.0
+        self.start = self.end = 0.0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = self.end = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.end = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        seconds = max(self.get_state()["seconds"], 1e-9)
+        self.before = self.start = self.end = 0.0
+        logs["epoch"] = epoch + 1
+        logs["step"] = updates_made(self.model)
+        logs["learning_rate"] = learning_rate_of(self.model)
+        logs["train_seconds"] = round(seconds, 3)
+        if "tokens" in logs:
+            logs["tokens_per_second"] = round(logs.pop("tokens") / seconds, 1)
+
+    def get_state(self):
+        return {"seconds": self.before + self.end - self.start}
+
+    def set_state(self, state):
+        self.before = state["seconds"]
+
+
+class WriteMetrics(keras.callbacks.Callback):
+    """Adds the logs of each epoch to the metrics file."""
+
+    def __init__(self, log: MetricsLog):
+        super().__init__()
+        self.log = log
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.log.append({name: plain(value) for name, value in logs.items()})
+
+
+class WriteTensorBoard(keras.callbacks.Callback):
+    """Writes the logs of each epoch as scalars, against the step."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        try:
+            import tensorboard  # noqa: F401 - TensorFlow's writer fails late and less clearly
+            import tensorflow as tf
+        except ImportError:
+            raise UserError(
+                "TensorBoard logs need the package tensorboard: install it, or set "
+                "training.tensorboard to false."
+            ) from None
+        self.summary = tf.summary
+        self.folder = folder
+
+    def on_train_begin(self, logs=None):
+        self.writer = self.summary.create_file_writer(str(self.folder))
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self.writer.as_default():
+            for name, value in logs.items():
+                if name not in ("epoch", "step"):
+                    self.summary.scalar(name, plain(value), step=logs["step"])
+        self.writer.flush()
+
+    def on_train_end(self, logs=None):
+        self.writer.close()
+
+
+class Progress(keras.callbacks.Callback):
+    """Shows how training goes: a line redrawn in place on a terminal, else a line now and then.
+
+    Args:
+        epochs: how many epochs there are at most.
+        steps: batches in an epoch.
+        stream: where to; standard error by default.
+        first: batches of the first epoch that were made before.
+    """
+
+    def __init__(self, epochs: int, steps: int, stream: TextIO | None = None, first: int = 0):
+        super().__init__()
+        self.epochs = epochs
+        self.steps = steps
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
+        self.first = first
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = self.shown = time.monotonic()
+        self.epoch = epoch + 1
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.monotonic()
+        wait = SECONDS_BETWEEN_REDRAWS if self.live else SECONDS_BETWEEN_LINES
+        if now - self.shown < wait:
+            return
+        self.shown = now
+        done, passed = batch + 1, now - self.start
+        left = passed / done * (self.steps - self.first - done)
+        done += self.first
+        text = f"epoch {self.epoch}/{self.epochs}  {done}/{self.steps}  loss {logs['loss']:.4f}"
+        if "tokens" in logs:
+            text += f"  {logs['tokens'] / passed:,.0f} tokens/s"
+        text += f"  {clock(left)} left"
+        if self.live:
+            filled = 20 * done // self.steps
+            text = f"\r\x1b[K[{'=' * filled}{' ' * (20 - filled)}] {text}"
+        print(text, end="" if self.live else "\n", file=self.stream, flush=True)
+
+    def on_epoch_end(self, epoch, logs=None):
+        text = f"epoch {epoch + 1}/{self.epochs}  " + "  ".join(
+            f"{name} {_short(value)}"
+            for name, value in logs.items()
+            if name not in ("epoch", "train_seconds")
+        )
+        text += f"  {clock(time.monotonic() - self.start)}"
+        self.first = 0
+        clear = "\r\x1b[K" if self.live else ""
+        print(clear + text, file=self.stream, flush=True)
+
+
+def plain(value) -> float | int:
+    """Return a Python number that JSON can hold."""
+    return value if isinstance(value, (int, float)) else float(value)
+
+
+def _short(value) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,203 @@
+"""The translation models of Luong, Pham and Manning (2015)."""
+
+import keras
+
+from keras_attention.applications.translation.models.base import TranslationModel, no_scores
+from keras_attention.applications.translation.models.layers import StackedEncoder, padding_mask
+from keras_attention.layers import (
+    AttentionDecoder,
+    AttentionMechanism,
+    LocalAttention,
+    LuongAttention,
+)
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class Luong(TranslationModel):
+    """Stacked LSTMs with global or local attention.
+
+    $$h_t = \\mathrm{LSTM}(h_{t-1}, E y_{t-1}), \\quad c_t = \\mathrm{attend}(h_t), \\quad
+      \\tilde h_t = \\tanh(W_c [c_t; h_t]), \\quad p(y_t) = \\mathrm{softmax}(W_s \\tilde h_t)$$
+
+    The encoder's last states, layer by layer, start the decoder; with `input_feeding` the LSTM
+    reads $[E y_{t-1}; \\tilde h_{t-1}]$. The source is read in its own order (the paper's local-m
+    models read it reversed, which is left to who prepares the text).
+
+    Args:
+        source_vocabulary_size: Integer, how many source words there are, padding included.
+        target_vocabulary_size: Integer, the same of the target.
+        embedding_size: Integer, width of the embeddings (1000 in the paper).
+        units: Integer, units of each layer (1000).
+        layers: Integer, layers of encoder and decoder alike (4).
+        attention: The attention mechanism, such as `LuongAttention` and `LocalAttention`; None for
+            `LuongAttention("general")`.
+        encoder: A layer from embedded words `(B, S, E)` and their `mask` to
+            `(annotations, states)`, which start the decoder; None for stacked LSTMs.
+        input_feeding: Boolean, whether $\\tilde h_{t-1}$ joins the input.
+        readout_size: Integer, width of $\\tilde h_t$; None for `units`.
+        dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
+            $\\tilde h_t$ (0.2).
+        tie_embeddings: Boolean, whether the target embedding serves as $W_s$ too; needs
+            `readout_size == embedding_size`.
+        **kwargs: `name`, `dtype` and the like of `keras.Model`.
+
+    Call arguments:
+        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
+        training: Boolean, whether dropout acts.
+
+    Returns:
+        Logits `(B, T, target_vocabulary_size)`.
+
+    Reference:
+        - [Luong et al., 2015](https://arxiv.org/abs/1508.04025)
+    """
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_size: int = 1000,
+        units: int = 1000,
+        layers: int = 4,
+        attention: AttentionMechanism | None = None,
+        encoder: keras.layers.Layer | None = None,
+        input_feeding: bool = True,
+        readout_size: int | None = None,
+        dropout: float = 0.0,
+        tie_embeddings: bool = False,
+        **kwargs,
+    ):
+        super().__init__(
+            source_vocabulary_size,
+            target_vocabulary_size,
+            embedding_size,
+            feature_size=readout_size or units,
+            dropout=dropout,
+            tie_embeddings=tie_embeddings,
+            **kwargs,
+        )
+        self.units = units
+        self.depth = layers
+        self.input_feeding = input_feeding
+        self.readout_size = readout_size
+        policy = {"dtype": self.dtype_policy}
+        self.encoder = self.part(
+            "encoder",
+            encoder,
+            lambda: StackedEncoder(units, layers, dropout=dropout, name="encoder", **policy),
+        )
+        cells = [
+            keras.layers.LSTMCell(
+                units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
+            )
+            for index in range(layers)
+        ]
+        self.decoder = AttentionDecoder(
+            cells[0]
+            if layers == 1
+            else keras.layers.StackedRNNCells(cells, name="cells", **policy),
+            self.part(
+                "attention",
+                attention,
+                lambda: LuongAttention("general", name="attention", **policy),
+            ),
+            query="current",
+            attention_size=self.feature_size,
+            input_feeding=input_feeding,
+            name="decoder",
+            **policy,
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        super().build()
+        words = (None, None, self.embedding_size)
+        if not self.encoder.built:
+            self.encoder.build(words)
+        self.decoder.build(words, self.encoder.compute_output_shape(words)[0])
+
+    def encode(self, source, training=False):
+        mask = padding_mask(source)
+        words = self.embed_source(source, training)
+        annotations, states = self.encoder(words, mask=mask, training=training)
+        return self.dropout(annotations, training=training), mask, states
+
+    def decode(self, source, target, training=False, return_attention_scores=False):
+        annotations, mask, states = self.encode(source, training)
+        results = self.decoder(
+            self.embed_target(target, training),
+            annotations,
+            initial_state=states,
+            value_mask=mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        return results if return_attention_scores else (results, None)
+
+    def start(self, source, max_length=None):
+        annotations, mask, states = self.encode(source)
+        memory = self.decoder.prepare_memory(annotations, mask=mask)
+        return {
+            "memory": memory,
+            "decoder": self.decoder.initial_state(memory, initial_state=states),
+            "attention_scores": no_scores(source, annotations.dtype),
+        }
+
+    def advance(self, words, state):
+        outputs, scores, decoder = self.decoder.step(words, state["memory"], state["decoder"])
+        return outputs, {**state, "decoder": decoder, "attention_scores": scores}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "layers": self.depth,
+            **self.config_of(attention=self.decoder.attention, encoder=self.encoder),
+            "input_feeding": self.input_feeding,
+            "readout_size": self.readout_size,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        if "score" in config:  # of version 0.1, whose attention was described by names
+            config = dict(config)
+            names = ("attention", "score", "attention_units", "half_width", "max_source_length")
+            units = config["units"]
+            attention, score, *sizes = (config.pop(name) for name in names)
+            config["attention"] = luong_attention(attention, score, units, *sizes)
+        return super().from_config(config)
+
+
+def luong_attention(
+    kind: str,
+    score: str,
+    units: int,
+    attention_units: int | None = None,
+    half_width: int | None = None,
+    max_source_length: int = 100,
+    dtype=None,
+) -> AttentionMechanism:
+    """Return one of the paper's mechanisms by its names.
+
+    Args:
+        kind: `"global"`, `"local-m"` (the window moves on with the target) or `"local-p"` (its
+            place is predicted).
+        score: `"dot"`, `"general"`, `"concat"` or `"location"`.
+        units: Units of the network.
+        attention_units: Units of the concat score and of the predicted place; None for `units`.
+        half_width: Words on either side of the place that local attention sees; None for 10.
+        max_source_length: How many source words the location score tells apart.
+        dtype: The dtype policy of the mechanism.
+    """
+    with_units = score == "concat" or kind == "local-p"
+    arguments = {
+        "score": score,
+        "units": (attention_units or units) if with_units else None,
+        "max_length": max_source_length if score == "location" else None,
+        "name": "attention",
+        "dtype": dtype,
+    }
+    if kind == "global":
+        return LuongAttention(**arguments)
+    alignment = {"local-m": "monotonic", "local-p": "predictive"}[kind]
+    return LocalAttention(half_width or 10, alignment=alignment, **arguments)

@@ -1,0 +1,276 @@
+"""The translation model of Vaswani et al. (2017)."""
+
+from typing import ClassVar
+
+import keras
+from keras import ops
+
+from keras_attention.applications.translation.models.base import TranslationModel, no_scores
+from keras_attention.applications.translation.models.layers import padding_mask
+from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
+
+POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class Transformer(TranslationModel):
+    """The Transformer: attention alone, over the source, over what is written, and between them.
+
+    $$\\begin{aligned}
+    x &= \\sqrt{D}\\,E_{source} + PE, \\qquad m = \\mathrm{Encoder}^{N}(x) \\\\
+    y &= \\sqrt{D}\\,E_{target} + PE, \\qquad
+      p = \\mathrm{softmax}(W_o\\,\\mathrm{Decoder}^{N}(y, m))
+    \\end{aligned}$$
+
+    With `norm="pre"`, encoder and decoder end in one more layer normalisation. Positions are the
+    paper's sinusoids, added to the embeddings, or enter the scores of the self-attentions.
+
+    Attention scores, for alignments and heat maps, are those of one decoder layer to the source:
+    of one head, or the mean of all. `show_attention(layer, head)` chooses others, before a call is
+    traced; no result but the scores changes.
+
+    Args:
+        source_vocabulary_size: Integer, how many source words there are, padding included.
+        target_vocabulary_size: Integer, the same of the target.
+        embedding_size: Integer, width `D` of embeddings and layers (512 in the paper's base model).
+        layers: Integer, layers of encoder and decoder alike (6).
+        feed_forward_size: Integer, width of the feed-forward networks' hidden layer (2048).
+        heads: Integer, attention heads (8).
+        activation: Of the feed-forward networks (`"relu"`), as of `TransformerEncoder`.
+        norm: `"post"`, as published, or `"pre"`.
+        positions: `"sinusoidal"`, or `"rotary"`, `"alibi"` or `"relative"`.
+        dropout: Rate of dropout on embeddings with positions and on the result of each sublayer
+            (0.1).
+        attention_dropout: Rate at which attention weights are dropped.
+        tie_embeddings: Boolean, whether the target embedding serves as `W_o` too (yes).
+        share_embeddings: Boolean, whether source and target have one embedding (yes); they must
+            have one vocabulary then.
+        attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
+        attention_head: Integer, its head; `None` for the mean of all.
+        max_steps: Integer, the longest translation that `start` makes room for when not told.
+        **kwargs: `name`, `dtype` and the like of `keras.Model`.
+
+    Call arguments:
+        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
+        training: Boolean, whether dropout acts.
+
+    Returns:
+        Logits `(B, T, target_vocabulary_size)`.
+
+    Reference:
+        - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.applications.translation import Transformer
+
+    model = Transformer(30, 40, embedding_size=8, layers=2, feed_forward_size=16, heads=2)
+    source, target = np.array([[4, 5, 6]]), np.array([[2, 7]])
+    assert tuple(model({"source": source, "target": target}).shape) == (1, 2, 40)
+
+    state = model.start(source, max_length=9)
+    logits, state = model.step(target[:, 0], state, index=0)
+    assert tuple(state["attention_scores"].shape) == (1, 3)
+    ```
+    """
+
+    growing_axes: ClassVar[dict[str, int]] = {"decoder": 2}
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_size: int = 512,
+        layers: int = 6,
+        feed_forward_size: int = 2048,
+        heads: int = 8,
+        activation: str = "relu",
+        norm: str = "post",
+        positions: str = "sinusoidal",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        tie_embeddings: bool = True,
+        share_embeddings: bool = False,
+        attention_layer: int = -1,
+        attention_head: int | None = None,
+        max_steps: int = 100,
+        **kwargs,
+    ):
+        super().__init__(
+            source_vocabulary_size,
+            target_vocabulary_size,
+            embedding_size,
+            feature_size=embedding_size,
+            dropout=dropout,
+            tie_embeddings=tie_embeddings,
+            share_embeddings=share_embeddings,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
+            **kwargs,
+        )
+        if positions not in POSITIONS:
+            raise ValueError(
+                f"`positions` must be one of {POSITIONS}. Received: positions={positions!r}"
+            )
+        self.depth = layers
+        self.feed_forward_size = feed_forward_size
+        self.heads = heads
+        self.activation = activation
+        self.norm = norm
+        self.positions = positions
+        self.attention_dropout = attention_dropout
+        self.max_steps = max_steps
+        policy = {"dtype": self.dtype_policy}
+        options = {
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "activation": activation,
+            "norm": norm,
+            "positions": None if positions == "sinusoidal" else positions,
+            **policy,
+        }
+        sizes = (feed_forward_size, heads)
+        self.encoders = [
+            TransformerEncoder(*sizes, name=f"encoder_{index}", **options)
+            for index in range(layers)
+        ]
+        self.decoders = [
+            TransformerDecoder(*sizes, name=f"decoder_{index}", **options)
+            for index in range(layers)
+        ]
+        self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
+        self.encoder_norm = self.decoder_norm = None
+        if norm == "pre":
+            epsilon = self.decoders[0].layer_norm_epsilon
+            self.encoder_norm, self.decoder_norm = (
+                keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
+                for side in ("encoder", "decoder")
+            )
+        self.show_attention(attention_layer, attention_head)
+        self.build()
+
+    def build(self, input_shape=None):
+        super().build()
+        words = (None, None, self.embedding_size)
+        for layer in self.encoders:
+            layer.build(words)
+        for layer in self.decoders:
+            layer.build(words, words)
+        for norm in (self.encoder_norm, self.decoder_norm):
+            if norm is not None:
+                norm.build(words)
+
+    def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
+        """Choose the attention whose scores are given, before the first call that is traced.
+
+        Args:
+            layer: The decoder layer; `None` for the last.
+            head: Its head; `None` for the mean of all.
+
+        Raises:
+            ValueError: Where there is no such layer or head.
+        """
+        layer = -1 if layer is None else layer
+        if not -self.depth <= layer < self.depth:
+            raise ValueError(
+                f"`attention_layer` must be one of the {self.depth} decoder layers, 0 to "
+                f"{self.depth - 1}, or -1 for the last. Received: {layer}"
+            )
+        if head is not None and not 0 <= head < self.heads:
+            raise ValueError(
+                f"`attention_head` must be one of the {self.heads} heads, 0 to {self.heads - 1}, "
+                f"or None for their mean. Received: {head}"
+            )
+        self.attention_layer, self.attention_head = layer, head
+
+    def features(self, inputs, training=None):
+        return self.decode(inputs["source"], inputs["target"], training=training)[0]
+
+    def embed_source(self, source, training=False):
+        return self.dropout(self._embedded(self.source_embedding, source), training=training)
+
+    def embed_target(self, target, training=False):
+        return self.dropout(self._embedded(self.target_embedding, target), training=training)
+
+    def encode(self, source, training=False):
+        mask = padding_mask(source)
+        x = self.embed_source(source, training)
+        for layer in self.encoders:
+            x = layer(x, inputs_mask=mask, training=training)
+        return (x if self.encoder_norm is None else self.encoder_norm(x)), mask
+
+    def decode(self, source, target, training=False, return_attention_scores=False):
+        memory, mask = self.encode(source, training)
+        x, scores = self.embed_target(target, training), None
+        for index, layer in enumerate(self.decoders):
+            wanted = return_attention_scores and index == self._scored_layer
+            results = layer(
+                x, memory, value_mask=mask, return_attention_scores=wanted, training=training
+            )
+            x, weights = results if wanted else (results, None)
+            scores = self._scores(weights) if wanted else scores
+        return self._normed(x), scores
+
+    def start(self, source, max_length=None):
+        memory, mask = self.encode(source)
+        room = self.max_steps if max_length is None else max_length
+        rows = ops.shape(source)[0]
+        return {
+            "memory": [layer.prepare_memory(memory, mask) for layer in self.decoders],
+            "decoder": [layer.initial_state(rows, room) for layer in self.decoders],
+            "attention_scores": no_scores(source, memory.dtype),
+        }
+
+    def step(self, tokens, state, index=None):
+        if index is None:
+            raise ValueError(
+                "A step of the Transformer needs its number, for the word's position. Received: "
+                "index=None"
+            )
+        x = self._embedded(self.target_embedding, tokens[:, None], index)[:, 0]
+        after, scores = [], None
+        for place, layer in enumerate(self.decoders):
+            x, weights, cache = layer.step(
+                x, state["memory"][place], state["decoder"][place], index
+            )
+            after.append(cache)
+            if place == self._scored_layer:
+                scores = self._scores(weights)
+        state = {**state, "decoder": after, "attention_scores": scores}
+        return self.logits(self._normed(x)), state
+
+    @property
+    def _scored_layer(self):
+        return self.attention_layer % self.depth
+
+    def _scores(self, weights):
+        """Return `(..., S)` of the weights `(B, H, ..., S)` of a decoder layer."""
+        weights = weights["cross_attention"]
+        if self.attention_head is None:
+            return ops.mean(weights, axis=1)
+        return weights[:, self.attention_head]
+
+    def _embedded(self, table, ids, first=0):
+        if self.positions == "sinusoidal":
+            return self.position_codes(table(ids), start_index=first)
+        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
+
+    def _normed(self, x):
+        return x if self.decoder_norm is None else self.decoder_norm(x)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "layers": self.depth,
+            "feed_forward_size": self.feed_forward_size,
+            "heads": self.heads,
+            "activation": self.activation,
+            "norm": self.norm,
+            "positions": self.positions,
+            "attention_dropout": self.attention_dropout,
+            "share_embeddings": self.share_embeddings,
+            "attention_layer": self.attention_layer,
+            "attention_head": self.attention_head,
+            "max_steps": self.max_steps,
+        }

@@ -1,0 +1,164 @@
+"""From sentences to the ids that a translation network reads, and back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts, padded
+from keras_attention.text import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
+
+KINDS = ("sentencepiece", "words")
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class TranslationPreprocessor(TextPreprocessor):
+    """Turns pairs of sentences into ids, in Python and inside a TensorFlow graph.
+
+    Ids are padded with 0 at the end. The network reads the start token and the target as
+    `"target"`, and has to write the target and the end token, the labels.
+
+    Args:
+        source_tokenizer: of the language translated from.
+        target_tokenizer: of the language translated into; the same object where both share one.
+        replace_unknown: whether translations hold, in place of an unknown word, the source word
+            with the highest attention weight.
+        **kwargs: `name` and the like of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Source sentences `(B,)`, or a pair `(sources, targets)`.
+        y: Target sentences `(B,)`.
+        sample_weight: Weights `(B,)`.
+
+    Returns:
+        `({"source": (B, S), "target": (B, T)}, labels (B, T))`, and the weights where given; of a
+        pair without `y` the inputs alone; of sources alone `{"source": (B, S)}`.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.translation import TranslationPreprocessor
+
+    preprocessor = TranslationPreprocessor.adapt(["a dog"], ["ein Hund"], kind="words")
+    inputs, labels = preprocessor(["a dog"], y=["ein Hund"])
+    assert inputs["source"].tolist() == [[4, 5]] and labels.shape == (1, 3)
+    ```
+    """
+
+    def __init__(
+        self,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        replace_unknown: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            {"source_tokenizer": source_tokenizer, "target_tokenizer": target_tokenizer}, **kwargs
+        )
+        self.replace_unknown = replace_unknown
+
+    @classmethod
+    def adapt(
+        cls,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        kind: str = "sentencepiece",
+        vocabulary_size: int = 8000,
+        shared: bool = False,
+        lowercase: bool = False,
+        min_count: int = 1,
+        model_type: str = "unigram",
+        replace_unknown: bool = False,
+    ) -> "TranslationPreprocessor":
+        """Return a preprocessor whose vocabularies come from the sentences given.
+
+        Args:
+            sources: sentences of the language translated from.
+            targets: their translations.
+            kind: `"sentencepiece"` (pieces of words) or `"words"`.
+            vocabulary_size: most tokens of a vocabulary, the four special ones included.
+            shared: one vocabulary for both languages, else one each.
+            lowercase: make the text lower case first.
+            min_count: words that occur less often are unknown (words only).
+            model_type: how SentencePiece chooses its pieces, `"unigram"` or `"bpe"`.
+            replace_unknown: as of the class (words only).
+
+        Raises:
+            ValueError: where there are no texts, something is no string, or an option is unknown.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"`kind` should be one of {KINDS}. Received: kind={kind!r}")
+        common = {"vocabulary_size": vocabulary_size, "lowercase": lowercase}
+
+        def train(lines):
+            if kind == "words":
+                return WordTokenizer.train(lines, min_count=min_count, **common)
+            return SentencePieceTokenizer.train(lines, model_type=model_type, **common)
+
+        sides = as_texts(sources, "sources"), as_texts(targets, "targets")
+        if shared:
+            tokenizer = train([*sides[0], *sides[1]])
+            return cls(tokenizer, tokenizer, replace_unknown)
+        return cls(train(sides[0]), train(sides[1]), replace_unknown)
+
+    @property
+    def source_vocabulary_size(self) -> int:
+        """How many source ids there are, padding included."""
+        return self.source_tokenizer.vocabulary_size
+
+    @property
+    def target_vocabulary_size(self) -> int:
+        """The same of the target."""
+        return self.target_tokenizer.vocabulary_size
+
+    def call(self, x, y=None, sample_weight=None):
+        target = y
+        if isinstance(x, (tuple, list)) and len(x) == 2 and not isinstance(x[0], str):
+            x, target = x
+        elif isinstance(x, dict):
+            x, target = x["source"], x.get("target", y)
+        source = self._ids("source_tokenizer", x)
+        inputs = {"source": _padded(source)}
+        labels = None
+        if target is not None:
+            ids = self._ids("target_tokenizer", target)
+            inputs["target"], labels = _padded(ids, start=True), _padded(ids, end=True)
+        if y is None:
+            return inputs
+        return keras.utils.pack_x_y_sample_weight(inputs, labels, sample_weight)
+
+    def _ids(self, name, texts):
+        """Return the ids of strings: lists, or a ragged tensor of a tensor of strings."""
+        if isinstance(texts, str):
+            texts = [texts]
+        if hasattr(texts, "dtype") and not isinstance(texts, np.ndarray):
+            return self.in_graph(name).encode(texts)
+        return getattr(self, name).encode(as_texts(texts, name.removesuffix("_tokenizer")))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "replace_unknown": self.replace_unknown}
+
+
+def _padded(ids, start: bool = False, end: bool = False):
+    """Return ids as a matrix `(B, S)`, with the start token before or the end token after."""
+    if isinstance(ids, list):
+        return padded([[START_ID] * start + row + [END_ID] * end for row in ids])
+    import tensorflow as tf
+
+    def column(token):
+        return tf.fill([ids.nrows(), 1], tf.constant(token, ids.dtype))
+
+    if start:
+        ids = tf.concat([column(START_ID), ids], axis=1)
+    if end:
+        ids = tf.concat([ids, column(END_ID)], axis=1)
+    return ids.to_tensor(PAD_ID)

@@ -1,0 +1,153 @@
+"""The verbs of the command for translation; each gets the task and the parsed options."""
+
+import dataclasses
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.verbs import (
+    chunks_of_lines,
+    search_of,
+    show_or_draw,
+    write_lines,
+)
+from keras_attention.applications.translation.config import DataConfig
+from keras_attention.applications.translation.data import ParallelCorpus, has_split, load_corpus
+from keras_attention.applications.translation.results import Translation, table
+from keras_attention.applications.translation.translator import Translator
+from keras_attention.applications.translation.words import align_words, pharaoh, words_of_line
+from keras_attention.metrics import alignment_error_rate, read_alignments
+
+BATCHES_IN_A_CHUNK = 16
+
+
+def evaluate(task: Translator, options: Namespace) -> None:
+    """Measure translations of a test set, or of files."""
+    _choose_attention(task, options)
+    corpus = evaluation_corpus(options)
+    report = {"data": corpus.report.name}
+    if options.gold:  # first, as a wrong file should be refused before minutes of search
+        report["alignment"] = alignment_errors(
+            task, corpus, options.gold, one_indexed=options.gold_start == 1
+        )
+    search = search_of(options, task.search)
+    report |= task.evaluate_text(corpus.source, corpus.target, search)
+    print(json.dumps(report, indent=2) if options.json else table(report))
+
+
+def predict(task: Translator, options: Namespace) -> None:
+    """Translate each line of the input; an empty line gives an empty line.
+
+    With `--n-best`, lines are `number ||| text ||| score`, the number of the line of input
+    counted from 0; `--alignments` adds ` ||| 0-0 1-2`.
+    """
+    _choose_attention(task, options)
+    if options.alignments and not task.backbone.has_attention:
+        raise UserError(f"{options.run} has a model without attention: it gives no --alignments.")
+    search = search_of(options, task.search)
+    lines = _translated(task, search, options)
+    write_lines(options.output, lines, "the input is empty: expected one sentence a line.")
+
+
+def score(task: Translator, options: Namespace) -> None:
+    """Write the log-probability of each translation, one a line."""
+    corpus = evaluation_corpus(options)
+    results = task.score(corpus.source, corpus.target)
+    lines = (f"{result.log_probability:.6f}" for result in results)
+    write_lines(options.output, lines, "there is nothing to score.")
+
+
+def visualize(task: Translator, options: Namespace) -> None:
+    """Draw the alignment of a sentence and its translation."""
+    _choose_attention(task, options)
+    result = task.draw(options.input, target=options.target)
+    print(result.text)
+    show_or_draw(result, options.output)
+
+
+def alignment_errors(
+    task: Translator, corpus: ParallelCorpus, gold: str, one_indexed: bool
+) -> dict:
+    """Return the alignment error rate of the attention over given translations.
+
+    The network reads the source and is made to write the target; each target word is linked to the
+    source word with the highest sum of attention weights (one link a word). Words are what spaces
+    separate in the files, as in gold alignments.
+    """
+    if not task.backbone.has_attention:
+        name = type(task.backbone).__name__
+        raise UserError(f"architecture {name} has no attention to measure with --gold.")
+    references = read_alignments(gold, one_indexed=one_indexed)
+    if len(references) != len(corpus):
+        raise UserError(f"{gold} has {len(references)} lines for {len(corpus)} sentence pairs.")
+    read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
+    links = [
+        align_words(result.alignment, words_of_line(read, source), words_of_line(write, target))
+        for result, source, target in zip(
+            task.score(corpus.source, corpus.target), corpus.source, corpus.target, strict=True
+        )
+    ]
+    rate = alignment_error_rate(links, references)
+    return {
+        "aer": 100 * rate.value,
+        "precision": 100 * rate.precision,
+        "recall": 100 * rate.recall,
+        "sentences": rate.sentences,
+    }
+
+
+def evaluation_corpus(options: Namespace) -> ParallelCorpus:
+    """Return the sentences to measure on: the files given, or one of the run's own sets."""
+    split = getattr(options, "split", None)
+    if options.source or options.target or options.tsv:
+        if split:
+            raise UserError("give --split or files, not both.")
+        if options.tsv and (options.source or options.target):
+            raise UserError("give --source and --target, or --tsv, not both.")
+        if not options.tsv and not (options.source and options.target):
+            raise UserError("--source and --target go together: give both, or --tsv.")
+        files = {
+            "test_source": options.source,
+            "test_target": options.target,
+            "test_tsv": options.tsv,
+        }
+        data = options.config.data if options.config else DataConfig()
+        return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
+    if options.config is None:
+        raise UserError(
+            f"{options.run} has no data of its own: give --source and --target, or --tsv."
+        )
+    data = options.config.data
+    return load_corpus(data, split or ("test" if has_split(data, "test") else "dev"))
+
+
+def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
+    number = 0
+    chunks = chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size)
+    for index, chunk in enumerate(chunks):
+        if search.sample:  # another seed for each chunk, or they would draw alike
+            search = dataclasses.replace(search, seed=(options.seed or 0) + index)
+        for result in task.translate(chunk, search, return_alignments=options.alignments):
+            for ranked in result.ranked:
+                yield _format(task, ranked, number, options)
+            number += 1
+
+
+def _format(task: Translator, result: Translation, number: int, options: Namespace) -> str:
+    parts = [result.text]
+    if options.n_best:
+        parts = [str(number), result.text, f"{result.score:.6f}"]
+    if options.alignments:
+        parts.append(pharaoh(task.links(result)))
+    return " ||| ".join(parts)
+
+
+def _choose_attention(task: Translator, options: Namespace) -> None:
+    """Show the attention of the decoder layer and head that the command asks for."""
+    layer, head = options.attention_layer, options.attention_head
+    if layer is None and head is None:
+        return
+    if layer is None:
+        layer = getattr(task.backbone, "attention_layer", None)
+    task.show_attention(layer, head)

@@ -1,0 +1,362 @@
+"""Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from keras import ops, tree
+
+from keras_attention.decoding.loop import (
+    DecodingResult,
+    history_buffer,
+    normalize,
+    run_loop,
+    write_column,
+    write_step,
+)
+from keras_attention.decoding.problem import (
+    Problem,
+    check_integer,
+    gather_beams,
+    is_number,
+    take_rows,
+)
+from keras_attention.decoding.scoring import (
+    NEVER,
+    CoveragePenalty,
+    LengthPenalty,
+    as_penalty,
+    chunked_top_k,
+    ordered_top_k,
+    without_forbidden,
+)
+
+
+def beam_search(
+    step: Callable,
+    state,
+    *,
+    start_id,
+    end_id: int,
+    max_length,
+    min_length: int = 0,
+    beam_size: int = 4,
+    n_best: int = 1,
+    length_penalty: float | Callable = 0.0,
+    coverage_penalty: float | Callable = 0.0,
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    attention_mask=None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
+) -> DecodingResult:
+    """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
+
+    Each step extends every prefix by every token. Of the `K` most probable extensions, those that
+    end (by the end token, or at the longest length) are complete: they are scored, once, and
+    frozen. The `K` most probable ones that do not end go on, so that complete hypotheses take no
+    beam from the others. A complete hypothesis `Y` is ranked by
+
+    `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`
+
+    and prefixes, which are all of one length, by `log P`. A sentence is finished when its best
+    prefix can no longer beat the worst of the `n_best` hypotheses kept: a prefix loses probability
+    as it grows, the length penalty grows at most to that of the longest length, and the coverage
+    penalty is at most 0, so no continuation scores above `log P(prefix) / lp(longest)`. Stopping
+    there changes no result. The loop ends when all sentences are finished. Ties go to the
+    hypothesis completed first, then to the better prefix, then to the lower token.
+
+    Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
+
+    Args:
+        step: The step function over `B * beam_size` rows; this and each argument that is not listed
+            here is as in `search`, and `beam_size`, `n_best` and `no_repeat_ngram` as in
+            `SearchOptions`. A beam of 1 is greedy search only where there is no length penalty.
+        max_length: As in `greedy_search`.
+        min_length: As in `greedy_search`.
+        length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
+            lengths to divisors that are positive and do not decrease with the length.
+        coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
+            `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
+
+    Returns:
+        A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
+
+    Raises:
+        ValueError: As `search`.
+
+    Reference:
+        - Wu et al. 2016, [Google's neural machine translation system](
+            https://arxiv.org/abs/1609.08144), section 7, for the score.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> # After token 1 (the start) comes 2 or 3. After 2 the end is only as likely as 2 again.
+    >>> table = np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [0.5, 0, 0.5, 0], [0.9, 0, 0, 0.1]])
+    >>> def step(tokens, state, index):
+    ...     return ops.take(ops.log(table), tokens, axis=0), state
+    >>> result = beam_search(
+    ...     step, {"row": ops.zeros((1, 1))}, start_id=1, end_id=0, max_length=4, n_best=2
+    ... )
+    >>> ops.convert_to_numpy(result.tokens).tolist()
+    [[[3, 0, 0, 0], [2, 0, 0, 0]]]
+    >>> [f"{float(score):.2f}" for score in ops.exp(result.scores[0])]
+    ['0.36', '0.30']
+    """
+    check_integer("beam_size", beam_size, 1)
+    check_n_best(n_best, beam_size)
+    length_penalty = as_penalty("length_penalty", length_penalty, LengthPenalty)
+    if is_number(coverage_penalty) and coverage_penalty == 0:
+        coverage_penalty = None
+    else:
+        coverage_penalty = as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
+        if attention_key is None:
+            raise ValueError(
+                "`coverage_penalty` needs the attention weights: name their entry of `state` as "
+                "`attention_key`. Received: attention_key=None"
+            )
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+        copies=beam_size,
+    )
+    return _BeamLoop(problem, n_best, length_penalty, coverage_penalty, attention_mask).run()
+
+
+def check_n_best(n_best: int, beam_size: int) -> None:
+    """Raise a ValueError unless a beam holds as many hypotheses as are wanted."""
+    check_integer("n_best", n_best, 1)
+    if n_best > beam_size:
+        raise ValueError(
+            "`n_best` should be at most `beam_size`. "
+            f"Received: n_best={n_best}, beam_size={beam_size}"
+        )
+
+
+class _BeamLoop:
+    """Grows `K` prefixes of each of `B` sentences, and keeps the `N` best that are complete.
+
+    The variables of the loop, with `R = B * K` rows:
+
+    ```
+    index    scalar     the number of the step
+    state    R rows     the caller's
+    live     (B, K)     prefixes, best first: log_probabilities, last token, history, coverage
+    done     (B, N)     complete ones, best first: scores, log_probabilities, lengths, history
+    weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
+    ```
+
+    A history is `tokens (..., L)`, and with attention `beams (..., L)`: the beam that each token
+    was the continuation of, which tells the row of `weights` that is its own. So a beam that moves
+    takes along one small integer a token; the weights, `S` times larger, are written once and
+    gathered once, at the end.
+
+    A beam with log-probability `-inf` is empty: it goes through the step, and leads to nothing.
+
+    Args:
+        problem: The `Problem`, with `K` copies of each sentence.
+        n_best: Integer, `N`.
+        length_penalty: Callable from lengths to divisors.
+        coverage_penalty: Callable from coverage `(B, K, S)` and a mask `(B, 1, S)` or None to
+            terms `(B, K)`, or None.
+        attention_mask: Boolean tensor `(B, S)`, the mask of the coverage penalty, or None.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        n_best: int,
+        length_penalty: Callable,
+        coverage_penalty: Callable | None,
+        attention_mask,
+    ):
+        self.problem = problem
+        self.beam_size = problem.copies
+        self.n_best = n_best
+        self.length_penalty = length_penalty
+        self.coverage_penalty = coverage_penalty
+        self.attention_mask = attention_mask
+
+    def run(self) -> DecodingResult:
+        """Return the `N` best hypotheses of each sentence."""
+        results = run_loop(
+            self.problem,
+            lambda loop: ops.any(_is_open(loop)) & (loop["index"] < self.problem.longest),
+            self._advance,
+            *self._first(),
+            self._results,
+            _is_open,
+            self.beam_size,
+        )
+        return DecodingResult(**results)
+
+    def _results(self, loop: dict, fixed: dict) -> dict:
+        done = loop["done"]
+        results = {key: done[key] for key in ("lengths", "scores", "log_probabilities")}
+        step = ops.arange(self.problem.longest, dtype="int32")
+        is_token = step < done["lengths"][:, :, None]
+        results["tokens"] = ops.where(is_token, done["history"]["tokens"], self.problem.pad_id)
+        if self.problem.keeps_attention:
+            # Of each hypothesis' tokens the weights, (B, N, L, S), zero after the last.
+            steps, rows, memory = ops.shape(loop["weights"])
+            first = ops.arange(rows // self.beam_size, dtype="int32") * self.beam_size
+            places = step * rows + first[:, None, None] + done["history"]["beams"]
+            picked = take_rows(ops.reshape(loop["weights"], (steps * rows, memory)), places)
+            results["attention"] = ops.where(is_token[..., None], picked, ops.zeros_like(picked))
+        return results
+
+    def _first(self) -> tuple[dict, dict]:
+        """Return the variables before the first step, and what no step changes."""
+        problem, beams = self.problem, (self.problem.batch_size, self.beam_size)
+        # The beams of a sentence are alike as yet: one of them grows, into K different ones.
+        empty = ops.arange(self.beam_size) > 0
+        live = {
+            "log_probabilities": ops.broadcast_to(ops.where(empty, NEVER, 0.0), beams),
+            "last": ops.reshape(problem.start, beams),
+            "history": self._no_history(self.beam_size),
+        }
+        complete = (problem.batch_size, self.n_best)
+        done = {
+            "scores": ops.full(complete, NEVER, dtype="float32"),
+            "log_probabilities": ops.full(complete, NEVER, dtype="float32"),
+            "lengths": ops.zeros(complete, dtype="int32"),
+            "history": self._no_history(self.n_best),
+        }
+        index = ops.convert_to_tensor(0, dtype="int32")
+        loop = {"index": index, "state": problem.initial, "live": live, "done": done}
+        fixed = {"limits": problem.limits, "constants": problem.constants}
+        if problem.keeps_attention:
+            weights = problem.attention(problem.initial)
+            loop["weights"] = history_buffer(weights, problem.longest)
+        if self.coverage_penalty:
+            live["coverage"] = self._by_beam(ops.zeros(ops.shape(weights), dtype="float32"))
+            if self.attention_mask is not None:
+                fixed["mask"] = ops.cast(self.attention_mask, "bool")[:, None, :]
+        return loop, fixed
+
+    def _no_history(self, count: int) -> dict:
+        shape = (self.problem.batch_size, count, self.problem.longest)
+        names = ("tokens", "beams") if self.problem.keeps_attention else ("tokens",)
+        return {name: ops.zeros(shape, dtype="int32") for name in names}
+
+    def _advance(self, loop: dict, fixed: dict) -> dict:
+        """Take one step."""
+        index, live = loop["index"], loop["live"]
+        last = ops.reshape(live["last"], (-1,))
+        logits, state = self.problem.step(last, loop["state"], index, fixed["constants"])
+        advanced = {"index": index + 1}
+        if self.problem.keeps_attention:
+            weights = self.problem.attention(state)
+            advanced["weights"] = write_step(loop["weights"], index, weights)
+        if self.coverage_penalty:
+            reached = live["coverage"] + self._by_beam(ops.cast(weights, "float32"))
+            live = {**live, "coverage": reached}
+        candidates = self._candidates(logits, live, index, fixed["limits"])
+        completed = self._completed(candidates, live, index, fixed.get("mask"))
+        # Those done come first, so they stay where scores tie.
+        both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
+        _, order = ordered_top_k(both["scores"], self.n_best)
+        done = tree.map_structure(lambda x: gather_beams(x, order), both)
+        going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
+        return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
+
+    def _candidates(self, logits, live: dict, index, limits) -> dict:
+        """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
+
+        A prefix has one extension by the end token, so at least `K` of the `2K` go on. They are
+        among the `2K` best of each prefix: `K` short searches through `V`, one through `2 K K`.
+        """
+        count = min(2 * self.beam_size, logits.shape[-1])
+        history = live["history"]
+        prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
+        allowed = without_forbidden(self.problem, logits, prefix, index)
+        values, tokens = chunked_top_k(allowed, count)
+        values = normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
+        totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
+        flat = (ops.shape(totals)[0], self.beam_size * count)
+        totals, places = ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        beams = places // count
+        last = gather_beams(ops.reshape(tokens, flat), places)
+        columns = {"tokens": last, "beams": beams}
+        return {
+            "log_probabilities": totals,
+            "beams": beams,
+            "last": last,
+            "complete": (last == self.problem.end_id) | (index + 1 >= limits)[:, None],
+            "history": {
+                name: write_column(gather_beams(history[name], beams), index, columns[name])
+                for name in history
+            },
+        }
+
+    def _completed(self, candidates: dict, live: dict, index, mask) -> dict:
+        """Return the `K` best candidates with their scores, `-inf` where one is not complete.
+
+        A candidate below the `K` best would not be in a beam of `K`; it is there to take the place
+        of one that ends.
+        """
+        best = tree.map_structure(lambda x: x[:, : self.beam_size], candidates)
+        length = index + 1
+        scores = best["log_probabilities"] / self.length_penalty(ops.cast(length, "float32"))
+        if self.coverage_penalty:
+            penalties = self.coverage_penalty(live["coverage"], mask)
+            scores = scores + gather_beams(penalties, best["beams"])
+        return {
+            "scores": ops.where(best["complete"], scores, NEVER),
+            "log_probabilities": best["log_probabilities"],
+            "lengths": ops.broadcast_to(length, ops.shape(scores)),
+            "history": best["history"],
+        }
+
+    def _going_on(self, candidates: dict, live: dict, done: dict, limits) -> tuple:
+        """Return the `K` best prefixes among the candidates, and the beams they continue.
+
+        A prefix that cannot beat the worst hypothesis kept is emptied. None of its continuations
+        could be kept, nor any of the prefixes below it, so that nothing takes its place.
+        """
+        probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
+        probable, order = ordered_top_k(probable, self.beam_size)
+        highest = self.length_penalty(ops.cast(limits, "float32"))
+        bound = probable / ops.reshape(highest, (-1, 1))
+        worst = done["scores"][:, -1:]
+        parents = gather_beams(candidates["beams"], order)
+        going_on = {
+            "log_probabilities": ops.where(bound > worst, probable, NEVER),
+            "last": gather_beams(candidates["last"], order),
+            "history": tree.map_structure(lambda x: gather_beams(x, order), candidates["history"]),
+        }
+        if self.coverage_penalty:
+            going_on["coverage"] = gather_beams(live["coverage"], parents)
+        return going_on, parents
+
+    def _moved(self, state, parents):
+        """Let the rows of the state follow the beams."""
+        if self.beam_size == 1:
+            return state
+        first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
+        rows = ops.reshape(first + parents, (-1,))
+        return tree.map_structure(lambda x: take_rows(x, rows), state)
+
+    def _by_beam(self, x):
+        """`(R, ...)` is `(B, K, ...)`."""
+        rows, *rest = ops.shape(x)
+        return ops.reshape(x, (rows // self.beam_size, self.beam_size, *rest))
+
+
+def _is_open(loop: dict):
+    """Return whether something may yet be kept of each sentence `(B,)`: not all beams are empty."""
+    return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)

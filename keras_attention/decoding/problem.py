@@ -1,0 +1,318 @@
+"""The problem that a caller gives a search: checked, and in the form that the loops use.
+
+The rows of a tensor are its first axis. A search keeps `copies` hypotheses of each of `B`
+sentences, which are neighbours among its `R = B * copies` rows.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import keras
+import numpy as np
+from keras import ops, tree
+
+
+def check_integer(name: str, value, minimum: int) -> None:
+    """Raise a ValueError unless `value` is an integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ValueError(
+            f"`{name}` should be an integer of at least {minimum}. Received: {value!r}"
+        )
+
+
+def check_number(name: str, value, expected: str, holds: Callable[[float], bool]) -> None:
+    """Raise a ValueError unless `value` is a finite number for which `holds(value)`."""
+    if not is_number(value) or not math.isfinite(value) or not holds(value):
+        raise ValueError(f"`{name}` should be a finite number {expected}. Received: {value!r}")
+
+
+def is_number(value) -> bool:
+    """Whether `value` is an integer or a float, and not a boolean."""
+    numbers = (int, float, np.integer, np.floating)
+    return isinstance(value, numbers) and not isinstance(value, bool)
+
+
+class Problem:
+    """The step function over `R` rows, and all that is asked of the hypotheses of every search.
+
+    Takes the arguments that the searches share, and `copies`, the hypotheses of each sentence. It
+    splits the state once: `initial` is the part that the steps change, which a search carries
+    through its loop and reorders. The entries in `constant_keys` stay outside: they are repeated
+    for the hypotheses of a sentence, handed to each step as `constants` (the tensors among them),
+    and dropped from the state that the step returns.
+
+    Attributes:
+        batch_size: Integer or scalar tensor, `B`.
+        start: Integer tensor `(R,)`, the tokens before the first.
+        limits: Integer tensor `(B,)`, the most tokens of each sentence's hypotheses.
+        longest: The largest of them, which sizes the buffers: an integer where it is known.
+    """
+
+    def __init__(
+        self,
+        step: Callable,
+        state,
+        *,
+        start_id,
+        end_id: int,
+        max_length,
+        min_length: int,
+        pad_id: int,
+        no_repeat_ngram: int,
+        attention_key: str | None,
+        constant_keys: Sequence[str],
+        growing_axes: Mapping[str, int] | None,
+        shrink_batch: bool,
+        longest: int | None,
+        copies: int = 1,
+    ):
+        check_integer("end_id", end_id, 0)
+        check_integer("no_repeat_ngram", no_repeat_ngram, 0)
+        self._step = step
+        self._attention_key = attention_key
+        self.end_id, self.pad_id = end_id, pad_id
+        self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
+        self.keeps_attention = attention_key is not None
+        self.shrinks = shrink_batch
+        self.growing_axes = dict(growing_axes or {})
+        self.copies = copies
+        state = tree.map_structure(lambda x: None if x is None else ops.convert_to_tensor(x), state)
+        self.batch_size = _count_rows(state)
+        _check_keys(state, attention_key, constant_keys)
+        _check_growing(state, self.growing_axes, constant_keys)
+        state = tree.map_structure(
+            lambda x: None if x is None else broadcast_rows(x, copies), state
+        )
+        self._constants = {key: state[key] for key in constant_keys}
+        # In the order of `map_structure`, which need not be that of `flatten`.
+        self.constants = []
+        tree.map_structure(
+            lambda x: None if x is None else self.constants.append(x), self._constants
+        )
+        self.initial = (
+            {key: value for key, value in state.items() if key not in self._constants}
+            if isinstance(state, dict)
+            else state
+        )
+        _check_no_nones(self.initial)
+        start = ops.broadcast_to(ops.cast(start_id, "int32"), (self.batch_size,))
+        self.start = broadcast_rows(start, copies)
+        self.longest, limits = _length_limits(max_length, min_length, self.batch_size, longest)
+        self.limits = ops.broadcast_to(limits, (self.batch_size,))
+
+    def step(self, tokens, state, index, constants):
+        """Take one step.
+
+        Args:
+            tokens: Integer tensor `(R,)`, the tokens before.
+            state: `initial`, or the state that the last call returned.
+            index: Integer scalar tensor, the number of the step.
+            constants: The list `constants`, or the same rows of all its tensors.
+
+        Returns:
+            `(logits, state)`, the logits `(R, V)` in float32.
+        """
+        given = {**state, **self._with_nones(constants)} if self._constants else state
+        logits, changed = self._step(tokens, given, index)
+        if self._constants:
+            changed = {key: changed[key] for key in changed if key not in self._constants}
+        _check_logits(logits, self.end_id)
+        return ops.cast(logits, "float32"), _same_form(changed, state)
+
+    def _with_nones(self, constants):
+        tensors = iter(constants)
+        return tree.map_structure(lambda x: None if x is None else next(tensors), self._constants)
+
+    def attention(self, state):
+        """Return the attention weights `(R, S)` that the last step left in its state."""
+        return state[self._attention_key]
+
+
+def broadcast_rows(x, copies: int):
+    """Repeat each row of `(B, ...)` to `(B * copies, ...)`; the copies of a row are neighbours."""
+    if copies == 1:
+        return x
+    rows, *rest = ops.shape(x)
+    x = ops.broadcast_to(ops.expand_dims(x, 1), (rows, copies, *rest))
+    return ops.reshape(x, (rows * copies, *rest))
+
+
+def gather_beams(x, beams):
+    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
+
+    One gather of whole rows, which is cheaper than `take_along_axis` and its broadcast indices.
+    """
+    batch_size, count, *rest = ops.shape(x)
+    rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
+    return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)
+
+
+def take_rows(x, rows):
+    """Return `x (R, ...)` at `rows`, of any shape."""
+    # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
+    return ops.reshape(ops.take(x, rows, axis=0), (*ops.shape(rows), *ops.shape(x)[1:]))
+
+
+def _length_limits(max_length, min_length: int, batch_size, longest: int | None):
+    """Return the largest limit, an int wherever its value is known, and the limits as a tensor."""
+    check_integer("min_length", min_length, 0)
+    if longest is not None:
+        check_integer("longest", longest, max(1, min_length))
+    known = _value(max_length)
+    if known is not None:
+        _check_known_limits(known, min_length, batch_size)
+        known = known if longest is None else np.minimum(known, longest)
+        return int(known.max(initial=1)), ops.convert_to_tensor(known, dtype="int32")
+    each = ops.cast(max_length, "int32")
+    each = each if longest is None else ops.minimum(each, longest)
+    if keras.backend.backend() == "tensorflow":
+        return ops.max(each), each
+    if longest is None:
+        raise ValueError(
+            "`max_length` sets the size of the buffers, which has to be known when the search is "
+            "traced: give an integer or a NumPy array, or `longest`, an integer, beside it. "
+            "Received: a traced tensor."
+        )
+    return longest, each
+
+
+def _check_known_limits(limits: np.ndarray, min_length: int, batch_size) -> None:
+    if not np.issubdtype(limits.dtype, np.integer) or (limits < 1).any():
+        raise ValueError(
+            "`max_length` should be an integer of at least 1, or one for each sentence. "
+            f"Received: {limits.tolist()!r}"
+        )
+    if limits.size and limits.max() < min_length:
+        raise ValueError(
+            "`max_length` should be at least `min_length`. "
+            f"Received: max_length={limits.tolist()!r}, min_length={min_length}"
+        )
+    fits = limits.ndim == 0 or (limits.ndim == 1 and len(limits) == batch_size)
+    if isinstance(batch_size, int) and not fits:
+        raise ValueError(
+            f"`max_length` should have one entry for each of the {batch_size} sentences. "
+            f"Received: shape {limits.shape}"
+        )
+
+
+def _value(limits) -> np.ndarray | None:
+    """Return the limits as an array, or None where a graph is traced and they have no value yet."""
+    if not ops.is_tensor(limits):
+        return np.asarray(limits)
+    try:
+        return ops.convert_to_numpy(limits)
+    except (AttributeError, NotImplementedError, TypeError):
+        return None
+
+
+def _count_rows(state):
+    leaves = [(path, x) for path, x in tree.flatten_with_path(state) if x is not None]
+    if not leaves:
+        raise ValueError(
+            "`state` should hold at least one tensor, whose rows tell the number of sentences. "
+            f"Received: {state!r}"
+        )
+    shapes = [tuple(x.shape) for _, x in leaves]
+    known = {shape[0] for shape in shapes if shape and shape[0] is not None}
+    if len(known) > 1 or () in shapes:
+        raise ValueError(
+            "Every tensor of `state` should have a row for each sentence as its first dimension. "
+            f"Received: {', '.join(f'{_name(path)} {tuple(x.shape)}' for path, x in leaves)}"
+        )
+    return known.pop() if known else ops.shape(leaves[0][1])[0]
+
+
+def _check_keys(state, attention_key, constant_keys) -> None:
+    if isinstance(constant_keys, str):
+        raise ValueError(
+            "`constant_keys` should be a sequence of names. "
+            f"Received: the string {constant_keys!r}; write ({constant_keys!r},)"
+        )
+    named = list(constant_keys) + ([] if attention_key is None else [attention_key])
+    if named and not isinstance(state, dict):
+        raise ValueError(
+            "`attention_key` and `constant_keys` name entries of `state`, which should be a "
+            f"dictionary then. Received: {type(state).__name__}"
+        )
+    missing = [key for key in named if key not in state]
+    if missing:
+        raise ValueError(
+            f"`state` should have the entries that `attention_key` and `constant_keys` name "
+            "(attention weights as zeros of shape (rows, memory steps) before the first step). "
+            f"Received: no {missing} among {sorted(map(str, state))}"
+        )
+    if attention_key is not None and attention_key in constant_keys:
+        raise ValueError(
+            "The attention weights change with each step. "
+            f"Received: {attention_key!r} as `attention_key` and in `constant_keys`"
+        )
+
+
+def _check_growing(state, growing_axes, constant_keys) -> None:
+    for key, axis in growing_axes.items():
+        leaves = tree.flatten(state[key]) if isinstance(state, dict) and key in state else []
+        fits = [len(x.shape) > axis >= 1 and x.shape[axis] != 0 for x in leaves]
+        if not fits or not all(fits) or key in constant_keys:
+            shapes = [tuple(x.shape) for x in leaves]
+            raise ValueError(
+                "`growing_axes` should name entries of `state` that steps change, and an axis from "
+                "1 that all their tensors have, with a place at least. "
+                f"Received: {key!r}: {axis}, with tensors of shapes {shapes}"
+            )
+
+
+def _check_logits(logits, end_id) -> None:
+    shape = tuple(logits.shape)
+    if len(shape) != 2 or shape[-1] is None or shape[-1] < 2:
+        raise ValueError(
+            "The step should return logits of shape (rows, vocabulary), the vocabulary static "
+            f"and of at least 2 tokens. Received: shape {shape}"
+        )
+    if end_id >= shape[-1]:
+        raise ValueError(
+            f"`end_id` should be one of the {shape[-1]} tokens that the step scores. "
+            f"Received: {end_id}"
+        )
+
+
+def _check_no_nones(state) -> None:
+    nones = [_name(path) for path, x in tree.flatten_with_path(state) if x is None]
+    if nones:
+        raise ValueError(
+            "What the steps change should be tensors; None may stand under `constant_keys` only. "
+            f"Received: None at {', '.join(nones)}"
+        )
+
+
+def _same_form(changed, before):
+    """Return a step's state in the containers that it got, or say what cannot go round a loop."""
+    new, old = (dict(tree.flatten_with_path(state)) for state in (changed, before))
+    if new.keys() != old.keys():
+        raise ValueError(
+            "The step should return a state with the entries that it was given. "
+            f"Received: {', '.join(map(_name, new)) or 'nothing'}; "
+            f"given: {', '.join(map(_name, old)) or 'nothing'}"
+        )
+    for path in old:
+        _check_same(_name(path), new[path], old[path])
+    return tree.pack_sequence_as(before, [new[path] for path in old])
+
+
+def _check_same(name, new, old) -> None:
+    if not ops.is_tensor(new):
+        raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
+    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
+    is_same = len(new.shape) == len(old.shape) and all(
+        a is None or b is None or a == b for a, b in zip(new.shape, old.shape, strict=True)
+    )
+    if not is_same or dtypes[0] != dtypes[1]:
+        raise ValueError(
+            "The step should return a state of the shapes and dtypes that it was given; one that "
+            "grows needs a buffer of full size, written at `index`. "
+            f"Received: {tuple(new.shape)} {dtypes[0]} for {tuple(old.shape)} {dtypes[1]} "
+            f"at {name}"
+        )
+
+
+def _name(path) -> str:
+    return "state" + "".join(f"[{part!r}]" for part in path)

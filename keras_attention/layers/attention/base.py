@@ -1,0 +1,414 @@
+"""The contract of an attention mechanism, and the steps that all mechanisms share."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.loop_scores import LoopScore
+from keras_attention.layers.checks import check_rate, check_seed
+from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
+from keras_attention.ops.normalizers import masked_softmax
+
+Tensor = Any  # of any backend; `None` where an argument is optional
+
+HALF_OF_FLOAT16 = 32752.0  # half of the largest number
+
+
+class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
+    """Base class of the mechanisms: queries read a memory through normalised scores.
+
+    `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
+
+    A mechanism can be called on whole sequences, like any Keras layer, or one query at a time,
+    as a decoder needs it:
+
+    ```
+    memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
+    state = mechanism.initial_state(memory)                    # {} where it keeps none
+    context, scores, state = mechanism.step(query, memory, state)
+    ```
+
+    Memory and state are arguments and results, never attributes; each is a dictionary of tensors
+    with the batch first, so that beam search can tile and reorder them.
+
+    A subclass writes its score:
+
+    - `build_score(query_size, key_size)` makes its weights;
+    - `project_key(key)` is what can be computed once for a memory (default: the key itself);
+    - `project_query(query)` is what can be computed from the queries alone;
+    - `score(query, key, positions)` gives the scores of projected queries against projected keys.
+
+    One that normalises otherwise, or that keeps a state, overrides `attend`. One whose weights
+    are a softmax can declare its score with a gradient by `loop_score`, and a decoder's loop takes
+    the faster of its two paths.
+
+    Args:
+        dropout: Rate at which weights are dropped in training. The same memory positions are
+            dropped for every query of a sequence, as Keras' recurrent cells do it, so that a
+            decoder's loop needs no random numbers. The scores returned are those before dropout.
+        seed: Seed of the dropout.
+        **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
+
+    Call arguments:
+        query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, as
+            `keras.layers.Attention` takes it.
+        value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
+        key: Keys `(B, S, Dk)`. Default: the values.
+        query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
+        value_mask: Boolean `(B, S)`; a memory position that is masked gets weight 0.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout applies.
+        mask: The mask of the queries, as `query_mask`; of inputs in a list a list of masks,
+            `[query_mask, value_mask]`. Keras passes by itself the masks that inputs carry.
+
+    Returns:
+        The context `(B, T, Dv)`; with `return_attention_scores`, a tuple of it and the weights
+        `(B, T, S)`.
+
+    Raises:
+        ValueError: Where shapes or masks do not fit each other.
+
+    Reference:
+        The form is that of Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6, and of
+        Luong, Pham and Manning 2015, section 3.1, equation 7: one normalises any score.
+
+    Example:
+
+    ```python
+    import keras
+    import numpy as np
+    from keras import ops
+    from keras_attention.layers import AttentionDecoder, AttentionMechanism
+
+    @keras.saving.register_keras_serializable("my_package")
+    class CosineAttention(AttentionMechanism):
+        def build_score(self, query_size, key_size):
+            self.factor = self.add_weight((), initializer="ones", name="factor")
+
+        def project_query(self, query):
+            return ops.normalize(query, axis=-1)
+
+        def project_key(self, key):
+            return ops.normalize(key, axis=-1)
+
+        def score(self, query, key, positions):
+            return self.cast(self.factor) * ops.matmul(query, ops.swapaxes(key, 1, 2))
+
+    decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
+    inputs = np.random.normal(size=(2, 5, 8))    # five embedded words
+    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    outputs, scores = decoder(inputs, memory, return_attention_scores=True)
+    assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
+    ```
+    """
+
+    def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.dropout = check_rate("dropout", dropout)
+        self.seed = check_seed(seed)
+        self.supports_masking = True
+        if dropout:
+            # No Dropout layer: `keras.Model.quantize` reaches layers without sublayers alone.
+            self._dropout_seed = keras.random.SeedGenerator(self.seed)
+
+    # What a subclass writes.
+
+    def build_score(self, query_size: int, key_size: int):
+        """Make the weights of the score."""
+
+    def project_query(self, query):
+        """Return what the score needs of queries `(B, T, Dq)`."""
+        return query
+
+    def project_key(self, key):
+        """Return what the score needs of keys `(B, S, Dk)`."""
+        return key
+
+    def score(self, query, key, positions):
+        """Return the scores `(B, T, S)` of projected queries against projected keys.
+
+        Args:
+            query: What `project_query` gave.
+            key: What `project_key` gave; or windows of it, `(B, T, W, ...)`.
+            positions: The keys' places in the memory: `(S,)`, or `(B, T, W)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must write `score`.")
+
+    def score_mask(self, positions):
+        """Return a mask of the places that the score can reach, or `None` for all."""
+        return None
+
+    # What all share.
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        query_shape, value_shape, key_shape = _shapes(query_shape, value_shape, key_shape)
+        self.value_size = value_shape[-1]
+        self.key_size = key_shape[-1]
+        self.query_size = query_shape[-1]
+        self.build_score(self.query_size, self.key_size)
+        self.restore_quantization()
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor:
+        query, value, key, query_mask, value_mask = self._inputs(
+            query, value, key, query_mask, value_mask, mask
+        )
+        memory = self.prepare_memory(value, key, value_mask, training=training)
+        if query.shape[1] == 0:  # Keras' loops need a step
+            scores = ops.zeros((ops.shape(query)[0], 0, ops.shape(value)[1]), self.compute_dtype)
+            context = ops.matmul(scores, memory["value"])
+            return (context, scores) if return_attention_scores else context
+        context, scores, _ = self.attend(
+            zero_masked(self.cast(query), query_mask),
+            memory,
+            self.initial_state(memory),
+            query_mask,
+            return_attention_scores or self.has_sequence_loss,
+        )
+        self.add_sequence_loss(scores, query_mask, training)
+        return (context, scores) if return_attention_scores else context
+
+    def prepare_memory(
+        self,
+        value: Tensor,
+        key: Tensor = None,
+        mask: Tensor = None,
+        training: bool | None = None,
+    ) -> dict:
+        """Compute once what every query step reads.
+
+        Args:
+            value: `(B, S, Dv)`.
+            key: `(B, S, Dk)`. Default: `value`.
+            mask: Boolean `(B, S)`, True = attend, or `None`.
+            training: Whether dropout applies to the weights over this memory.
+
+        Returns:
+            Dictionary of tensors with the batch first.
+        """
+        self._check_built()
+        value = self.cast(value)
+        key = value if key is None else self.cast(key)
+        _check_size("value", value.shape, self.value_size)
+        _check_size("key", key.shape, self.key_size)
+        check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
+        key = zero_masked(key, mask)
+        memory = {"value": zero_masked(value, mask), "key": self._bounded(self.project_key(key))}
+        if mask is not None:
+            memory["mask"] = ops.cast(mask, "bool")
+        if self.dropout and training:
+            memory["dropout"] = self._kept(value)
+        return memory
+
+    def _kept(self, value):
+        """Return the factors `(B, S)` of dropout: 0 or `1 / (1 - dropout)`."""
+        kept = ops.ones_like(value[:, :, 0])
+        return keras.random.dropout(kept, self.dropout, seed=self._dropout_seed)
+
+    def initial_state(self, memory: dict) -> dict:
+        """Return the state before the first query: `{}` where the mechanism keeps none."""
+        return {}
+
+    def step(
+        self, query: Tensor, memory: dict, state: dict, return_attention_scores: bool = True
+    ) -> tuple:
+        """Attend with one query a row.
+
+        Args:
+            query: `(B, Dq)`.
+            memory: What `prepare_memory` gave.
+            state: What `initial_state` or the step before gave.
+            return_attention_scores: Whether the weights are wanted; without them the second
+                result is `None`, and some mechanisms are faster.
+
+        Returns:
+            The context `(B, Dv)`, the weights `(B, S)`, and the state after the step.
+        """
+        query = ops.expand_dims(self.cast(query), 1)
+        context, scores, state = self.attend(query, memory, state, None, return_attention_scores)
+        scores = None if scores is None else ops.squeeze(scores, 1)
+        return ops.squeeze(context, 1), scores, state
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
+        positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        scores = self.score(self.queries(query), memory["key"], positions)
+        mask = attention_mask(query_mask, memory.get("mask"))
+        reach = self.score_mask(positions)
+        if reach is not None:
+            mask = reach if mask is None else ops.logical_and(mask, reach)
+        weights = self.cast(masked_softmax(scores, mask))
+        return self.read(weights, memory), weights, state
+
+    def queries(self, query):
+        """Return the projected queries, as `score` takes them."""
+        return self._bounded(self.project_query(query))
+
+    def _bounded(self, projected):
+        """Keep projections in float16 finite; a sum of two of them is finite too."""
+        if self.compute_dtype != "float16":
+            return projected
+        return ops.clip(projected, -HALF_OF_FLOAT16, HALF_OF_FLOAT16)
+
+    def read(self, weights, memory):
+        """Return the context: the memory's values under weights `(B, T, S)`."""
+        if "dropout" in memory:
+            weights = weights * ops.expand_dims(memory["dropout"], 1)
+        return ops.matmul(weights, memory["value"])
+
+    def loop_score(self) -> LoopScore | None:
+        """Return the score with its own gradient, by which a decoder's loop is faster; or `None`.
+
+        The score must give what `project_query`, `score`, `attend` and `read` give, and the weights
+        be its softmax: the fast loop calls it, and none of those. A subclass that overrides one of
+        them falls back to the loop of steps, unless it declares its own `loop_score`.
+        """
+        return None
+
+    # What a decoder asks for; overridden where a memory is made of several tensors.
+
+    def memory_from(self, value, mask=None, training=None):
+        """Prepare the memory from the `value` and `value_mask` that a decoder is called with."""
+        return self.prepare_memory(value, mask=mask, training=training)
+
+    def memory_spec(self, value) -> dict:
+        """Return symbols of what `initial_state` reads of a memory, from those of its value."""
+        return {"value": keras.KerasTensor(value.shape, self.compute_dtype)}
+
+    def scores_axes(self, value) -> tuple:
+        """Return the sizes of the weights' axes after batch and steps."""
+        return tuple(value.shape[1:2])
+
+    @property
+    def has_sequence_loss(self) -> bool:
+        """Whether `add_sequence_loss` adds anything, and so needs the weights."""
+        return False
+
+    def add_sequence_loss(self, scores, query_mask=None, training=None):
+        """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
+
+        A call of the layer, and of a decoder around it, hands over the weights of all steps.
+
+        Args:
+            scores: Weights `(B, T, S)`; may be `None` unless `has_sequence_loss`.
+            query_mask: Boolean `(B, T)`, True = a real step, or `None` where all are.
+            training: Whether the call is one of training.
+        """
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
+
+    def compute_output_shape(
+        self, query_shape, value_shape=None, key_shape=None, return_attention_scores=False
+    ):
+        query, value, _ = _shapes(query_shape, value_shape, key_shape)
+        context = (*query[:2], value[2])
+        return (context, (*query[:2], value[1])) if return_attention_scores else context
+
+    def compute_output_spec(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+    ):
+        query, value, key, *_ = self._inputs(query, value, key, query_mask, value_mask, mask)
+        shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
+        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+        return (context, scores) if return_attention_scores else context
+
+    def get_config(self):
+        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
+
+    def _inputs(self, query, value, key, query_mask, value_mask, mask):
+        """Return query, value, key, and the masks of query and value, from any way to give them."""
+        if isinstance(query, (list, tuple)):
+            if value is not None or key is not None or not 1 <= len(query) <= 3:
+                raise ValueError(
+                    "Inputs in a list must be [query], [query, value] or [query, value, key], and "
+                    f"the only ones. Received: a list of {len(query)}"
+                    + ("" if value is None else ", and a value")
+                )
+            query, value, key = [*query, None, None][:3]
+        # Keras hands over the masks of a list as a list, by either name.
+        of_query, of_value = [], []
+        for name, given in (("query_mask", query_mask), ("mask", mask)):
+            listed = given if isinstance(given, (list, tuple)) else [given]
+            check_mask(listed[0], tuple(query.shape[:2]), name)
+            of_query.append(listed[0])
+            of_value += listed[1:2]
+        query_mask = combine_masks(*of_query)
+        value_mask = combine_masks(*of_value) if value_mask is None else value_mask
+        if value is None:
+            value = query
+            value_mask = query_mask if value_mask is None else value_mask
+        key = value if key is None else key
+        _shapes(query.shape, value.shape, key.shape)
+        if self.built:
+            _check_size("query", query.shape, self.query_size)
+            _check_size("value", value.shape, self.value_size)
+            _check_size("key", key.shape, self.key_size)
+        check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
+        return query, value, key, query_mask, value_mask
+
+    def _check_built(self):
+        if not self.built:
+            raise ValueError(
+                f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
+                "or `build(query_shape, value_shape)`, before its memory is prepared."
+            )
+
+
+def row_zeros(value):
+    """Return an integer 0 for each row of a memory `(B, S, D)`, which may be empty."""
+    return ops.zeros_like(ops.sum(value[:, :1, 0], axis=1), dtype="int32")
+
+
+def fresh(initializer):
+    """Return a copy of an initializer: weights of one shape made by one would start equal."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
+
+
+def _check_size(name, shape, size):
+    if shape[-1] != size:
+        raise ValueError(
+            f"The layer was built for a {name} of {size} features. "
+            f"Received: {name} of shape {tuple(shape)}"
+        )
+
+
+def _shapes(query, value=None, key=None):
+    """Return the shapes of query, value and key; refuse those that do not fit each other."""
+    if isinstance(query[0], (list, tuple)):  # of inputs in a list
+        query, value, key = [*query, None, None][:3]
+    value = query if value is None else value
+    key = value if key is None else key
+    shapes = f"Received: query {tuple(query)}, value {tuple(value)}, key {tuple(key)}"
+    if not len(query) == len(value) == len(key) == 3:
+        raise ValueError(
+            f"Query, value and key must have the shape (batch, steps, features). {shapes}"
+        )
+    if None not in (value[1], key[1]) and value[1] != key[1]:
+        raise ValueError(f"A memory needs as many keys as values. {shapes}")
+    batch_sizes = {shape[0] for shape in (query, value, key)} - {None}
+    if len(batch_sizes) > 1:
+        raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
+    if None in (query[2], value[2], key[2]):
+        raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
+    return tuple(query), tuple(value), tuple(key)

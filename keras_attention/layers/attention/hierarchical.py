@@ -1,0 +1,374 @@
+"""Hierarchical attention (Nallapati et al. 2016): words, under the weights of their sentences."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import AttentionMechanism, Tensor
+from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
+from keras_attention.ops.normalizers import masked_softmax
+
+# Below it a weight counts as this much where words and sentences agree on no place at all.
+SMALLEST = 1e-30
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class HierarchicalAttention(AttentionMechanism):
+    """Attention over the words of a document, re-weighted by attention over its sentences.
+
+    `P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `c_t = sum_j P(j) v_j`
+
+    `P_w` are the weights of the word mechanism over all words of the document, `P_s` those of the
+    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. Both read with the same
+    query, each by itself, with a state of its own where it has one. The weights are multiplied, not
+    the scores.
+
+    In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
+    (B, N, Ds)}`, and the `value_mask` one of the same keys. The weights come as `(B, T, N, W)`;
+    their last two axes flattened, they are weights over the `N W` words of the document.
+
+    Weights: those of `word_attention` and of `sentence_attention`.
+
+    Args:
+        word_attention: A mechanism, such as `BahdanauAttention(units)`.
+        sentence_attention: Another mechanism, of any kind.
+        dropout: Rate at which the joined weights are dropped in training. Dropout of the two
+            mechanisms acts on contexts of theirs, which are not used here.
+        seed: Seed of the dropout.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        query: `(B, T, Dq)`.
+        words: `(B, N, W, D)`, the words of each sentence. Default: the queries, as one sentence.
+        sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
+        word_mask: Boolean `(B, N, W)`, True = attend.
+        sentence_mask: Boolean `(B, N)`, True = attend. A sentence without a word that the word
+            mask leaves is masked in any case.
+        query_mask: Boolean `(B, T)`, True = attend.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout applies.
+        mask: The mask of the only input, where Keras passes it by itself.
+
+    Returns:
+        The context `(B, T, D)`; with `return_attention_scores`, a tuple of it and the weights
+        `(B, T, N, W)`.
+
+    Raises:
+        ValueError: Where a part is no mechanism, or shapes or masks do not fit.
+
+    Reference:
+        Nallapati et al. 2016, "Abstractive text summarization using sequence-to-sequence RNNs and
+        beyond", section 2.4. Their `P^a_w`, `P^a_s` are the weights of the two mechanisms.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import BahdanauAttention, HierarchicalAttention, LuongAttention
+
+    states = np.random.normal(size=(2, 5, 8))           # five decoder states
+    words = np.random.normal(size=(2, 3, 7, 12))        # three sentences of seven words
+    sentences = np.random.normal(size=(2, 3, 10))
+    layer = HierarchicalAttention(BahdanauAttention(16), LuongAttention("general"))
+    context, scores = layer(states, words, sentences, return_attention_scores=True)
+    assert tuple(context.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 3, 7)
+    ```
+    """
+
+    def __init__(
+        self,
+        word_attention: AttentionMechanism,
+        sentence_attention: AttentionMechanism,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(dropout=dropout, seed=seed, **kwargs)
+        for name, part in (
+            ("word_attention", word_attention),
+            ("sentence_attention", sentence_attention),
+        ):
+            if not isinstance(part, AttentionMechanism):
+                raise ValueError(
+                    f"`{name}` must be an attention mechanism, such as BahdanauAttention(256). "
+                    f"Received: {name}={part}"
+                )
+        if word_attention is sentence_attention:
+            raise ValueError(
+                "Words and sentences need a mechanism each. Received: the same one for both"
+            )
+        self.word_attention = word_attention
+        self.sentence_attention = sentence_attention
+
+    def build(self, query_shape, words_shape=None, sentences_shape=None):
+        words, sentences = _shapes(query_shape, words_shape, sentences_shape)
+        flat = (words[0], None, words[3])
+        for part, shape in ((self.word_attention, flat), (self.sentence_attention, sentences)):
+            if not part.built:
+                part.build(query_shape, shape)
+                part.built = True
+        self.value_size = words[3]
+        self.query_size = query_shape[-1]
+
+    def call(
+        self,
+        query: Tensor,
+        words: Tensor = None,
+        sentences: Tensor = None,
+        word_mask: Tensor = None,
+        sentence_mask: Tensor = None,
+        query_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor:
+        self._check_call(query, words, sentences, word_mask, sentence_mask)
+        self._check_query_masks(query, query_mask, mask)
+        query_mask = combine_masks(query_mask, mask)
+        # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
+        word_mask = _carried(words) if word_mask is None else word_mask
+        sentence_mask = _carried(sentences) if sentence_mask is None else sentence_mask
+        if words is None:
+            words = ops.expand_dims(query, 1)
+            if word_mask is None and query_mask is not None:
+                word_mask = ops.expand_dims(query_mask, 1)
+        memory = self.prepare_memory(words, sentences, word_mask, sentence_mask, training)
+        query = zero_masked(self.cast(query), query_mask)
+        context, scores, _ = self.attend(query, memory, self.initial_state(memory), query_mask)
+        self.add_sequence_loss(scores, query_mask, training)
+        return (context, scores) if return_attention_scores else context
+
+    def prepare_memory(
+        self, words, sentences=None, word_mask=None, sentence_mask=None, training=None
+    ):
+        """Compute once what every query step reads.
+
+        Args:
+            words: `(B, N, W, D)`.
+            sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
+            word_mask: Boolean `(B, N, W)`, True = attend, or `None`.
+            sentence_mask: Boolean `(B, N)`, True = attend, or `None`.
+            training: Whether dropout applies in the two mechanisms.
+
+        Returns:
+            Dictionary of tensors with the batch first: `"word"` and `"sentence"`, the memories of
+            the two mechanisms; `"value"`, the words `(B, N W, D)`; and where anything is masked
+            `"mask"` `(B, N, W)`.
+        """
+        self._check_built()
+        words = self.cast(words)
+        batch_size, count, width, features = ops.shape(words)
+        if word_mask is not None:
+            has_words = ops.any(ops.cast(word_mask, "bool"), axis=2)
+            sentence_mask = combine_masks(sentence_mask, has_words)
+        of_sentences = None if sentence_mask is None else ops.expand_dims(sentence_mask, 2)
+        mask = combine_masks(word_mask, of_sentences)
+        if mask is not None:
+            mask = ops.broadcast_to(mask, (batch_size, count, width))
+        if sentences is None:
+            sentences = _means(words, mask)
+        flat = ops.reshape(words, (batch_size, count * width, features))
+        flat_mask = None if mask is None else ops.reshape(mask, (batch_size, count * width))
+        memory = {
+            "value": zero_masked(flat, flat_mask),
+            "word": self.word_attention.prepare_memory(flat, mask=flat_mask, training=training),
+            "sentence": self.sentence_attention.prepare_memory(
+                sentences, mask=sentence_mask, training=training
+            ),
+        }
+        if mask is not None:
+            memory["mask"] = mask
+        if self.dropout and training:
+            memory["dropout"] = self._kept(flat)
+        return memory
+
+    def memory_from(self, value, mask=None, training=None):
+        mask = mask or {}
+        return self.prepare_memory(
+            value["words"], value["sentences"], mask.get("words"), mask.get("sentences"), training
+        )
+
+    def initial_state(self, memory):
+        return {
+            "word": self.word_attention.initial_state(memory["word"]),
+            "sentence": self.sentence_attention.initial_state(memory["sentence"]),
+        }
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        _, words, word_state = self.word_attention.attend(
+            query, memory["word"], state["word"], query_mask
+        )
+        _, sentences, sentence_state = self.sentence_attention.attend(
+            query, memory["sentence"], state["sentence"], query_mask
+        )
+        batch_size, steps, count = ops.shape(sentences)
+        places = ops.shape(memory["value"])[1]
+        mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
+        words = ops.reshape(self.cast(words), (batch_size, steps, count, places // count))
+        weights = reweight(words, self.cast(sentences), mask)
+        context = self.read(ops.reshape(weights, (batch_size, steps, places)), memory)
+        return context, weights, {"word": word_state, "sentence": sentence_state}
+
+    def enable_lora(self, rank, lora_alpha=None, a_initializer="he_uniform", b_initializer="zeros"):
+        for part in (self.word_attention, self.sentence_attention):
+            part.enable_lora(rank, lora_alpha, a_initializer, b_initializer)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        for part in (self.word_attention, self.sentence_attention):
+            part.quantize(mode, type_check=type_check, config=config)
+
+    @property
+    def has_sequence_loss(self):
+        return self.word_attention.has_sequence_loss or self.sentence_attention.has_sequence_loss
+
+    def add_sequence_loss(self, scores, query_mask=None, training=None):
+        # Of what was read in the end: the joined weights, and their sums over each sentence.
+        if self.word_attention.has_sequence_loss:
+            batch_size, steps, count, width = ops.shape(scores)
+            flat = ops.reshape(scores, (batch_size, steps, count * width))
+            self.word_attention.add_sequence_loss(flat, query_mask, training)
+        if self.sentence_attention.has_sequence_loss:
+            of_sentences = ops.sum(scores, axis=3)
+            self.sentence_attention.add_sequence_loss(of_sentences, query_mask, training)
+
+    def memory_spec(self, value):
+        words, sentences = value["words"].shape, value["sentences"].shape
+        places = None if None in words[1:3] else words[1] * words[2]
+        flat = keras.KerasTensor((words[0], places, words[3]), self.compute_dtype)
+        sentences = keras.KerasTensor(sentences, self.compute_dtype)
+        return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
+
+    def scores_axes(self, value):
+        return tuple(value["words"].shape[1:3])
+
+    def compute_output_spec(
+        self,
+        query,
+        words=None,
+        sentences=None,
+        word_mask=None,
+        sentence_mask=None,
+        query_mask=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+    ):
+        words = self._check_call(query, words, sentences, word_mask, sentence_mask)
+        self._check_query_masks(query, query_mask, mask)
+        shapes = self.compute_output_shape(query.shape, words, return_attention_scores=True)
+        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+        return (context, scores) if return_attention_scores else context
+
+    def compute_output_shape(
+        self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
+    ):
+        words, _ = _shapes(query_shape, words_shape, sentences_shape)
+        context = (*query_shape[:2], words[3])
+        return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "word_attention": keras.saving.serialize_keras_object(self.word_attention),
+            "sentence_attention": keras.saving.serialize_keras_object(self.sentence_attention),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        names = ("word_attention", "sentence_attention")
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in names}
+        return cls(**{**config, **parts})
+
+    def _check_call(self, query, words, sentences, word_mask, sentence_mask):
+        """Refuse what does not fit, and return the words' shape."""
+        given = [None if part is None else part.shape for part in (words, sentences)]
+        shape, of_sentences = _shapes(query.shape, *given)
+        if self.built:
+            expected = (self.query_size, self.value_size, self.sentence_attention.value_size)
+            if (query.shape[2], shape[3], of_sentences[2]) != expected:
+                raise ValueError(
+                    "The layer was built for queries, words and sentences of {}, {} and {} "
+                    "features. ".format(*expected)
+                    + f"Received: query {tuple(query.shape)}, "
+                    f"words {shape}, sentences {of_sentences}"
+                )
+        check_mask(word_mask, shape[:3], "word_mask")
+        check_mask(sentence_mask, shape[:2], "sentence_mask")
+        return shape
+
+    def _check_query_masks(self, query, query_mask, mask):
+        check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
+        check_mask(mask, tuple(query.shape[:2]), "mask")
+
+
+def _carried(tensor):
+    """Return the mask that Keras attached to a tensor, or `None`."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def _means(words, mask):
+    """Return the mean `(B, N, D)` of each sentence's words, of zeros where it has none."""
+    if mask is None:
+        return ops.mean(words, axis=2)
+    real = ops.expand_dims(mask, 3)
+    total = ops.sum(ops.where(real, words, ops.zeros_like(words)), axis=2)
+    count = ops.sum(ops.cast(real, words.dtype), axis=2)
+    return total / ops.maximum(count, 1)
+
+
+def _shapes(query, words, sentences):
+    """Return the shapes of words and sentences, with their defaults; refuse what does not fit."""
+    if isinstance(words, dict):  # what a decoder was called with
+        words, sentences = words["words"], words["sentences"]
+    if words is None:
+        words = (query[0], 1, *query[1:])
+    if sentences is None:
+        sentences = (*words[:2], words[-1])
+    shapes = f"Received: query {tuple(query)}, words {tuple(words)}, sentences {tuple(sentences)}"
+    if (len(query), len(words), len(sentences)) != (3, 4, 3):
+        raise ValueError(
+            "Query, words and sentences must have the shapes (batch, steps, features), (batch, "
+            f"sentences, words, features) and (batch, sentences, features). {shapes}"
+        )
+    for axis, what in ((0, "examples"), (1, "sentences")):
+        sizes = {words[axis], sentences[axis]} | ({query[0]} if axis == 0 else set())
+        if len(sizes - {None}) > 1:
+            raise ValueError(f"All must have as many {what}. {shapes}")
+    if None in (query[2], words[3], sentences[2]):
+        raise ValueError(f"The last axis of query, words and sentences must be known. {shapes}")
+    return tuple(words), tuple(sentences)
+
+
+def reweight(word_weights, sentence_weights, mask=None):
+    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))` over all words of a document.
+
+    The product is taken by logarithms in float32, so that two small factors do not vanish. A
+    word whose weight or whose sentence's weight is 0 gets 0. Where that leaves no word of a row
+    (the two put all of their mass, to the last digit of float32, on different sentences), the zeros
+    count as a tiny weight, and the row still sums to 1. A row in which words or sentences have no
+    weight anywhere gets zeros.
+
+    Args:
+        word_weights: `P_w`, `(B, T, N, W)`.
+        sentence_weights: `P_s`, `(B, T, N)`.
+        mask: Boolean that broadcasts to `(B, T, N, W)`, True = attend, or `None`.
+
+    Returns:
+        Weights `(B, T, N, W)` in the dtype of `word_weights`.
+    """
+    dtype = word_weights.dtype
+    words = ops.cast(word_weights, "float32")
+    sentences = ops.expand_dims(ops.cast(sentence_weights, "float32"), 3)
+    both = ops.logical_and(words > 0, sentences > 0)
+    agree = ops.any(both, axis=(2, 3), keepdims=True)
+    read = ops.logical_and(
+        ops.any(words > 0, axis=(2, 3), keepdims=True),
+        ops.any(sentences > 0, axis=(2, 3), keepdims=True),
+    )
+    allowed = combine_masks(ops.where(agree, both, read), mask)
+    logits = ops.log(ops.maximum(words, SMALLEST)) + ops.log(ops.maximum(sentences, SMALLEST))
+    count, width = ops.shape(words)[2:]
+    flat = (*ops.shape(words)[:2], count * width)
+    weights = masked_softmax(ops.reshape(logits, flat), ops.reshape(allowed, flat))
+    return ops.cast(ops.reshape(weights, ops.shape(words)), dtype)

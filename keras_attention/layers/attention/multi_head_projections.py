@@ -1,0 +1,258 @@
+"""The weights of multi-head attention, products with them, and attention one query at a time."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import fresh
+from keras_attention.layers.attention.multi_head_inputs import rank_4
+from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.ops.cache import write_place
+from keras_attention.ops.dot_product.attention import attention_with_scores
+from keras_attention.ops.dot_product.mods import Mods
+from keras_attention.ops.dot_product.reach import Reach, Span
+from keras_attention.ops.masks import check_mask, zero_masked
+from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
+
+
+class HeadProjections(AdaptableKernels, keras.layers.Layer):
+    """A layer that projects queries, keys and values to heads, and heads to an output.
+
+    Its options are those of `MultiHeadAttention`, which sets them.
+    """
+
+    def _add_kernel(self, name, inputs, outputs):
+        """Make `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
+        self._sizes[name] = outputs
+        initializer = fresh(self.kernel_initializer)
+
+        def as_matrix(shape, dtype=None):
+            matrix = (math.prod(inputs), math.prod(outputs))
+            return ops.reshape(initializer(matrix, dtype=dtype), shape)
+
+        kernel = self.add_weight(
+            (*inputs, *outputs),
+            initializer=as_matrix if name == "output" else initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+            name=f"{name}_kernel",
+        )
+        setattr(self, f"{name}_kernel", kernel)
+        if self.use_bias:
+            bias = self.add_weight(
+                outputs,
+                initializer=fresh(self.bias_initializer),
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+                name=f"{name}_bias",
+            )
+            setattr(self, f"{name}_bias", bias)
+
+    def kernels_to_adapt(self) -> dict[str, int]:
+        names = ("query", "key", "value", *(["gate"] if self.use_gate else []))
+        return {**{f"{name}_kernel": 1 for name in names}, "output_kernel": 2}
+
+    def project(self, inputs, *names: str) -> list:
+        """Return the products of `(B, T, D)` with kernels by name, each `(B, T, heads, size)`."""
+        if len(names) > 1 and inputs.shape[1] == 1:
+            # A step of decoding: to lay the kernels side by side would take as long as it saves.
+            return [self.project(inputs, name)[0] for name in names]
+        shapes = [self._sizes[name] for name in names]
+        kernels = [self._matrix(f"{name}_kernel", inputs.shape[-1]) for name in names]
+        biases = [self._matrix(f"{name}_bias", 1)[0] for name in names if self.use_bias]
+        sizes = [math.prod(shape) for shape in shapes]
+        # One product for all: they read the same inputs, and share the inputs' gradient.
+        kernel = kernels[0] if len(names) == 1 else ops.concatenate(kernels, axis=1)
+        bias = None if not biases else ops.concatenate(biases) if biases[1:] else biases[0]
+        products = _dense(inputs, kernel, bias)
+        steps = ops.shape(products)[:2]
+        places = [sum(sizes[: place + 1]) for place in range(len(sizes) - 1)]
+        parts = ops.split(products, places, axis=-1) if places else [products]
+        return [
+            ops.reshape(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)
+        ]
+
+    def _project_inputs(self, query, value, key, places=(None, None), first=0):
+        """Return queries `(B, H, T, d)`, keys and values `(B, G, S, d)`, and the gate."""
+        own = ("query", "gate") if self.use_gate else ("query",)
+        if query is value is key:
+            *query, key, value = self.project(query, *own, "key", "value")
+            memory = self._keys(key, places[1], first), _heads_first(value)
+        else:
+            query = self.project(query, *own)
+            memory = self._project_memory(value, key, places[1])
+        gate = ops.sigmoid(query[1]) if self.use_gate else None
+        query = self._placed(query[0], "query_gain", places[0], first)
+        return _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype)), *memory, gate
+
+    def _project_memory(self, value, key, places=None):
+        if key is value:
+            key, value = self.project(value, "key", "value")
+        else:
+            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
+        return self._keys(key, places, 0), _heads_first(value)
+
+    def _keys(self, key, places, first):
+        return _heads_first(self._placed(key, "key_gain", places, first))
+
+    def _placed(self, heads, gain, places, first):
+        """Normalise and turn `(B, T, H, d)`; its places are given, or count from `first`."""
+        if self.query_key_norm:
+            squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
+            heads = heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype)
+            heads = heads * self.cast(getattr(self, gain))
+        if self.positions != "rotary":
+            return heads
+        places = Span(first, ops.shape(heads)[1]).places() if places is None else places
+        options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
+        return rotate(heads, ops.expand_dims(places, -1), *options)
+
+    def _bias_table(self, first, stop, causal):
+        """Return what distances add to the scores, `(H, stop - first)`, or `None`."""
+        if self.positions not in ("alibi", "relative"):
+            return None
+        distances = Span(first, stop - first).places()
+        if self.positions == "alibi":
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
+            return -slopes * ops.cast(ops.abs(distances), "float32")
+        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
+        return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
+
+    def _output(self, context, gate):
+        """Return the output `(B, T, ...)` of contexts `(B, H, T, dv)`."""
+        context = _heads_first(context)
+        context = context if gate is None else context * gate
+        batch_size, steps, heads, size = ops.shape(context)
+        context = ops.reshape(context, (batch_size, steps, heads * size))
+        bias = self._matrix("output_bias", 1)[0] if self.use_bias else None
+        output = _dense(context, self._matrix("output_kernel", heads * size), bias)
+        return ops.reshape(output, (batch_size, steps, *self._sizes["output"]))
+
+    def _matrix(self, name, rows):
+        return ops.reshape(self.cast(getattr(self, name)), (rows, -1))
+
+    # One query at a time.
+
+    def prepare_memory(self, value, key=None, mask=None) -> dict:
+        """Project once the keys and values that every query step reads.
+
+        Args:
+            value: `(B, S, Dv)`.
+            key: `(B, S, Dk)`. Default: `value`.
+            mask: Boolean `(B, S)`, True = attend, or `None`.
+
+        Returns:
+            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)`, `value`
+            `(B, G, S, value_dim)` for `G` key heads, and `mask` where there is one.
+        """
+        self._check_steps()
+        value = self.cast(value)
+        key = value if key is None else self.cast(key)
+        self.check_features("value", value.shape)
+        self.check_features("key", key.shape)
+        check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        cleared = zero_masked(value, mask)
+        key, value = self._project_memory(
+            cleared, cleared if key is value else zero_masked(key, mask)
+        )
+        memory = {"key": key, "value": value}
+        return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
+
+    def initial_state(self, batch_size, max_length: int) -> dict:
+        """Return the empty cache of self-attention, for sequences of `max_length` at most.
+
+        Returns:
+            `key` `(B, G, max_length, key_dim)` and `value` `(B, G, max_length, value_dim)`, zeros.
+        """
+        shape = (batch_size, self.num_key_value_heads, max_length)
+        return {
+            "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
+        }
+
+    def step(self, query, memory, state, index, attention_mask=None, return_attention_scores=True):
+        """Attend with one query a row.
+
+        With a memory, that is cross-attention, and the state is handed through as it is: `{}`
+        will do. Without one (`None`), it is causal self-attention: the query's own key and value
+        are written to the cache at `index`, and it reads the places up to there.
+
+        Args:
+            query: `(B, D)`.
+            memory: What `prepare_memory` gave, or `None`.
+            state: What `initial_state` or the step before gave.
+            index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
+            attention_mask: Boolean `(B, S)` or `(B, H, S)`, the places that the query may see,
+                beside what else decides it; `None` for all.
+            return_attention_scores: Whether the weights are wanted; else they are `None`.
+
+        Returns:
+            The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
+            and the state after the step.
+        """
+        self._check_steps()
+        query = ops.expand_dims(self.cast(query), 1)
+        self.check_features("query", query.shape)
+        causal = memory is None
+        if causal:
+            self.check_features("value", query.shape)
+            query, key, value, gate = self._project_inputs(query, query, query, first=index)
+            _check_place(index, state["key"].shape[2])
+            entries = (("key", key), ("value", value))
+            state = {name: write_place(state[name], index, entry) for name, entry in entries}
+            memory = state
+        else:
+            own = self.project(query, "query", *(["gate"] if self.use_gate else []))
+            gate = ops.sigmoid(own[1]) if self.use_gate else None
+            query = self._placed(own[0], "query_gain", None, index)
+            query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+        key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
+        if attention_mask is not None:
+            expected = (key.shape[0], self.num_heads, key.shape[2])
+            expected = expected if len(attention_mask.shape) == 3 else expected[::2]
+            check_mask(attention_mask, expected, "attention_mask")
+            attention_mask = rank_4(ops.expand_dims(attention_mask, -2))
+        masks = (None, memory.get("mask"), attention_mask)
+        mods = Mods.of(self.score_mod, self.mask_mod)
+        reach = Reach(causal, self.window, self.num_sinks, *masks, mods)
+        table = self._bias_table(-index, length - index, causal)
+        options = {"table": table, "normalizer": self.normalizer, "rows": Span(index, 1)}
+        context, scores = attention_with_scores(query, key, value, reach, **options)
+        output = ops.squeeze(self._output(context, gate), 1)
+        return output, ops.squeeze(scores, 2) if return_attention_scores else None, state
+
+    def check_features(self, name: str, shape):
+        """Raise a ValueError where an input is not as wide as the kernel that projects it."""
+        if shape[-1] != self._features[name]:
+            raise ValueError(
+                f"The layer was built for a {name} of {self._features[name]} features. "
+                f"Received: {name} of shape {tuple(shape)}"
+            )
+
+    def _check_steps(self):
+        if not self.built or not self.axes.is_plain:
+            raise ValueError(
+                "MultiHeadAttention has no weights yet, or several axes of steps. Call it once, or "
+                "`build(query_shape, value_shape)`, on inputs (batch, steps, features), before its "
+                "memory is prepared or a step taken."
+            )
+
+
+def _heads_first(heads):
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def _dense(inputs, kernel, bias):
+    """Return `x W + b` of `(B, T, D)`, as one product of matrices."""
+    batch_size, steps, features = ops.shape(inputs)
+    rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
+    rows = rows if bias is None else rows + bias
+    return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
+
+
+def _check_place(index, length):
+    if isinstance(index, int) and isinstance(length, int) and not 0 <= index < length:
+        raise ValueError(
+            f"`index` must lie in the {length} places of the state. Received: index={index}"
+        )

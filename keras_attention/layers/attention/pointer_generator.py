@@ -1,0 +1,262 @@
+"""The pointer-generator's mixture (See, Liu and Manning 2017)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import fresh
+from keras_attention.layers.checks import check_integer
+from keras_attention.ops.crossentropy import smoothed_crossentropy
+from keras_attention.ops.pointer import copy_distribution, copy_probability
+
+# The least probability: its logarithm is what a word gets that neither part can give.
+SMALLEST = 1e-30
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class PointerGenerator(keras.layers.Layer):
+    """Mix words from the vocabulary with words copied from the source.
+
+    `p_gen = sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b)`,
+    `P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_(s: x_s = w) a_ts`
+
+    `P_vocab` is the softmax of the logits, `a_t` the attention weights, `c_t` the context, `s_t`
+    the decoder's state and `x_t` its input. The vocabulary of `V` words is extended by the words
+    of the sources that it lacks: a source word has its own id where it is known, and the ids `V`,
+    `V + 1`, ... number the unknown words of each example. So an unknown word can be written.
+
+    All of it runs in float32, and comes in the compute dtype; under mixed precision give the layer
+    `dtype="float32"`, as any last layer. Logarithms are of at least 1e-30, never of 0.
+
+    For training, `log_likelihood` gives the probabilities of the targets alone, with the same
+    weights: neither the copied distribution nor the mixture is made over the whole vocabulary.
+
+    Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
+    `bias` `b ()`.
+
+    Args:
+        kernel_initializer: Initializer of `w_h`, `w_s` and `w_x`.
+        bias_initializer: Initializer of `b`.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        logits: Scores of the vocabulary's words `(B, T, V)`.
+        scores: Attention weights `(B, T, S)`, zero at padding.
+        source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Places
+            whose id lies outside (-1, for instance) are never copied.
+        context: `(B, T, Dc)`.
+        state: `(B, T, Ds)`.
+        inputs: `(B, T, Dx)`, most often the embedded word before.
+        extra_size: Integer, number of ids past the vocabulary.
+        return_p_gen: Whether to return `p_gen` too.
+
+    Returns:
+        Log probabilities `(B, T, V + extra_size)`; with `return_p_gen`, a tuple of them and
+        `p_gen (B, T)`.
+
+    Raises:
+        ValueError: Where shapes do not fit, or `extra_size` is negative.
+
+    Reference:
+        See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
+        networks", section 2.2, equations 8 and 9. Their `w_h*`, `w_s`, `w_x`, `b_ptr` are
+        `context_vector`, `state_vector`, `input_vector`, `bias`.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import PointerGenerator
+
+    logits = np.random.normal(size=(1, 2, 5))              # two steps, five known words
+    scores = np.array([[[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]])
+    source_ids = np.array([[5, 3, 0]])                     # unknown, known, padding
+    context, state, inputs = (np.random.normal(size=(1, 2, size)) for size in (4, 6, 3))
+    pointer = PointerGenerator()
+    log_p, p_gen = pointer(
+        logits, scores, source_ids, context, state, inputs, extra_size=1, return_p_gen=True
+    )
+    assert tuple(log_p.shape) == (1, 2, 6)
+    np.testing.assert_allclose(np.exp(log_p[0, 0, 5]), 0.9 * (1 - p_gen[0, 0]), rtol=1e-4)
+    np.testing.assert_allclose(np.sum(np.exp(log_p), axis=2), 1, rtol=1e-4)
+    ```
+    """
+
+    def __init__(
+        self,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.supports_masking = True
+
+    def build(
+        self,
+        logits_shape,
+        scores_shape,
+        source_ids_shape,
+        context_shape,
+        state_shape,
+        inputs_shape,
+    ):
+        shapes = {"logits": logits_shape, "context": context_shape}
+        shapes |= {"state": state_shape, "inputs": inputs_shape}
+        self.sizes = {name: shape[-1] for name, shape in shapes.items()}
+        if None in self.sizes.values():
+            raise ValueError(
+                "The last axis of logits, context, state and inputs must be known. "
+                f"Received: {self.sizes}"
+            )
+        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
+            initializer = fresh(self.kernel_initializer)
+            vector = self._add_float_weight((self.sizes[of],), initializer, f"{name}_vector")
+            setattr(self, f"{name}_vector", vector)
+        self.bias = self._add_float_weight((), self.bias_initializer, "bias")
+
+    def _add_float_weight(self, shape, initializer, name):
+        # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
+        return self.add_weight(shape, initializer=initializer, autocast=False, name=name)
+
+    def call(
+        self,
+        logits,
+        scores,
+        source_ids,
+        context,
+        state,
+        inputs,
+        extra_size=0,
+        return_p_gen=False,
+    ):
+        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
+        size = logits.shape[2] + extra_size
+        p_gen = ops.sigmoid(self._gate(context, state, inputs))
+        generated = ops.expand_dims(p_gen, 2) * ops.softmax(_float(logits), axis=2)
+        generated = ops.pad(generated, [[0, 0], [0, 0], [0, extra_size]])
+        copying = ops.expand_dims(1 - p_gen, 2) * _float(scores)
+        mixed = generated + copy_distribution(copying, ops.cast(source_ids, "int32"), size)
+        log_p = ops.cast(ops.log(ops.maximum(mixed, SMALLEST)), self.compute_dtype)
+        return (log_p, ops.cast(p_gen, self.compute_dtype)) if return_p_gen else log_p
+
+    def step(
+        self,
+        logits,
+        scores,
+        source_ids,
+        context,
+        state,
+        inputs,
+        extra_size=0,
+        return_p_gen=False,
+    ):
+        """Mix one step: the arguments and results of a call, without the axis `T`."""
+        at_step = [ops.expand_dims(part, 1) for part in (logits, scores, context, state, inputs)]
+        logits, scores, context, state, inputs = at_step
+        options = {"extra_size": extra_size, "return_p_gen": return_p_gen}
+        results = self(logits, scores, source_ids, context, state, inputs, **options)
+        if return_p_gen:
+            return tuple(ops.squeeze(result, 1) for result in results)
+        return ops.squeeze(results, 1)
+
+    def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
+        """Return `log P(y_t)` of targets alone.
+
+        The same as the entries of the call's result at the targets, at a fraction of its cost.
+
+        Args:
+            targets: Integer ids in the extended vocabulary, `(B, T)`.
+            logits: As in the call, and so are the rest.
+            scores: `(B, T, S)`.
+            source_ids: `(B, S)`.
+            context: `(B, T, Dc)`.
+            state: `(B, T, Ds)`.
+            inputs: `(B, T, Dx)`.
+
+        Returns:
+            float32 `(B, T)`.
+        """
+        if not self.built:
+            shapes = [part.shape for part in (logits, scores, source_ids, context, state, inputs)]
+            self.build(*shapes)
+            self.built = True
+        self._check_call(logits, scores, source_ids, context, state, inputs, 0)
+        size = logits.shape[2]
+        gate = self._gate(context, state, inputs)
+        targets = ops.cast(targets, "int32")
+        is_known = ops.logical_and(targets >= 0, targets < size)
+        index = ops.where(is_known, targets, ops.zeros_like(targets))
+        generated = ops.exp(-smoothed_crossentropy(ops.expand_dims(index, 2), _float(logits)))
+        generated = ops.where(is_known, generated, ops.zeros_like(generated))
+        copied = copy_probability(_float(scores), ops.cast(source_ids, "int32"), targets)
+        mixed = ops.sigmoid(gate) * generated + ops.sigmoid(-gate) * copied
+        return ops.log(ops.maximum(mixed, SMALLEST))
+
+    def _gate(self, context, state, inputs):
+        """Return the logit of `p_gen`, float32 `(B, T)`."""
+        parts = ((context, self.context_vector), (state, self.state_vector))
+        parts += ((inputs, self.input_vector),)
+        logits = [ops.matmul(_float(part), ops.expand_dims(_float(w), 1)) for part, w in parts]
+        return ops.squeeze(sum(logits), 2) + _float(self.bias)
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return previous_mask
+
+    def compute_output_spec(
+        self,
+        logits,
+        scores,
+        source_ids,
+        context,
+        state,
+        inputs,
+        extra_size=0,
+        return_p_gen=False,
+    ):
+        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
+        steps = tuple(logits.shape[:2])
+        size = logits.shape[2] + extra_size
+        log_p = keras.KerasTensor((*steps, size), self.compute_dtype)
+        if not return_p_gen:
+            return log_p
+        return log_p, keras.KerasTensor(steps, self.compute_dtype)
+
+    def get_config(self):
+        serialize = keras.initializers.serialize
+        return {
+            **super().get_config(),
+            "kernel_initializer": serialize(self.kernel_initializer),
+            "bias_initializer": serialize(self.bias_initializer),
+        }
+
+    def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
+        parts = {"logits": logits, "scores": scores, "context": context}
+        parts |= {"state": state, "inputs": inputs}
+        shapes = {name: tuple(part.shape) for name, part in parts.items()}
+        ids = tuple(source_ids.shape)
+        received = f"Received: source_ids {ids}, " + ", ".join(
+            f"{name} {shape}" for name, shape in shapes.items()
+        )
+        if any(len(shape) != 3 for shape in shapes.values()) or len(ids) != 2:
+            raise ValueError(
+                "All must have the shape (batch, steps, features), and source_ids (batch, memory "
+                f"steps). {received}"
+            )
+        if logits.shape[2] is None:
+            raise ValueError(f"The last axis of logits, the vocabulary, must be known. {received}")
+        batches = [ids[0], *(shape[0] for shape in shapes.values())]
+        steps = [shape[1] for shape in shapes.values()]
+        if any(len(set(sizes) - {None}) > 1 for sizes in (batches, steps)):
+            raise ValueError(f"All must have the same numbers of examples and steps. {received}")
+        if None not in (ids[1], scores.shape[2]) and ids[1] != scores.shape[2]:
+            raise ValueError(f"Each memory step needs a weight and an id. {received}")
+        if self.built and any(shapes[name][2] != size for name, size in self.sizes.items()):
+            raise ValueError(f"The layer was built for features {self.sizes}. {received}")
+        check_integer("extra_size", extra_size, minimum=0)
+
+
+def _float(tensor):
+    return ops.cast(tensor, "float32")

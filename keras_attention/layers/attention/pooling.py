@@ -1,0 +1,139 @@
+"""Attention pooling (Yang et al. 2016): a sequence becomes one vector."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import Tensor
+from keras_attention.layers.checks import check_integer
+from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.ops.masks import check_mask, zero_masked
+from keras_attention.ops.normalizers import masked_softmax
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AttentionPooling(AdaptableKernels, keras.layers.Layer):
+    """Sum a sequence to one vector, under weights that a learned vector asks for.
+
+    `u_s = tanh(W h_s + b)`, `a = softmax_s(u_s . u_w)`, `v = sum_s a_s h_s`
+
+    There is no query: `u_w`, which the layer learns, is the same question to every sequence. It
+    takes the place of `GlobalAveragePooling1D`, and the weights show what it read.
+
+    Weights: `kernel` `W (D, U)`, `bias` `b (U,)`, `context_vector` `u_w (U,)`.
+
+    Args:
+        units: Size `U` of the hidden layer.
+        kernel_initializer: Initializer of `W`.
+        bias_initializer: Initializer of `b`.
+        context_initializer: Initializer of `u_w`.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        mask: Boolean `(B, S)`, True = attend. Keras passes the mask that the inputs carry.
+        return_attention_scores: Whether to return the weights too.
+
+    Returns:
+        The pooled vectors `(B, D)`; with `return_attention_scores`, a tuple of them and the weights
+        `(B, S)`. A sequence that is masked everywhere gives zeros.
+
+    Raises:
+        ValueError: Where `units` is not positive, or shapes or mask do not fit.
+
+    Reference:
+        Yang et al. 2016, "Hierarchical attention networks for document classification", section
+        2.2, equations 5 to 7 (words) and 8 to 10 (sentences). Their `W_w`, `b_w`, `u_w` are
+        `kernel`, `bias`, `context_vector`.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import AttentionPooling
+
+    states = np.random.normal(size=(2, 7, 12))    # seven encoder states
+    vectors, scores = AttentionPooling(units=16)(states, return_attention_scores=True)
+    assert tuple(vectors.shape) == (2, 12) and tuple(scores.shape) == (2, 7)
+    ```
+    """
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        context_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.units = check_integer("units", units)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.context_initializer = keras.initializers.get(context_initializer)
+        self.supports_masking = True
+
+    def build(self, inputs_shape):
+        _check_shape(inputs_shape)
+        self.kernel = self.add_weight(
+            (inputs_shape[2], self.units), initializer=self.kernel_initializer, name="kernel"
+        )
+        self.bias = self.add_weight((self.units,), initializer=self.bias_initializer, name="bias")
+        self.context_vector = self.add_weight(
+            (self.units,), initializer=self.context_initializer, name="context_vector"
+        )
+        self.restore_quantization()
+
+    def call(
+        self, inputs: Tensor, mask: Tensor = None, return_attention_scores: bool = False
+    ) -> Tensor:
+        self._check_call(inputs, mask)
+        inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a sum or a gradient
+        hidden = ops.tanh(ops.matmul(inputs, self.cast(self.kernel)) + self.cast(self.bias))
+        vector = ops.expand_dims(self.cast(self.context_vector), 1)
+        scores = ops.squeeze(ops.matmul(hidden, vector), 2)
+        weights = masked_softmax(scores, mask)
+        pooled = ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), inputs), 1)
+        return (pooled, weights) if return_attention_scores else pooled
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return None  # no steps are left to mask
+
+    def compute_output_shape(self, inputs_shape):
+        _check_shape(inputs_shape)
+        return (inputs_shape[0], inputs_shape[2])
+
+    def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
+        self._check_call(inputs, mask)
+        pooled = keras.KerasTensor(self.compute_output_shape(inputs.shape), self.compute_dtype)
+        if not return_attention_scores:
+            return pooled
+        return pooled, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+
+    def get_config(self):
+        serialize = keras.initializers.serialize
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "kernel_initializer": serialize(self.kernel_initializer),
+            "bias_initializer": serialize(self.bias_initializer),
+            "context_initializer": serialize(self.context_initializer),
+        }
+
+    def _check_call(self, inputs, mask):
+        _check_shape(inputs.shape)
+        if self.built and inputs.shape[2] != self.kernel.shape[0]:
+            raise ValueError(
+                f"The layer was built for inputs of {self.kernel.shape[0]} features. "
+                f"Received: inputs of shape {tuple(inputs.shape)}"
+            )
+        check_mask(mask, tuple(inputs.shape[:2]), "mask")
+
+
+def _check_shape(shape):
+    if len(shape) != 3 or shape[2] is None:
+        raise ValueError(
+            "Inputs must have the shape (batch, steps, features), the features known. "
+            f"Received: inputs of shape {tuple(shape)}"
+        )

@@ -1,0 +1,61 @@
+"""Checks of constructor arguments, shared by all layers.
+
+Each check returns the argument in the type that a configuration stores, so that a constructor
+reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
+"""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+    """Return an integer of at least `minimum`. A Boolean is no integer."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        kind = {0: "a non-negative integer", 1: "a positive integer"}.get(
+            minimum, f"an integer of at least {minimum}"
+        )
+        raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
+    """Return a finite number of at least `minimum`; with `above`, a greater one."""
+    fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or value < minimum or (above and value == minimum):
+        bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
+        raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")
+    return value if isinstance(value, (int, float)) else float(value)
+
+
+def check_rate(name: str, value: Any) -> float:
+    """Return a dropout rate: a number in [0, 1)."""
+    # NaN fails the comparison.
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
+    return value if isinstance(value, (int, float)) else float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """Return a value that is one of the choices."""
+    choices = tuple(choices)
+    if not any(value is choice or value == choice for choice in choices):
+        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a Boolean."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+    return value
+
+
+def check_seed(value: Any, name: str = "seed") -> int | None:
+    """Return a seed: an integer or `None`."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
+    return int(value)

@@ -1,0 +1,265 @@
+"""LoRA, int8 and int4 for the kernels of a layer."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_integer, check_number
+
+
+class AdaptableKernels:
+    """Gives a layer `enable_lora` and `quantize`, as `keras.layers.Dense` has them.
+
+    LoRA learns a low-rank change of a kernel: `W + (alpha / rank) A B`, with `A (in, rank)` and
+    `B (rank, out)`. All other weights of the layer stop learning. A saved file holds the merged
+    kernels under their old names, and a layer without LoRA loads it.
+
+    A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
+    block of inputs, two numbers in a byte), and becomes floating point where it is used. Inputs
+    stay in floating point: it saves memory, not time, and gradients to the inputs are exact. Both
+    work together.
+
+    A layer uses it so:
+
+    ```
+    class MyLayer(AdaptableKernels, keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight((shape[-1], self.units), name="kernel")
+            self.restore_quantization()                # at the end, for files of quantized layers
+
+        def call(self, inputs):
+            return ops.matmul(inputs, self.cast(self.kernel))    # the one way to read a kernel
+    ```
+
+    By default every weight of two axes is adapted, if the attribute has the weight's name. A layer
+    with other kernels overrides `kernels_to_adapt`. A layer that holds sublayers is no leaf, and
+    `keras.Model.quantize` passes it by: its sublayers can be adaptable, or the user calls
+    `quantize` on the layer.
+
+    Reference:
+        Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
+    """
+
+    # Shape and number of input axes of each adapted kernel, by name.
+    _adapted: dict[str, tuple[tuple[int, ...], int]] = {}
+    lora_enabled = False
+
+    def kernels_to_adapt(self) -> dict[str, int]:
+        """Return the attributes that are kernels, with the number of axes that the input has.
+
+        A kernel `(D, H, d)` from features to heads has 1, one `(H, d, D)` back has 2.
+        """
+        weights = [weight for weight in self.weights if len(weight.shape) == 2]
+        return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
+
+    def cast(self, tensor: Any) -> Any:
+        """Return a weight or an input in the compute dtype, inside and outside of `__call__`.
+
+        Of an adapted kernel it is the kernel that applies: dequantized, with LoRA's change.
+        """
+        if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
+            return ops.cast(self._merged(tensor.name), self.compute_dtype)
+        return ops.cast(tensor, self.compute_dtype)
+
+    # LoRA.
+
+    def enable_lora(
+        self,
+        rank: int,
+        lora_alpha: float | None = None,
+        a_initializer: Any = "he_uniform",
+        b_initializer: Any = "zeros",
+    ) -> None:
+        """Freeze the layer's weights, and learn a change of low rank for each kernel.
+
+        Args:
+            rank: Rank of the change.
+            lora_alpha: The change is multiplied by `lora_alpha / rank`. Default: `rank`.
+            a_initializer: Initializer of `A`.
+            b_initializer: Initializer of `B`. At zero the layer begins unchanged.
+
+        Raises:
+            ValueError: Where the layer has no weights yet, or has LoRA already.
+        """
+        rank = check_integer("rank", rank)
+        if lora_alpha is not None:
+            check_number("lora_alpha", lora_alpha, above=True)
+        if not self.built or self.lora_enabled:
+            problem = "has LoRA already" if self.built else "has no weights yet; build it first"
+            raise ValueError(
+                "`enable_lora` expects a built layer without LoRA. "
+                f"Received: {self.name}, which {problem}"
+            )
+        for weight in self._own_weights():
+            weight.trainable = False
+        self._note_kernels()
+        # Keras has no public way to add a weight to a built layer; its own layers do the same.
+        self._tracker.unlock()
+        for name, (shape, input_axes) in self._adapted.items():
+            rows, columns = _matrix(shape, input_axes)
+            # In float32, as Keras does it: small changes do not vanish in a half.
+            for part, size, initializer in (
+                ("a", (rows, rank), a_initializer),
+                ("b", (rank, columns), b_initializer),
+            ):
+                made = keras.initializers.get(initializer)
+                made = made.clone() if hasattr(made, "clone") else made
+                part = f"{name}_lora_{part}"
+                weight = self.add_weight(size, initializer=made, dtype="float32", name=part)
+                setattr(self, part, weight)
+        self._tracker.lock()
+        self.lora_enabled = True
+        self.lora_rank = rank
+        self.lora_alpha = rank if lora_alpha is None else lora_alpha
+
+    # Quantization.
+
+    def quantize(
+        self, mode: str | None = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        """Store the kernels as integers: `"int8"`, or `"int4"` with two numbers in a byte.
+
+        Args:
+            mode: `"int8"` or `"int4"`.
+            type_check: Not used; `keras.Model.quantize` passes it.
+            config: A `keras.quantizers.Int8QuantizationConfig` or `Int4QuantizationConfig`, of
+                which the block size applies.
+
+        Raises:
+            NotImplementedError: For another mode, or a quantizer of the weights in the `config`.
+        """
+        if mode not in ("int8", "int4"):
+            raise NotImplementedError(
+                f"{type(self).__name__} can be quantized to 'int8' or 'int4'. "
+                f"Received: mode={mode!r}"
+            )
+        if config.weight_quantizer is not None:
+            raise NotImplementedError(
+                "Kernels are quantized by their largest entry alone. Expected a `config` without "
+                f"`weight_quantizer`. Received: weight_quantizer={config.weight_quantizer}"
+            )
+        self._store(mode, getattr(config, "block_size", None))
+        policy = self.dtype_policy
+        if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+            policy = policy[self.path]
+        if policy.quantization_mode is None:
+            name = mode if mode == "int8" else f"int4/{self._block_size or -1}"
+            self.dtype_policy = keras.dtype_policies.get(f"{name}_from_{policy.name}")
+
+    def restore_quantization(self) -> None:
+        """Quantize at the end of `build`, where the dtype policy says so (a file was loaded)."""
+        policy = self.dtype_policy
+        if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+            policy = policy[self.path]
+        if policy.quantization_mode in ("int8", "int4"):
+            self._store(policy.quantization_mode, getattr(policy, "block_size", None))
+
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the same as `call`: kernels become floating point where they are read."""
+        return self.call(*args, **kwargs)
+
+    def _store(self, mode, block_size):
+        """Replace every kernel by integers and their steps."""
+        self._note_kernels()
+        self._block_size = block_size if block_size and block_size > 0 else None
+        self._bits = 4 if mode == "int4" else 8
+        for name, (shape, input_axes) in self._adapted.items():
+            rows, columns = _matrix(shape, input_axes)
+            kernel = getattr(self, name)
+            parts = self._quantized(ops.reshape(ops.convert_to_tensor(kernel), (rows, columns)))
+            delattr(self, name)
+            for part, value in parts.items():
+                dtype = keras.backend.standardize_dtype(value.dtype)
+                options = {"dtype": dtype, "initializer": "zeros", "trainable": False}
+                weight = self.add_weight(tuple(value.shape), name=name + part, **options)
+                weight.assign(value)
+                setattr(self, name + part, weight)
+        self._is_quantized = True
+
+    def _quantized(self, kernel):
+        """Return the stored parts of a float matrix, by the ending of their names."""
+        rows, columns = kernel.shape
+        block = self._block_size or rows
+        padded = ops.pad(ops.cast(kernel, "float32"), [[0, -rows % block], [0, 0]])
+        largest = 7 if self._bits == 4 else 127
+        whole, scale = keras.quantizers.abs_max_quantize(
+            ops.reshape(padded, (-1, block, columns)), axis=1, value_range=(-largest, largest)
+        )
+        whole = ops.reshape(whole, (-1, columns))[:rows]
+        if self._bits == 4:
+            whole, _, _ = keras.quantizers.pack_int4(whole, axis=-1)
+        return {"": ops.cast(whole, "int8"), "_step": 1 / ops.squeeze(scale, 1)}
+
+    def _merged(self, name):
+        """Return a kernel in float: dequantized, with LoRA's change."""
+        shape, input_axes = self._adapted[name]
+        kernel = ops.convert_to_tensor(getattr(self, name))
+        if self._is_stored:
+            rows, columns = _matrix(shape, input_axes)
+            if self._bits == 4:
+                kernel = keras.quantizers.unpack_int4(kernel, columns, axis=-1)
+            step = ops.cast(getattr(self, f"{name}_step"), "float32")
+            step = ops.repeat(step, self._block_size or rows, axis=0)[:rows]
+            kernel = ops.reshape(ops.cast(kernel, "float32") * step, shape)
+        if self.lora_enabled:
+            a, b = (ops.convert_to_tensor(getattr(self, f"{name}_lora_{x}")) for x in "ab")
+            change = ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32"))
+            change = ops.reshape(change * (self.lora_alpha / self.lora_rank), shape)
+            kernel = ops.cast(kernel, "float32") + change
+        return kernel
+
+    # Files.
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the weights as a layer without LoRA has them."""
+        if not self.lora_enabled:
+            return super().save_own_variables(store)
+        merged = {}
+        for name, (shape, input_axes) in self._adapted.items():
+            kernel = self._merged(name)
+            if not self._is_stored:
+                merged[name] = ops.cast(kernel, getattr(self, name).dtype)
+                continue
+            parts = self._quantized(ops.reshape(kernel, _matrix(shape, input_axes)))
+            merged |= {name + part: value for part, value in parts.items()}
+        for place, weight in enumerate(self._own_weights()):
+            store[str(place)] = merged.get(weight.name, weight)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Read the weights of a layer without LoRA; LoRA's change begins at zero again."""
+        if not self.lora_enabled:
+            return super().load_own_variables(store)
+        weights = self._own_weights()
+        if len(store.keys()) != len(weights):
+            raise ValueError(
+                f"Layer {self.name} expected {len(weights)} weights. Received: {len(store.keys())}"
+            )
+        for place, weight in enumerate(weights):
+            weight.assign(store[str(place)])
+        for name in self._adapted:
+            weight = getattr(self, f"{name}_lora_b")
+            weight.assign(ops.zeros(weight.shape))
+
+    @property
+    def _is_stored(self):
+        return getattr(self, "_is_quantized", False)
+
+    def _note_kernels(self):
+        if not self._adapted:
+            axes = self.kernels_to_adapt()
+            shapes = {name: tuple(getattr(self, name).shape) for name in axes}
+            self._adapted = {name: (shapes[name], axes[name]) for name in axes}
+
+    def _own_weights(self):
+        """Return the layer's own weights but LoRA's, in the order of a file."""
+        own = {}
+        super().save_own_variables(own)
+        lora = {f"{name}_lora_{part}" for name in self._adapted for part in "ab"}
+        return [weight for weight in own.values() if weight.name not in lora]
+
+
+def _matrix(shape, input_axes):
+    """Return the shape of a kernel as a matrix from inputs to outputs."""
+    return math.prod(shape[:input_axes]), math.prod(shape[input_axes:])

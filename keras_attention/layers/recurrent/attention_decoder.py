@@ -1,0 +1,431 @@
+"""A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
+
+import copy
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from keras_attention.layers.attention.base import AttentionMechanism
+from keras_attention.layers.checks import check_choice, check_flag, check_integer
+from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.layers.recurrent.fused import fused
+from keras_attention.layers.recurrent.recurrence import DecoderCell, run_loop
+from keras_attention.ops.masks import check_mask
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
+    """Run a recurrent cell over target inputs, attending to a memory at every step.
+
+    Two orders, by the state that asks:
+
+    - `query="previous"` (Bahdanau): the state **before** the step asks, and the context goes into
+      the cell beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
+      The output is `s_t`, or with `attention_size` `tanh(W [c_t; s_t])`.
+    - `query="current"` (Luong): the state **after** the step asks, and the output is the
+      attentional vector: `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`,
+      `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
+
+    What does not depend on the step (the projected memory, the product of the inputs with the
+    kernel of `GRUCell` and `LSTMCell`) is computed before the loop.
+
+    Weights: those of the `cell` and of the `attention`; and with an attentional vector
+    `attentional_kernel` `W (Dv + U, attention_size)`. `enable_lora` and `quantize` adapt this
+    kernel, and those of the attention where they are called on `attention`.
+
+    Args:
+        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells is made
+            a stack. The top cell's output asks.
+        attention: An `AttentionMechanism`, such as `BahdanauAttention(units)`.
+        query: `"previous"` or `"current"`.
+        attention_size: Size of the attentional vector. Default: with `"current"` the size of the
+            cell's output; with `"previous"` there is no attentional vector.
+        input_feeding: Whether the attentional vector joins the next step's input; with
+            `query="current"` only, since `"previous"` feeds the context already.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: Target inputs `(B, T, E)`, most often embedded words.
+        value: Memory `(B, S, Dv)`, or the dictionary of tensors that the mechanism takes, as
+            `HierarchicalAttention` does. Default: the inputs themselves.
+        initial_state: The cell's states before the first step, a tensor or a flat list in the
+            cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
+            earlier call returned. Default: zeros.
+        value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
+        return_attention_scores: Whether to return the weights of every step.
+        return_state: Whether to return the state after the last step.
+        return_context: Whether to return the contexts of every step.
+        inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
+            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry.
+        training: Whether dropout applies.
+        mask: The mask of the only input, where Keras passes it by itself.
+
+    A mask of the inputs is passed on with the outputs, for the loss; it does not stop the loop.
+
+    Returns:
+        Outputs `(B, T, O)`; where more is asked for, a tuple: outputs, contexts `(B, T, Dv)`,
+        weights `(B, T, S)`, state. The state is a dictionary: `"cell"` a list of the cell's states,
+        `"context"` `(B, Dv)`, `"attention"` the mechanism's state, and with input feeding
+        `"attentional"` `(B, O)`.
+
+    Raises:
+        ValueError: Where arguments do not go together, or shapes do not fit.
+
+    Reference:
+        Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2; Luong, Pham and Manning
+        2015, section 3, equation 5, and section 3.3 (input feeding).
+
+    Example:
+
+    ```python
+    import keras
+    import numpy as np
+    from keras_attention.layers import AttentionDecoder, BahdanauAttention
+
+    decoder = AttentionDecoder(keras.layers.GRUCell(16), BahdanauAttention(16))
+    words, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
+    states, scores = decoder(words, memory, return_attention_scores=True)
+    assert tuple(states.shape) == (2, 5, 16) and tuple(scores.shape) == (2, 5, 7)
+
+    # The same, one step at a time, as search needs it.
+    prepared = decoder.prepare_memory(memory)
+    state = decoder.initial_state(prepared)
+    output, scores, state = decoder.step(words[:, 0], prepared, state)
+    np.testing.assert_allclose(np.asarray(output), np.asarray(states)[:, 0], atol=1e-5)
+    ```
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attention: AttentionMechanism,
+        query: str = "previous",
+        attention_size: int | None = None,
+        input_feeding: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        cells = cell if isinstance(cell, (list, tuple)) else [cell]
+        are_cells = [hasattr(one, "call") and hasattr(one, "state_size") for one in cells]
+        if not cells or not all(are_cells):
+            raise ValueError(
+                "`cell` must be a Keras RNN cell (with `call` and `state_size`), such as "
+                f"keras.layers.GRUCell(256), or a list of them. Received: cell={cell}"
+            )
+        cell = keras.layers.StackedRNNCells(list(cells)) if cells is cell else cell
+        if not isinstance(attention, AttentionMechanism):
+            raise ValueError(
+                "`attention` must be an attention mechanism, such as BahdanauAttention(256). "
+                f"Received: attention={attention}"
+            )
+        check_choice("query", query, ("previous", "current"))
+        if check_flag("input_feeding", input_feeding) and query == "previous":
+            raise ValueError(
+                "`input_feeding` goes with query='current': with query='previous' the context is "
+                "fed to the cell already. Received: query='previous', input_feeding=True"
+            )
+        if attention_size is not None:
+            attention_size = check_integer("attention_size", attention_size)
+        self.cell = cell
+        self.attention = attention
+        self.query = query
+        self.attention_size = attention_size
+        self.input_feeding = input_feeding
+        self.supports_masking = True
+
+    @property
+    def output_size(self) -> int:
+        """Size `O` of the decoder's output."""
+        return self.attention_size or self._cell.output_size
+
+    @property
+    def _cell(self) -> DecoderCell:
+        return DecoderCell(self.cell, self.compute_dtype)
+
+    @property
+    def has_attentional_vector(self) -> bool:
+        """Whether the output is `tanh(W [c; h])` and not the cell's own."""
+        return self.query == "current" or self.attention_size is not None
+
+    def build(self, inputs_shape, value_shape=None):
+        value_shape = inputs_shape if value_shape is None else value_shape
+        _check_shapes(inputs_shape, value_shape)
+        batch_size, self._input_size = inputs_shape[0], inputs_shape[-1]
+        output_size = self._cell.output_size
+        if not self.attention.built:
+            self.attention.build((batch_size, None, output_size), value_shape)
+            self.attention.built = True
+        if not self.cell.built:
+            self.cell.build((batch_size, self._cell_input_size()))
+            self.cell.built = True
+        if self.has_attentional_vector:
+            self.attentional_kernel = self.add_weight(
+                (self.attention.value_size + output_size, self.output_size),
+                name="attentional_kernel",
+            )
+        self.restore_quantization()
+
+    def _cell_input_size(self):
+        if self.input_feeding:
+            return self._input_size + self.output_size
+        return self._input_size + (self.attention.value_size if self.query == "previous" else 0)
+
+    def prepare_memory(self, value: Any, mask: Any = None, training: bool | None = None) -> dict:
+        """Compute once what every step reads of the memory `(B, S, Dv)`."""
+        if not self.built:
+            raise ValueError(
+                "AttentionDecoder has no weights yet. Call it once on inputs and a memory, or "
+                "`build(inputs_shape, value_shape)`, before its memory is prepared."
+            )
+        return self.attention.memory_from(value, mask, training)
+
+    def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
+        """Return the state before the first step.
+
+        Args:
+            memory: What `prepare_memory` gave.
+            initial_state: The cell's states, a tensor or a flat list; a state of this decoder,
+                which is returned as it is; or `None` for zeros.
+        """
+        if isinstance(initial_state, dict):
+            return initial_state
+        value = memory["value"]
+        batch_size = ops.shape(value)[0]
+        state = {
+            "cell": self._cell.initial_states(batch_size, initial_state),
+            "context": ops.zeros((batch_size, value.shape[2]), self.compute_dtype),
+            "attention": self.attention.initial_state(memory),
+        }
+        if self.input_feeding:
+            state["attentional"] = ops.zeros((batch_size, self.output_size), self.compute_dtype)
+        return state
+
+    def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
+        """Decode one step.
+
+        Args:
+            inputs: `(B, E)`.
+            memory: What `prepare_memory` gave.
+            state: What `initial_state` or the step before gave.
+
+        Returns:
+            The output `(B, O)`, the weights `(B, S)`, and the state after the step, whose
+            `"context"` is this step's context.
+        """
+        inputs = self.cast(inputs)
+        self._check_input_size(inputs)
+
+        def cell_step(feed, states):
+            return self._cell(_join(inputs, feed), states)
+
+        return self._advance(cell_step, memory, state, True)
+
+    def call(
+        self,
+        inputs: Any,
+        value: Any = None,
+        initial_state: Any = None,
+        value_mask: Any = None,
+        return_attention_scores: bool = False,
+        return_state: bool = False,
+        return_context: bool = False,
+        inputs_mask: Any = None,
+        training: bool | None = None,
+        mask: Any = None,
+    ) -> Any:
+        inputs_mask = mask if inputs_mask is None else inputs_mask
+        if value is None:
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
+        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
+        memory = self.prepare_memory(value, value_mask, training=training)
+        state = self.initial_state(memory, initial_state)
+        inputs = self.cast(inputs)
+        asked = {"contexts": return_context, "scores": return_attention_scores}
+        asked |= {"state": return_state}
+        names = ["outputs", *(name for name in asked if asked[name])]
+        wanted = {*names, "scores"} if self.attention.has_sequence_loss else set(names)
+        found = self._run(inputs, memory, state, wanted, training)
+        self.attention.add_sequence_loss(found.get("scores"), inputs_mask, training)
+        results = tuple(found[name] for name in names)
+        return results if len(results) > 1 else results[0]
+
+    def _run(self, inputs, memory, state, wanted, training):
+        """Run all steps; the memory is a constant of the loop, never a part of its state.
+
+        Returns:
+            Dictionary of what is wanted: `"outputs"`, `"contexts"`, `"scores"` and `"state"`.
+        """
+        if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
+            inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
+            found = self._run(inputs, memory, state, wanted, training)
+            found.pop("state", None)
+            return {name: part[:, :0] for name, part in found.items()} | {"state": state}
+        loop = None
+        if self.compute_dtype == self.attention.compute_dtype:
+            loop = fused(self.cell, self.attention)
+        masks = [None] * len(self._cell.cells)
+        if training:
+            masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
+        if loop is None:
+            found = self._stepwise(inputs, memory, state, wanted, training)
+        else:
+            kernel = self.cast(self.attentional_kernel) if self.has_attentional_vector else None
+            options = (self.query, self.input_feeding, kernel, masks, wanted, training is not False)
+            found = loop(inputs, memory, state, *options)
+        self._cell.forget_dropout()
+        return found
+
+    def _stepwise(self, inputs, memory, state, wanted, training):
+        """Run all steps by `step`'s own rule: any cell, any mechanism."""
+        want_scores = "scores" in wanted
+
+        def step(x, flat_state):
+            def cell_step(feed, states):
+                return self._cell(_join(x, feed), states, training)
+
+            before = tree.pack_sequence_as(state, list(flat_state))
+            output, weights, after = self._advance(cell_step, memory, before, want_scores)
+            results = {"outputs": output, "contexts": after["context"], "scores": weights}
+            return [results[name] for name in sequences], tree.flatten(after)
+
+        sequences = sorted(wanted - {"state"})
+        outputs, flat_state = run_loop(step, inputs, tree.flatten(state))
+        found = dict(zip(sequences, outputs, strict=True))
+        return found | {"state": tree.pack_sequence_as(state, flat_state)}
+
+    def _advance(self, cell_step, memory, state, want_scores):
+        """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
+        if self.query == "previous":
+            query = self._cell.top_state(state["cell"])
+            context, scores, attention = self._attend(query, memory, state, want_scores)
+            hidden, states = cell_step(context, state["cell"])
+        else:
+            hidden, states = cell_step(state.get("attentional"), state["cell"])
+            context, scores, attention = self._attend(hidden, memory, state, want_scores)
+        output = hidden
+        if self.has_attentional_vector:
+            kernel = self.cast(self.attentional_kernel)
+            output = ops.tanh(ops.matmul(_join(context, hidden), kernel))
+        state = {**state, "cell": states, "context": context, "attention": attention}
+        if self.input_feeding:
+            state["attentional"] = output
+        return output, scores, state
+
+    def _attend(self, query, memory, state, want_scores):
+        context, scores, after = self.attention.step(query, memory, state["attention"], want_scores)
+        return self.cast(context), None if scores is None else self.cast(scores), after
+
+    def _check_call(self, inputs, value, value_mask, initial_state, inputs_mask):
+        _check_shapes(inputs.shape, tree.map_structure(lambda part: tuple(part.shape), value))
+        _check_value_mask(value, value_mask)
+        check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
+        if self.built:
+            self._check_input_size(inputs)
+        if initial_state is not None and not isinstance(initial_state, dict):
+            self._cell.check_states(initial_state, inputs.shape[0])
+
+    def _check_input_size(self, inputs):
+        if inputs.shape[-1] != self._input_size:
+            raise ValueError(
+                f"The decoder was built for inputs of {self._input_size} features. "
+                f"Received: inputs of shape {tuple(inputs.shape)}"
+            )
+
+    # Keras' bookkeeping.
+
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask
+
+    def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
+        return (*inputs_shape[:2], self.output_size)
+
+    def compute_output_spec(
+        self,
+        inputs,
+        value=None,
+        initial_state=None,
+        value_mask=None,
+        return_attention_scores=False,
+        return_state=False,
+        return_context=False,
+        inputs_mask=None,
+        training=None,
+        mask=None,
+    ):
+        inputs_mask = mask if inputs_mask is None else inputs_mask
+        if value is None:
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
+        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
+        batch_size, steps = inputs.shape[:2]
+        memory = self.attention.memory_spec(value)
+        value_size = memory["value"].shape[2]
+
+        def spec(*shape):
+            return keras.KerasTensor((batch_size, *shape), self.compute_dtype)
+
+        results = [spec(steps, self.output_size)]
+        results += [spec(steps, value_size)] if return_context else []
+        if return_attention_scores:
+            results += [spec(steps, *self.attention.scores_axes(value))]
+        if return_state:
+            state = {
+                "cell": [spec(size) for size in self._cell.state_sizes],
+                "context": spec(value_size),
+                "attention": self.attention.initial_state(memory),
+            }
+            if self.input_feeding:
+                state["attentional"] = spec(self.output_size)
+            results.append(state)
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "query": self.query,
+            "attention_size": self.attention_size,
+            "input_feeding": self.input_feeding,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            # A copy: the `from_config` of Keras' stack takes its cells out of what it is given.
+            name: keras.saving.deserialize_keras_object(copy.deepcopy(config[name]))
+            for name in ("cell", "attention")
+        }
+        return cls(**{**config, **parts})
+
+
+def _join(first, second):
+    return first if second is None else ops.concatenate([first, second], axis=-1)
+
+
+def _check_value_mask(value, mask):
+    """Raise a ValueError where a mask does not fit; both may be dictionaries of the same keys."""
+    if not isinstance(value, dict):
+        check_mask(mask, tuple(value.shape[:-1]), "value_mask")
+        return
+    if mask is not None and (not isinstance(mask, dict) or not set(mask) <= set(value)):
+        names = sorted(mask) if isinstance(mask, dict) else type(mask).__name__
+        raise ValueError(
+            "`value_mask` must be a dictionary with masks of the parts that `value` has, "
+            f"{sorted(value)}. Received: {names}"
+        )
+    for name, part in (mask or {}).items():
+        check_mask(part, tuple(value[name].shape[:-1]), f"value_mask[{name!r}]")
+
+
+def _check_shapes(inputs, value):
+    """Raise a ValueError unless inputs and memory are batches of sequences of one batch size."""
+    of_value = value if isinstance(value, dict) else {"value": value}
+    shapes = f"Received: inputs {tuple(inputs)}, " + ", ".join(
+        f"{name} {tuple(shape)}" for name, shape in of_value.items()
+    )
+    # The parts of a dictionary have the shapes that the mechanism asks for.
+    if len(inputs) != 3 or (not isinstance(value, dict) and len(value) != 3):
+        raise ValueError(f"Inputs and value must have the shape (batch, steps, features). {shapes}")
+    if len({inputs[0], *(shape[0] for shape in of_value.values())} - {None}) > 1:
+        raise ValueError(f"Inputs and value must have the same batch size. {shapes}")

@@ -1,0 +1,390 @@
+"""The decoder's fast path: its whole loop as one function with a gradient of its own.
+
+A backend differentiates a loop by multiplying out each weight's gradient, and adding to the
+gradient of the whole memory, at every step. Here the backward loop yields only the gradients of
+each step's products. Every weight's gradient is then one product over the whole sequence, the
+memory's too, and the hidden layer of an additive score is never kept.
+
+`fused` decides whether it serves a decoder. It computes what `AttentionDecoder` says that a step
+is; `tests/layers/test_fused.py` compares the two.
+"""
+
+import math
+
+import keras
+from keras import ops, tree
+
+from keras_attention.layers.attention.loop_scores import LoopScore
+from keras_attention.layers.recurrent.recurrence import (
+    DecoderCell,
+    equations_of,
+    flatten,
+    input_bias,
+    outer,
+    packed,
+    recurrent_weights,
+    run_places,
+    shift,
+    swap_time,
+    with_gradient,
+)
+from keras_attention.ops.masks import combine_masks
+from keras_attention.ops.normalizers import masked_softmax
+
+STANDS_FOR = ("project_query", "queries", "score", "attend", "read", "step", "initial_state")
+"""The methods of a mechanism that its `loop_score` stands for."""
+
+SEQUENCES = ("outputs", "contexts", "scores")
+"""The results that have a step axis, in the order in which they are packed."""
+
+
+def fused(cell, attention):
+    """Return a loop that computes what the decoder's steps compute, or `None`.
+
+    There is one for `GRUCell`, `LSTMCell` and stacks of them (see `equations_of`) with a mechanism
+    that declares a `loop_score`, all of one dtype. A subclass of such a mechanism loses it where it
+    overrides a method that the score stands for, unless it declares its own.
+
+    Args:
+        cell: The decoder's cell, built.
+        attention: The decoder's mechanism, built.
+    """
+    view = DecoderCell(cell, attention.compute_dtype)
+    if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:
+        return None
+    equations = [equations_of(one) for one in view.cells]
+    if None in equations or not _declares(type(attention)):
+        return None
+    if any(layer.compute_dtype != attention.compute_dtype for layer in [cell, *view.cells]):
+        return None
+    score = attention.loop_score()
+    return None if score is None else FusedLoop(view, equations, score, attention.score_mask)
+
+
+def _declares(kind) -> bool:
+    """Whether no method that `loop_score` stands for is overridden below its declaration."""
+
+    def depth(name):
+        return next(i for i, one in enumerate(kind.__mro__) if name in vars(one))
+
+    return all(depth("loop_score") <= depth(name) for name in STANDS_FOR)
+
+
+class FusedLoop:
+    """The loop of one call of a decoder.
+
+    Args:
+        view: The decoder's cell.
+        equations: Those of each cell of the stack.
+        score: The mechanism's `LoopScore`.
+        reach: Its `score_mask`.
+    """
+
+    def __init__(self, view: DecoderCell, equations: list, score: LoopScore, reach):
+        self.view = view
+        self.equations = equations
+        self.score = score
+        self.reach = reach
+
+    def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
+        """Run all steps.
+
+        Args:
+            inputs: The decoder's inputs `(B, T, E)`.
+            memory: The mechanism's memory.
+            state: The decoder's state before the first step.
+            order: `"previous"` or `"current"`, as in `AttentionDecoder`.
+            feeding: Whether the attentional vector joins the next step's input.
+            kernel: The attentional kernel, or `None` where the top cell's state is the output.
+            masks: Dropout's masks of the cells' inputs, or `None` for those without.
+            wanted: Which results to return: `"outputs"`, `"contexts"`, `"scores"`, `"state"`.
+            training: Whether a gradient will be asked for; if not, less is kept for it.
+
+        Returns:
+            Dictionary of at least what is wanted: sequences `(B, T, ...)`, and the state after the
+            steps.
+        """
+        self.order, self.feeding, self.has_vector = order, feeding, kernel is not None
+        self.training, self.wanted = training, set(wanted)
+        if "state" in wanted:
+            self.wanted.add("contexts")
+        projected, cells = self._cells(inputs, masks)
+        dtype = self.view.dtype
+        given = {
+            "projected": swap_time(projected),
+            "cells": cells,
+            "memory": {name: ops.cast(part, dtype) for name, part in memory.items()},
+            "score": self.score.weights,
+            "first": {name: part for name, part in state.items() if name != "context"},
+        }
+        if self.score.query_kernel is not None:
+            given["query"] = self.score.query_kernel
+        if self.has_vector:
+            given["vector"] = kernel
+        results = self._unpack(with_gradient(self._forward, self._backward, given), given)
+        if "state" in wanted:
+            results["state"]["context"] = results["contexts"][:, -1]
+        return results
+
+    def _cells(self, inputs, masks):
+        """Return the products of the inputs with the first cell's kernel, and each cell's weights.
+
+        `feed` is the kernel of what the loop computes, `dropout` that of its input.
+        """
+        dtype, size, cells = self.view.dtype, inputs.shape[2], []
+        for cell, mask in zip(self.view.cells, masks, strict=True):
+            weights, bias = recurrent_weights(cell, dtype), input_bias(cell, dtype)
+            kernel = ops.cast(cell.kernel, dtype)
+            if not cells:
+                if mask is not None:
+                    inputs, mask = inputs * ops.expand_dims(mask[:, :size], 1), mask[:, size:]
+                projected = ops.matmul(inputs, kernel[:size])
+                projected = projected if bias is None else projected + bias
+                kernel, bias = kernel[size:], None
+            if bias is not None:
+                weights["bias"] = bias
+            if kernel.shape[0] > 0:
+                weights |= {"feed": kernel} | ({} if mask is None else {"dropout": mask})
+            cells.append(weights)
+        return projected, cells
+
+    def _states(self, state):
+        """Return the states of each cell, a list of lists."""
+        left = list(state["cell"])
+        return [[left.pop(0) for _ in range(one.state_count)] for one in self.equations]
+
+    # Forward.
+
+    def _forward(self, given, keep=None):
+        """Return the packed results, and what the backward pass needs."""
+        keep = self.training if keep is None else keep
+        memory = given["memory"]
+        mask = combine_masks(
+            memory["mask"] > 0.5 if "mask" in memory else None,
+            self.reach(ops.arange(ops.shape(memory["value"])[1], dtype="int32")),
+        )
+
+        def step(place, before):
+            states, attention, feed = self._states(before), before["attention"], None
+            if self.order == "previous":
+                query, scores, context = self._attend(states[-1][0], attention, mask, given)
+                feed = context
+            elif self.feeding:
+                feed = before["attentional"]
+            products, after, gates = given["projected"][place], [], []
+            for equations, cell, own in zip(self.equations, given["cells"], states, strict=True):
+                if feed is not None:
+                    feed = feed * cell["dropout"] if "dropout" in cell else feed
+                    products = products + ops.matmul(feed, cell["feed"])
+                own, of_cell = equations.step(products + cell.get("bias", 0), own, cell)
+                after.append(own)
+                gates.append(of_cell)
+                feed, products = own[0], 0
+            hidden = feed
+            if self.order == "current":
+                query, scores, context = self._attend(hidden, attention, mask, given)
+            outputs = {"outputs": hidden, "contexts": context, "scores": scores}
+            state = {"cell": flatten(after), "attention": self.score.keep(attention, scores)}
+            if self.has_vector:
+                joined = ops.concatenate([context, hidden], axis=1)
+                outputs["outputs"] = ops.tanh(ops.matmul(joined, given["vector"]))
+            if self.feeding:
+                state["attentional"] = outputs["outputs"]
+            if keep:
+                outputs |= {"cells": after, "gates": gates, "query": query, "state": attention}
+            return outputs, state
+
+        outputs, last = run_places(step, ops.shape(given["projected"])[0], given["first"])
+        return self._pack(outputs, last), outputs if keep else None
+
+    def _attend(self, hidden, state, mask, given):
+        """Return the query, the weights and the context."""
+        memory = given["memory"]
+        query = ops.matmul(hidden, given["query"]) if "query" in given else hidden
+        scores = self.score.score(query, memory["key"], state, given["score"])
+        weights = ops.cast(masked_softmax(scores, mask), hidden.dtype)
+        read = weights * memory["dropout"] if "dropout" in memory else weights
+        context = ops.matmul(ops.expand_dims(read, 1), memory["value"])
+        return query, weights, ops.squeeze(context, 1)
+
+    # Backward.
+
+    def _backward(self, given, row, kept, upstream):
+        """Return the gradients, nested as `given`."""
+        kept = self._forward(given, keep=True)[1] if kept is None else kept
+        upstream = self._unpack(upstream, given)
+        last = upstream.pop("state", None)
+        upstream = {name: swap_time(part) for name, part in upstream.items()}
+        first = given["first"]
+        befores = [
+            [shift(*pair) for pair in zip(own, after, strict=True)]
+            for own, after in zip(self._states(first), kept["cells"], strict=True)
+        ]
+        slopes = [
+            equations.slopes(*of_cell)
+            for equations, *of_cell in zip(
+                self.equations, kept["gates"], befores, kept["cells"], strict=True
+            )
+        ]
+        turned = {name: ops.transpose(given[name]) for name in ("query", "vector") if name in given}
+        recurrent = [ops.transpose(cell["recurrent"]) for cell in given["cells"]]
+        feeds = [ops.transpose(cell["feed"]) if "feed" in cell else None for cell in given["cells"]]
+        seen = {"query": kept["query"], "weights": kept["scores"], "state": kept["state"]}
+        if self.has_vector:
+            vector_slope = 1 - kept["outputs"] ** 2
+
+        def step(place, carried):
+            at = {name: part[place] for name, part in upstream.items()}
+            at |= tree.map_structure(lambda part: part[place], seen)
+            by_hidden, by_context = at["outputs"], at.get("contexts", 0)
+            found = {"cells": []}
+            if self.has_vector:
+                fed = carried["state"]["attentional"] if self.feeding else 0
+                found["vector"] = (by_hidden + fed) * vector_slope[place]
+                joined = ops.matmul(found["vector"], turned["vector"])
+                size = given["memory"]["value"].shape[2]
+                by_context, by_hidden = by_context + joined[:, :size], joined[:, size:]
+            if self.order == "current":
+                by_query, state, sums = self._attend_back(by_context, at, carried, given, found)
+                by_hidden = by_hidden + _product(by_query, turned.get("query"))
+            by_cells, states = [], self._states(carried["state"])
+            for i in reversed(range(len(states))):
+                own, slope = states[i], {name: part[place] for name, part in slopes[i].items()}
+                own = [own[0] + by_hidden, *own[1:]]
+                of_cell, own = self.equations[i].pull(own, slope, recurrent[i])
+                found["cells"].insert(0, of_cell)
+                by_cells.insert(0, own)
+                if feeds[i] is not None:
+                    parts = self.equations[i].product_gradients(of_cell, slope)
+                    by_hidden = ops.matmul(ops.concatenate(parts, axis=1), feeds[i])
+                    by_hidden = by_hidden * given["cells"][i].get("dropout", 1)
+            if self.order == "previous":  # what is fed is the context
+                by_context = by_context + by_hidden
+                by_query, state, sums = self._attend_back(by_context, at, carried, given, found)
+                by_cells[-1][0] = by_cells[-1][0] + _product(by_query, turned.get("query"))
+            state = {"cell": flatten(by_cells), "attention": state}
+            if self.feeding:
+                state["attentional"] = by_hidden
+            return found, {"state": state, "sums": sums}
+
+        summed = {"key": given["memory"]["key"], **given["score"]}
+        summed = {name: summed[name] for name in self.score.summed}
+        carried = {
+            "state": tree.map_structure(ops.zeros_like, first) if last is None else last,
+            "sums": {name: ops.zeros_like(like, "float32") for name, like in summed.items()},
+        }
+        count = ops.shape(given["projected"])[0]
+        found, carried = run_places(step, count, carried, reverse=True)
+        return self._gradients(given, kept, befores, slopes, found, carried)
+
+    def _attend_back(self, by_context, at, carried, given, found):
+        """Return the gradients of the query and of the score's state, and the sums.
+
+        Args:
+            by_context: Gradient of the context.
+            at: Gradients of this step's results; its query, its weights and the score's state
+                before it.
+            carried: What the loop carries.
+            given: All tensors.
+            found: The loop's outputs of this step, to which this adds.
+        """
+        memory, weights = given["memory"], at["weights"]
+        by_state, by_kept = self.score.keep_gradients(
+            carried["state"]["attention"], at["state"], weights
+        )
+        by_weights = ops.matmul(memory["value"], ops.expand_dims(by_context, 2))
+        by_weights = ops.squeeze(by_weights, 2) * memory.get("dropout", 1) + at.get("scores", 0)
+        by_weights = by_weights + ops.cast(by_kept, weights.dtype)
+        mean = ops.sum(weights * by_weights, axis=1, keepdims=True)
+        energy = weights * (by_weights - mean)
+        by_query, by_score, parts = self.score.query_gradient(
+            energy, at["query"], memory["key"], at["state"], given["score"]
+        )
+        found |= {"context": by_context, "energy": energy, "query": by_query}
+        return by_query, _added(by_state, by_score), _added(carried["sums"], parts)
+
+    def _gradients(self, given, kept, befores, slopes, found, carried):
+        """Return all gradients, those of weights and memory as products over all steps."""
+        memory, gradients = given["memory"], {"first": carried["state"], "cells": []}
+        hidden = [after[0] for after in kept["cells"]]
+        fed = kept["contexts"]
+        if self.feeding:
+            fed = shift(given["first"]["attentional"], kept["outputs"])
+        for i, (equations, cell) in enumerate(zip(self.equations, given["cells"], strict=True)):
+            of_cell, slope = found["cells"][i], slopes[i]
+            weights = equations.weight_gradients(
+                of_cell, slope, kept["gates"][i], befores[i][0], cell
+            )
+            products = ops.concatenate(equations.product_gradients(of_cell, slope), axis=2)
+            if i == 0:
+                gradients["projected"] = products
+            if "bias" in cell:
+                weights["bias"] = ops.sum(products, axis=(0, 1))
+            if "feed" in cell:
+                weights["feed"] = outer(fed * cell.get("dropout", 1), products)
+            gradients["cells"].append(weights)
+            fed = hidden[i]
+        if "query" in given:
+            asking = befores[-1][0] if self.order == "previous" else hidden[-1]
+            gradients["query"] = outer(asking, found["query"])
+        if self.has_vector:
+            joined = ops.concatenate([kept["contexts"], hidden[-1]], axis=2)
+            gradients["vector"] = outer(joined, found["vector"])
+        weights = swap_time(kept["scores"] * memory.get("dropout", 1))
+        by_value = ops.matmul(ops.swapaxes(weights, 1, 2), swap_time(found["context"]))
+        energy, query = swap_time(found["energy"]), swap_time(kept["query"])
+        of_score = self.score.memory_gradients(
+            energy, query, memory["key"], given["score"], carried["sums"]
+        )
+        gradients["memory"] = {"value": by_value, "key": of_score.pop("key", None)}
+        return gradients | {"score": of_score}
+
+    # One tensor holds all results: on PyTorch, Keras' custom gradient takes one output only.
+
+    def _pack(self, outputs, last):
+        """Return what is wanted as one tensor, a row for each example."""
+        parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
+        parts += flatten(last) if "state" in self.wanted else []
+        dtype = keras.backend.result_type(*(part.dtype for part in parts))
+        parts = [ops.cast(_reshaped(part, (_size(part),)), dtype) for part in parts]
+        return ops.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    def _unpack(self, row, given):
+        """Undo `_pack`, of results or of their gradients."""
+        steps, value = ops.shape(given["projected"])[0], given["memory"]["value"]
+        hidden = given["vector"].shape[1] if self.has_vector else self.view.output_size
+        sizes = zip(SEQUENCES, (hidden, value.shape[2], ops.shape(value)[1]), strict=True)
+        likes = {name: (steps, size) for name, size in sizes if name in self.wanted}
+        leaves = flatten(given["first"]) if "state" in self.wanted else []
+        parts, start = [], 0
+        for shape in [*likes.values(), *(ops.shape(leaf)[1:] for leaf in leaves)]:
+            stop = start + math.prod(shape)
+            part = row if len(likes) + len(leaves) == 1 else row[:, start:stop]
+            parts.append(_reshaped(part, shape))
+            start = stop
+        results = {name: ops.cast(parts.pop(0), self.view.dtype) for name in likes}
+        if leaves:
+            last = [ops.cast(*pair) for pair in zip(parts, (x.dtype for x in leaves), strict=True)]
+            results["state"] = packed(given["first"], last)
+        return results
+
+
+def _product(by_query, kernel):
+    return by_query if kernel is None else ops.matmul(by_query, kernel)
+
+
+def _added(sums, parts):
+    """Return sums with parts of the same names added to them, in the sums' dtypes."""
+    return {
+        name: part + ops.cast(parts[name], part.dtype) if name in parts else part
+        for name, part in sums.items()
+    }
+
+
+def _size(tensor):
+    """Return how many numbers each row of a tensor has."""
+    return math.prod(ops.shape(tensor)[1:])
+
+
+def _reshaped(tensor, shape):
+    return ops.reshape(tensor, (ops.shape(tensor)[0], *shape))

@@ -1,0 +1,400 @@
+"""The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence.
+
+The loop holds only what needs the state before; products with the inputs stand outside. It keeps
+its states, and in training the products with the recurrent kernel too; elsewhere a gradient
+computes those once more, in large products. From them the backward pass has the gates of all steps
+at once, and everything by which a step's gradient is multiplied, so that its loop too holds little
+more than the product with the recurrent kernel.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import fresh
+from keras_attention.layers.checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    check_rate,
+    check_seed,
+)
+from keras_attention.layers.recurrent.recurrence import (
+    GRU,
+    input_bias,
+    recurrent_weights,
+    run_places,
+    shift,
+    total,
+    with_gradient,
+)
+from keras_attention.ops.occam import occam_penalty
+
+GATES = ("update", "reset", "candidate")
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class InnerAttentionGRUCell(keras.layers.GRUCell):
+    """One step of a GRU whose input is weighed by a query before the state reads it.
+
+    `InnerAttentionGRU` runs it over sequences, faster than `keras.layers.RNN` does. The cell alone
+    is for stacks and loops of your own.
+
+    Equations and weights are those of `InnerAttentionGRU`, which has the weights on its `cell`.
+
+    Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, D)`.
+        states: The list of one state `(B, U)`.
+        query: `(B, Q)`. Default: the inputs, which are their own mean.
+        training: Whether dropout applies.
+        return_attention_scores: Whether to return the weight `α` too; not for `"gate"`.
+
+    Returns:
+        The output `(B, U)` and the list of the state after the step; with
+        `return_attention_scores` also the weights `(B,)`.
+
+    Raises:
+        ValueError: Where arguments do not go together, or shapes do not fit.
+
+    Reference:
+        Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer
+        selection", section 3.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import InnerAttentionGRUCell
+
+    cell = InnerAttentionGRUCell(8, attention="context")
+    word, question = np.random.normal(size=(2, 5)), np.random.normal(size=(2, 3))
+    output, states, weights = cell(
+        word, [np.zeros((2, 8))], question, return_attention_scores=True
+    )
+    assert tuple(output.shape) == (2, 8) and tuple(weights.shape) == (2,)
+    ```
+    """
+
+    def __init__(
+        self,
+        units: int,
+        attention: str = "gate",
+        use_bias: bool = True,
+        reset_after: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        attention_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        attention_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        attention_constraint: Any = None,
+        occam: bool = False,
+        occam_minimum: float = 0.001,
+        occam_initializer: Any = "glorot_uniform",
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        check_choice("attention", attention, ("gate", "word", "context"))
+        check_flag("use_bias", use_bias)
+        check_choice("reset_after", reset_after, (None, True, False))
+        if attention == "gate" and reset_after:
+            raise ValueError(
+                "attention='gate' has its reset gate before the recurrent product; "
+                "`reset_after=True` goes with 'word' and 'context'. "
+                "Received: attention='gate', reset_after=True"
+            )
+        if check_flag("occam", occam) and attention == "gate":
+            raise ValueError(
+                "Occam's penalty needs the weight of each word, which attention='word' and "
+                "'context' have. Received: attention='gate', occam=True"
+            )
+        super().__init__(
+            check_integer("units", units),
+            use_bias=use_bias,
+            reset_after=attention != "gate" if reset_after is None else reset_after,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=check_rate("dropout", dropout),
+            recurrent_dropout=check_rate("recurrent_dropout", recurrent_dropout),
+            seed=check_seed(seed),
+            **kwargs,
+        )
+        self.dropout_mask_count = None  # one mask for all gates, as Keras' GRU mostly has it
+        self.attention = attention
+        self.attention_initializer = keras.initializers.get(attention_initializer)
+        self.attention_regularizer = keras.regularizers.get(attention_regularizer)
+        self.attention_constraint = keras.constraints.get(attention_constraint)
+        self.occam = occam
+        self.occam_minimum = check_number("occam_minimum", occam_minimum, above=True)
+        self.occam_initializer = keras.initializers.get(occam_initializer)
+
+    def build(self, inputs_shape, query_shape=None):
+        query_shape = inputs_shape if query_shape is None else query_shape
+        super().build(inputs_shape)
+        self.input_size, self.query_size = inputs_shape[-1], query_shape[-1]
+        if self.attention == "gate":
+            self.query_kernel = self._add("query_kernel", (self.query_size, 2 * self.units))
+        else:
+            self.attention_kernel = self._add(
+                "attention_kernel", (self.query_size, self.input_size)
+            )
+        if self.attention == "context":
+            self.recurrent_attention_kernel = self._add(
+                "recurrent_attention_kernel", (self.units, self.input_size)
+            )
+        if self.occam:
+            self.occam_vector = self.add_weight(
+                (self.query_size,), initializer=self.occam_initializer, name="occam_vector"
+            )
+
+    def _add(self, name, shape):
+        return self.add_weight(
+            shape,
+            initializer=fresh(self.attention_initializer),
+            regularizer=self.attention_regularizer,
+            constraint=self.attention_constraint,
+            name=name,
+        )
+
+    def call(
+        self,
+        inputs: Any,
+        states: Any,
+        query: Any = None,
+        training: bool = False,
+        return_attention_scores: bool = False,
+    ) -> tuple:
+        hidden = states[0] if isinstance(states, (list, tuple)) else states
+        query = inputs if query is None else query
+        self._check_step(inputs, hidden, query, return_attention_scores)
+        inputs, hidden, query = self.cast(inputs), self.cast(hidden), self.cast(query)
+        dropped = self.drop_inputs(inputs, training)
+        shifted = self.input_shift(query)
+        products = ops.matmul(dropped, self.cast(self.kernel))
+        weight = None
+        if self.attention != "gate":
+            asked = ops.sum(self.asked(query) * inputs, axis=1, keepdims=True)
+            if self.attention == "context":
+                reader = ops.matmul(hidden, self.cast(self.recurrent_attention_kernel))
+                asked = asked + ops.sum(reader * inputs, axis=1, keepdims=True)
+            weight = ops.sigmoid(asked)
+            products = products * weight
+        products = products if shifted is None else products + shifted
+        mask = self.recurrent_mask(hidden, training)
+        read = hidden if mask is None else hidden * mask
+        equations = self.equations()
+        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, self.recurrent_weights())
+        after = equations.after(gates, hidden)
+        results = (after, [after] if isinstance(states, (list, tuple)) else after)
+        return (*results, ops.squeeze(weight, 1)) if return_attention_scores else results
+
+    # What the layer's loop needs of the weights.
+
+    def equations(self) -> GRU:
+        """Return the GRU's equations; in those of `"gate"` `z` says how much is replaced."""
+        return GRU(self.units, self.reset_after, update_keeps=self.attention != "gate")
+
+    def recurrent_weights(self) -> dict:
+        """Return the weights that the equations read at every step."""
+        return recurrent_weights(self, self.compute_dtype)
+
+    def asked(self, query):
+        """Return the part of the attention that a query alone decides, `(B, Q)` to `(B, D)`."""
+        return ops.matmul(query, self.cast(self.attention_kernel))
+
+    def input_shift(self, query):
+        """Return what is added to the products of the inputs: `(3U,)`, `(B, 3U)` or `None`."""
+        bias = input_bias(self, self.compute_dtype)
+        if self.attention != "gate":
+            return bias
+        gates = ops.matmul(query, self.cast(self.query_kernel))
+        shifted = ops.pad(gates, ((0, 0), (0, self.units)))
+        return shifted if bias is None else shifted + bias
+
+    def drop_inputs(self, inputs, training):
+        """Return inputs `(B, D)` without the features that are dropped."""
+        if not (training and self.dropout):
+            return inputs
+        return inputs * self.get_dropout_mask(inputs)
+
+    def recurrent_mask(self, state, training):
+        """Return the factors `(B, U)` of the state in the recurrent products, or `None`."""
+        if not (training and self.recurrent_dropout):
+            return None
+        return self.get_recurrent_dropout_mask(state)
+
+    def occam_penalty(self, scores, query, mask=None):
+        """Return Occam's penalty on weights `(B, T)` for queries `(B, Q)`."""
+        return occam_penalty(scores, query, self.occam_vector, self.occam_minimum, mask)
+
+    def _check_step(self, inputs, state, query, return_attention_scores):
+        check_scores_wanted(self.attention, return_attention_scores)
+        shapes = [tuple(tensor.shape) for tensor in (inputs, state, query)]
+        sizes = (self.input_size, self.units, self.query_size)
+        fits = [len(shape) == 2 and shape[1] == n for shape, n in zip(shapes, sizes, strict=True)]
+        if not all(fits) or len({shape[0] for shape in shapes} - {None}) > 1:
+            raise ValueError(
+                "The cell was built for inputs, a state and a query of one batch and of the sizes "
+                f"{sizes}. Received: shapes {shapes}"
+            )
+
+    def cast(self, tensor):
+        """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""
+        return ops.cast(tensor, self.compute_dtype)
+
+    def get_config(self):
+        config = super().get_config()
+        for name in ("activation", "recurrent_activation"):
+            del config[name]  # those of the equations
+        return {
+            **config,
+            "attention": self.attention,
+            "attention_initializer": keras.initializers.serialize(self.attention_initializer),
+            "attention_regularizer": keras.regularizers.serialize(self.attention_regularizer),
+            "attention_constraint": keras.constraints.serialize(self.attention_constraint),
+            "occam": self.occam,
+            "occam_minimum": self.occam_minimum,
+            "occam_initializer": keras.initializers.serialize(self.occam_initializer),
+        }
+
+
+def check_scores_wanted(attention, wanted):
+    """Raise a ValueError where weights are asked of the kind that has none."""
+    if wanted and attention == "gate":
+        raise ValueError(
+            "`return_attention_scores` goes with attention='word' or 'context': with 'gate' the "
+            "query acts inside of the gates and weighs no word as a whole. "
+            "Received: attention='gate', return_attention_scores=True"
+        )
+
+
+class InnerLoop:
+    """The states of all steps, with a gradient of their own.
+
+    With `z_t, r_t, p_t` the products of the inputs and `s` the recurrent dropout, these are the
+    equations of `GRU`, whose recurrent products read `s h`. With a `reader`, the state before the
+    step weighs the step's input: each product `p_t` becomes `a_t p_t + b`,
+    `a_t = sigmoid(reader_t . h + asked_t)`.
+
+    Args:
+        equations: Those of the cell.
+        training: Whether a gradient will be asked for, for which the loop then keeps more.
+        unroll: Whether the steps are written out one after the other.
+    """
+
+    def __init__(self, equations: GRU, training: bool = False, unroll: bool = False):
+        self.equations = equations
+        self.training = training
+        self.unroll = unroll
+
+    def __call__(self, **tensors):
+        """Run all steps.
+
+        Args:
+            **tensors: `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
+                `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None`
+                `recurrent_bias` `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the
+                state in the products; `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
+
+        Returns:
+            The states `(T, B, U)`.
+        """
+        given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        return with_gradient(self._forward, self._backward, given)
+
+    def _forward(self, given):
+        def step(place, hidden):
+            inputs = [given[name][place] for name in GATES]
+            if "reader" in given:
+                energy = ops.sum(given["reader"][place] * hidden, axis=1, keepdims=True)
+                inputs = _weigh(inputs, ops.sigmoid(energy + given["asked"][place]), given)
+            read = hidden * given["dropout"] if "dropout" in given else hidden
+            gates, products = self.equations.gates(inputs, read, given)
+            after = self.equations.after(gates, hidden)
+            if "mask" in given:
+                after = ops.where(given["mask"][place] > 0.5, after, hidden)
+            return [after, *products] if self.training else [after], after
+
+        (states, *products), _ = self._run(step, given, given["first"])
+        return states, products
+
+    def _run(self, step, given, first, reverse=False):
+        return run_places(step, ops.shape(given["update"])[0], first, reverse, self.unroll)
+
+    def _backward(self, given, states, products, upstream):
+        """Return the gradient of every tensor that has one."""
+        before = shift(given["first"], states)
+        read = before * given["dropout"] if "dropout" in given else before
+        slopes, gates = self._slopes(given, before, read, products)
+        kernel = ops.transpose(given["recurrent"])
+
+        def step(place, carried):
+            at = {name: part[place] for name, part in slopes.items()}
+            gradient = carried + upstream[place]
+            kept, reached = self.equations.reach(gradient, at, kernel)
+            reached = reached * given["dropout"] if "dropout" in given else reached
+            reached = reached + gradient * at["kept"]
+            if "reader" in given:
+                energy = gradient * at["energy"]
+                if not self.equations.reset_after:
+                    energy = energy + kept[1] * at["energy_by_reset"]
+                energy = ops.sum(energy, axis=1, keepdims=True)
+                reached = reached + given["reader"][place] * energy
+            return kept, reached
+
+        kept, first = self._run(step, given, ops.zeros_like(given["first"]), reverse=True)
+        gradients = self.equations.weight_gradients(kept, slopes, gates, read, given)
+        parts = self.equations.product_gradients(kept, slopes)
+        if "reader" in given:
+            if "bias" in given:
+                gradients["bias"] = total(parts)
+            pairs = zip(parts, (given[name] for name in GATES), strict=True)
+            energy = sum(ops.sum(left * right, axis=2, keepdims=True) for left, right in pairs)
+            energy = energy * slopes["steep"]
+            gradients |= {"asked": energy, "reader": before * energy}
+            parts = [part * slopes["weight"] for part in parts]
+        return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
+
+    def _slopes(self, given, before, read, products):
+        """Return by what the gradient of a step's state is multiplied, and the gates, of all."""
+        unweighed = inputs = [given[name] for name in GATES]
+        if "reader" in given:
+            energy = ops.sum(given["reader"] * before, axis=2, keepdims=True)
+            weight = ops.sigmoid(energy + given["asked"])
+            inputs = _weigh(unweighed, weight, given)
+        gates, _ = self.equations.gates(inputs, read, given, products)
+        slopes = self.equations.slopes(gates, [before], read=read, mask=given.get("mask"))
+        if "reader" in given:
+            steep = weight * (1 - weight)
+            of_update, of_reset, of_candidate = unweighed
+            energy = slopes["update"] * of_update + slopes["candidate"] * of_candidate
+            energy, through_reset = energy * steep, slopes["reset"] * of_reset * steep
+            slopes["energy"] = energy + through_reset if self.equations.reset_after else energy
+            slopes |= {"weight": weight, "steep": steep, "energy_by_reset": through_reset}
+        return slopes, gates
+
+
+def _weigh(inputs, weight, given):
+    """Return weighed products, with the bias; of one step or of all."""
+    inputs = [part * weight for part in inputs]
+    if "bias" not in given:
+        return inputs
+    return [a + b for a, b in zip(inputs, ops.split(given["bias"], 3), strict=True)]

@@ -1,0 +1,462 @@
+"""Recurrent nets with attention before the state (Wang, Liu and Zhao 2016)."""
+
+import inspect
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_choice, check_flag
+from keras_attention.layers.recurrent.inner_attention_cell import (
+    GATES,
+    InnerAttentionGRUCell,
+    InnerLoop,
+    check_scores_wanted,
+)
+from keras_attention.layers.recurrent.recurrence import shift, swap_time
+from keras_attention.ops.masks import check_mask, lengths
+
+CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class InnerAttentionGRU(keras.layers.RNN):
+    """A GRU whose inputs are weighed by a query before the state reads them.
+
+    Attention after a recurrent net reads states, of which the late ones have heard most: it favours
+    the end of a text. Here a query `r` (of answer selection: the question) acts before the state.
+
+    - `attention="gate"`: the query takes part in the gates, not in the candidate.
+      `z = σ(W_z x + H_z h + M_z r + b_z)`, `f = σ(W_f x + H_f h + M_f r + b_f)`,
+      `h̃ = tanh(W_h x + H_h (f ∘ h) + b_h)`, `h' = (1 - z) ∘ h + z ∘ h̃`
+    - `attention="word"`: a word counts by itself. `α = σ(rᵀ M x)`, and `α x` goes into Keras' GRU.
+    - `attention="context"`: a word counts by what was read before it. `w = M_h h + M_q r`,
+      `α = σ(wᵀ x)`, and `α x` goes into Keras' GRU.
+
+    The weights `α` are sigmoids, each between 0 and 1: they do not sum to 1.
+
+    All products with inputs stand outside of the loop, `wᵀ x` too, which is `(M_hᵀ x) · h` and what
+    the query asks. The loop has a gradient of its own (first order only).
+
+    Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
+    Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
+    `query_kernel` is `(Q, 2U)`. The others have the weights of `keras.layers.GRU`, `bias` `(2, 3U)`
+    or with `reset_after=False` `(3U,)`, whose `z` says how much of the old state is kept; and
+    `attention_kernel` `(Q, D)`; `"context"` also has `recurrent_attention_kernel` `(U, D)`.
+    With `occam` there is `occam_vector` `(Q,)`.
+
+    Args:
+        units: Size `U` of the state.
+        attention: `"gate"`, `"word"` or `"context"`.
+        use_bias: Whether there is a bias.
+        reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
+            before. Default: after; for `"gate"`, which has the latter form only, before.
+        kernel_initializer, recurrent_initializer, bias_initializer: Initializers of `kernel`,
+            `recurrent_kernel` and `bias`.
+        attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
+            `recurrent_attention_kernel`.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer, attention_regularizer:
+            Regularizers of the same weights.
+        kernel_constraint, recurrent_constraint, bias_constraint, attention_constraint:
+            Constraints on the same weights.
+        occam: Whether Occam's penalty on the weights `α` is added as a loss (by `add_loss`); not
+            for `"gate"`, which has none. See
+            [`occam_penalty`][keras_attention.losses.occam_penalty].
+        occam_minimum: Its least price `λ` of a word.
+        occam_initializer: Initializer of `occam_vector`. Zeros would never learn: at the least
+            price it has no gradient.
+        dropout: Rate at which features of the inputs are dropped before their products with
+            `kernel`, the same ones at every step. The attention sees all of them.
+        recurrent_dropout: The same for the state and `recurrent_kernel`.
+        seed: Seed of the dropout.
+        return_sequences: Whether to return the states of all steps, or the last one.
+        return_state: Whether to return the last state too.
+        go_backwards: Whether to begin with the last step; the outputs come in the order in which
+            they were made.
+        stateful: Whether the last state of a batch is the first of the next.
+        unroll: Whether the loop is written out, which needs inputs of known length.
+        zero_output_for_mask: Whether outputs of masked steps are zeros, not the state they keep.
+        use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
+            on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument
+            only: `keras.layers.Bidirectional(InnerAttentionGRU(8))([inputs, query])`.
+        query: `(B, Q)`. Default: the mean of the inputs that are not masked.
+        mask: Boolean `(B, T)`, True = a real step. A masked step keeps the state, and what it
+            holds does not matter. Keras' implicit mask of the inputs is used and passed on.
+        initial_state: The state before the first step, `(B, U)` or a list of it. Default: zeros.
+        training: Whether dropout applies.
+        return_attention_scores: Whether to return the weights `α` too; not for `"gate"`.
+
+    Returns:
+        The last state `(B, U)`, or with `return_sequences` all, `(B, T, U)`; with `return_state`
+        also the last state; with `return_attention_scores` also the weights `(B, T)`, in the
+        order of the inputs, 0 where masked.
+
+    Raises:
+        ValueError: Where arguments do not go together, or shapes or masks do not fit.
+
+    Reference:
+        Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer
+        selection", section 3: their IARNN-gate, IARNN-word and IARNN-context, and IARNN-Occam.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import InnerAttentionGRU
+
+    answer = np.random.normal(size=(2, 7, 5))   # seven embedded words
+    question = np.random.normal(size=(2, 3))    # the state of a net that has read the question
+    layer = InnerAttentionGRU(16, attention="word")
+    state, weights = layer(answer, question, return_attention_scores=True)
+    assert tuple(state.shape) == (2, 16) and tuple(weights.shape) == (2, 7)
+    ```
+    """
+
+    def __init__(
+        self,
+        units: int,
+        attention: str = "gate",
+        use_bias: bool = True,
+        reset_after: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        attention_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        attention_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        attention_constraint: Any = None,
+        occam: bool = False,
+        occam_minimum: float = 0.001,
+        occam_initializer: Any = "glorot_uniform",
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        use_cudnn: bool | str = "auto",
+        **kwargs: Any,
+    ):
+        # The cell's arguments are those of the layer with the same names.
+        of_cell = {name: value for name, value in locals().items() if name in CELL_ARGUMENTS}
+        check_choice("use_cudnn", use_cudnn, ("auto", True, False))
+        dtype, trainable = kwargs.get("dtype"), kwargs.get("trainable", True)
+        cell = InnerAttentionGRUCell(**of_cell, dtype=dtype, trainable=trainable, name="cell")
+        flags = {
+            "return_sequences": return_sequences,
+            "return_state": return_state,
+            "go_backwards": go_backwards,
+            "stateful": stateful,
+            "unroll": unroll,
+            "zero_output_for_mask": zero_output_for_mask,
+        }
+        for name, flag in flags.items():
+            check_flag(name, flag)
+        super().__init__(cell, **flags, **kwargs)
+        self.use_cudnn = use_cudnn
+        if self._runs_on_stock_gru:
+            self.supports_jit = False  # cuDNN's operations are none of XLA's
+
+    def build(self, inputs_shape, query_shape=None):
+        inputs_shape, query_shape = _apart(inputs_shape, query_shape)
+        _check_shapes(inputs_shape, query_shape)
+        query_shape = query_shape or (inputs_shape[0], inputs_shape[-1])
+        if not self.cell.built:
+            self.cell.build((inputs_shape[0], inputs_shape[-1]), query_shape)
+            self.cell.built = True
+        super().build(inputs_shape)
+
+    def call(
+        self,
+        inputs: Any,
+        query: Any = None,
+        mask: Any = None,
+        initial_state: Any = None,
+        training: bool | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        inputs, query = _apart(inputs, query)
+        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+        inputs = ops.cast(inputs, self.compute_dtype)
+        if mask is not None:
+            # Zero the padding first, so that NaNs in it cannot spread.
+            mask = ops.cast(mask, "bool")
+            inputs = ops.where(ops.expand_dims(mask, 2), inputs, ops.zeros_like(inputs))
+        query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
+        first = self._first_state(inputs, initial_state)
+        if self.go_backwards:
+            inputs = ops.flip(inputs, axis=1)
+            mask = None if mask is None else ops.flip(mask, axis=1)
+        is_empty = inputs.shape[1] == 0
+        if is_empty:  # Keras' loop needs a step: take a masked one, and give none of it
+            inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
+            mask = ops.zeros_like(inputs[:, :, 0], "bool")
+        states, scores = self._run(inputs, query, mask, first, bool(training))
+        last = states[:, -1]
+        if self.cell.occam:
+            self.add_loss(self.cell.occam_penalty(scores, query, mask))
+        if self.stateful:
+            self.states[0].assign(ops.cast(last, self.states[0].dtype))
+        if is_empty:
+            states, mask = states[:, :0], None
+            scores = None if scores is None else scores[:, :0]
+        return self._results(states, last, scores, mask, return_attention_scores)
+
+    def _run(self, inputs, query, mask, first, training):
+        """Run the cell over all steps.
+
+        Args:
+            inputs: `(B, T, D)`, zeros where masked.
+            query: `(B, Q)`.
+            mask: Boolean `(B, T)`, or `None`.
+            first: The state before the first step, `(B, U)`.
+            training: Whether dropout applies, and a gradient will be asked for.
+
+        Returns:
+            The states `(B, T, U)`, and the weights `(B, T)` or `None`.
+        """
+        cell = self.cell
+        dropped = inputs
+        if training and cell.dropout:
+            dropped = inputs * ops.expand_dims(cell.get_dropout_mask(inputs[:, 0]), 1)
+        dropout = cell.recurrent_mask(first, training)
+        cell.reset_dropout_mask()
+        cell.reset_recurrent_dropout_mask()
+        scores = None
+        if cell.attention == "word":
+            weights = ops.sigmoid(_asked(cell, inputs, query))
+            dropped, scores = dropped * weights, ops.squeeze(weights, 2)
+            if self._runs_on_stock_gru and dropout is None:
+                return stock_gru(cell, dropped, first, mask, self.use_cudnn), scores
+        tensors = {
+            "first": first,
+            **cell.recurrent_weights(),
+            "dropout": dropout,
+            "mask": None if mask is None else swap_time(ops.cast(mask, inputs.dtype)[..., None]),
+        }
+        loop = InnerLoop(cell.equations(), training, self.unroll)
+        shifted, weighted = cell.input_shift(query), cell.attention == "context"
+        tensors |= _products(cell, swap_time(dropped), None if weighted else shifted)
+        if not weighted:
+            return swap_time(loop(**tensors)), scores
+        # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: both are products of the
+        # inputs, and only a dot product with the state is left to the loop.
+        reader = ops.matmul(
+            swap_time(inputs), ops.transpose(cell.cast(cell.recurrent_attention_kernel))
+        )
+        asked = swap_time(_asked(cell, inputs, query))
+        states = loop(reader=reader, asked=asked, bias=shifted, **tensors)
+        before = shift(first, states)
+        weights = ops.sigmoid(ops.sum(reader * before, axis=2, keepdims=True) + asked)
+        return swap_time(states), ops.squeeze(swap_time(weights), 2)
+
+    @property
+    def _runs_on_stock_gru(self) -> bool:
+        """Whether Keras' GRU runs the loop: where cuDNN can serve it."""
+        if self.cell.attention != "word" or self.use_cudnn is False:
+            return False
+        if self.use_cudnn is True:
+            return True
+        able = self.cell.reset_after and self.cell.use_bias and not self.unroll
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        return able and on_tensorflow and bool(keras.distribution.list_devices("gpu"))
+
+    def _first_state(self, inputs, initial_state):
+        if initial_state is None and self.stateful:
+            initial_state = self.states
+        if initial_state is None:
+            return ops.zeros((ops.shape(inputs)[0], self.cell.units), self.compute_dtype)
+        state = initial_state[0] if isinstance(initial_state, (list, tuple)) else initial_state
+        return ops.cast(state, self.compute_dtype)
+
+    def _results(self, states, last, scores, mask, return_attention_scores):
+        outputs = states if self.return_sequences else last
+        if self.zero_output_for_mask and mask is not None:
+            real = ops.expand_dims(mask, 2) if self.return_sequences else mask[:, -1:]
+            outputs = ops.where(real, outputs, ops.zeros_like(outputs))
+        results = [outputs]
+        if self.return_state:
+            results.append(last)
+        if return_attention_scores:
+            if mask is not None:
+                scores = ops.where(mask, scores, ops.zeros_like(scores))
+            # Weights belong to words: they come in the order in which the words came.
+            results.append(ops.flip(scores, axis=1) if self.go_backwards else scores)
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def _check(self, inputs, query, mask, initial_state, return_attention_scores):
+        """Check the arguments of a call; return the mask, the inputs' own where none is given."""
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        if mask is None:
+            # Keras hands it over by itself only where the inputs are the only tensors.
+            mask = getattr(inputs, "_keras_mask", None)
+        cell = self.cell
+        check_scores_wanted(cell.attention, return_attention_scores)
+        _check_shapes(inputs.shape, None if query is None else query.shape)
+        check_mask(mask, tuple(inputs.shape[:2]), "mask")
+        sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
+        if cell.built and sizes != (cell.input_size, cell.query_size):
+            raise ValueError(
+                f"The layer was built for inputs of {cell.input_size} features and a query of "
+                f"{cell.query_size}. Received: inputs of {sizes[0]}, a query of {sizes[1]}"
+                + (" (the mean of the inputs, since none was given)" if query is None else "")
+            )
+        if self.unroll and inputs.shape[1] is None:
+            raise ValueError(
+                "`unroll=True` needs inputs of known length, such as Input((20, 8)). "
+                f"Received: inputs of shape {tuple(inputs.shape)}"
+            )
+        state = self.states if initial_state is None and self.stateful else initial_state
+        if state is not None:
+            _check_state(state, (inputs.shape[0], cell.units))
+        return mask
+
+    # Keras' bookkeeping.
+
+    def compute_output_shape(self, inputs_shape, query_shape=None, initial_state_shape=None):
+        return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
+
+    def compute_output_spec(
+        self,
+        inputs,
+        query=None,
+        mask=None,
+        initial_state=None,
+        training=None,
+        return_attention_scores=False,
+    ):
+        inputs, query = _apart(inputs, query)
+        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+        shapes = super().compute_output_shape(tuple(inputs.shape))
+        shapes = list(shapes) if self.return_state else [shapes]
+        shapes += [tuple(inputs.shape[:2])] if return_attention_scores else []
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
+        return tuple(specs) if len(specs) > 1 else specs[0]
+
+    def get_config(self):
+        config = super().get_config()
+        del config["cell"]
+        of_cell = self.cell.get_config()
+        for name in ("name", "trainable", "dtype"):
+            of_cell.pop(name)
+        return {**of_cell, **config, "use_cudnn": self.use_cudnn}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def _apart(inputs, query):
+    """Take a pair of inputs and query apart; of tensors, or of their shapes."""
+    pair = isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (int, type(None)))
+    if not pair:
+        return inputs, query
+    if query is not None or len(inputs) != 2:
+        raise ValueError(
+            "The first argument is the inputs, or a list of them and one query. "
+            f"Received: a list of {len(inputs)}" + (" and a query" if query is not None else "")
+        )
+    return inputs
+
+
+def _mean(inputs, mask):
+    """Return the mean of the inputs that are real; zeros where none is."""
+    count = ops.maximum(lengths(mask, inputs), 1.0)
+    total = ops.sum(ops.cast(inputs, "float32"), axis=1)
+    return ops.cast(total / ops.expand_dims(count, 1), inputs.dtype)
+
+
+def _products(cell, inputs, shift):
+    """Return the products of the inputs `(T, B, D)` with each of the kernel's blocks."""
+    products = {}
+    for place, name in enumerate(GATES):
+        block = slice(place * cell.units, (place + 1) * cell.units)
+        products[name] = ops.matmul(inputs, cell.cast(cell.kernel)[:, block])
+        if shift is not None:
+            products[name] = products[name] + shift[..., block]
+    return products
+
+
+def _asked(cell, inputs, query):
+    """Return `(M_q r) . x_t` of all steps, `(B, T, 1)`."""
+    return ops.matmul(inputs, ops.expand_dims(cell.asked(query), 2))
+
+
+def _check_shapes(inputs, query):
+    """Raise a ValueError unless these are a batch of sequences and a batch of queries."""
+    shapes = f"Received: inputs {tuple(inputs)}"
+    shapes += "" if query is None else f", query {tuple(query)}"
+    if len(inputs) != 3 or (query is not None and len(query) != 2):
+        raise ValueError(
+            f"Inputs must have the shape (batch, steps, features), a query (batch, size). {shapes}"
+        )
+    if query is not None and None not in (inputs[0], query[0]) and inputs[0] != query[0]:
+        raise ValueError(f"Inputs and query must have the same batch size. {shapes}")
+    if inputs[2] is None or (query is not None and query[1] is None):
+        raise ValueError(f"The last axis of inputs and query must be known. {shapes}")
+
+
+def _check_state(state, expected):
+    """Raise a ValueError unless a first state has the shape `(batch, units)`."""
+    states = list(state) if isinstance(state, (list, tuple)) else [state]
+    shapes = [tuple(one.shape) for one in states]
+    fits = len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] == expected[1]
+    if not fits or (None not in (shapes[0][0], expected[0]) and shapes[0][0] != expected[0]):
+        raise ValueError(
+            f"The state before the first step must be one tensor of shape {expected}, a row for "
+            f"each example of the batch. Received: {len(shapes)} of shapes {shapes}"
+        )
+
+
+def stock_gru(cell, inputs, first, mask, use_cudnn):
+    """Run `keras.layers.GRU` with the weights of a cell.
+
+    cuDNN knows no mask but one of padding at the end, and no row without a step. Masked steps are
+    therefore sorted behind the real ones and run unmasked; each step is then given the state after
+    the last real step up to it.
+
+    Args:
+        cell: A built `keras.layers.GRUCell`.
+        inputs: `(B, T, D)`.
+        first: The state before the first step, `(B, U)`.
+        mask: Boolean `(B, T)`, or `None`.
+        use_cudnn: `"auto"` or `True`, as in `keras.layers.GRU`.
+
+    Returns:
+        The states `(B, T, U)`.
+    """
+    gru = keras.layers.GRU(
+        cell.units,
+        use_bias=cell.use_bias,
+        reset_after=cell.reset_after,
+        return_sequences=True,
+        use_cudnn=use_cudnn,
+        dtype=cell.dtype_policy,
+    )
+    # A plain cell: were the loop not cuDNN's, it would call the cell itself.
+    for name in ("kernel", "recurrent_kernel", "bias"):
+        setattr(gru.cell, name, getattr(cell, name))
+    gru.cell.built = True
+    if mask is None:
+        return gru.inner_loop(inputs, [first], mask=None)[1]
+    mask = ops.cast(mask, "int32")
+    # Unique keys, so that a sort that is not stable keeps the order too.
+    steps = ops.arange(ops.shape(mask)[1], dtype="int32")
+    order = ops.argsort(steps + (1 - mask) * ops.shape(mask)[1], axis=1)
+    inputs = ops.take_along_axis(inputs, ops.expand_dims(order, 2), axis=1)
+    states = gru.inner_loop(inputs, [first], mask=None)[1]
+    states = ops.concatenate([ops.expand_dims(first, 1), states], axis=1)
+    done = ops.expand_dims(ops.cumsum(mask, axis=1), 2)
+    return ops.take_along_axis(states, done, axis=1)

@@ -1,0 +1,497 @@
+"""Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
+
+`run_loop` and `run_places` run a step over a sequence on every backend; `with_gradient` gives such
+a loop a gradient of its own. `keras.layers.RNN` is the loop that Keras offers on every backend. Its
+inner loop is called, since the layer itself would cast every state, masks too, to a float dtype.
+
+`GRU` and `LSTM` hold the cells' equations, forward and backward, once for every loop. The backward
+pass of a sequence has three parts, of which only the second is a loop:
+
+1. `slopes` gives the factors of every step's gradient, for all steps at once;
+2. `pull` takes the gradient one step back;
+3. `product_gradients` and `weight_gradients` give the rest, for all steps at once.
+
+`DecoderCell` is the view of any cell: its states as one flat list, its sizes, its dropout.
+"""
+
+import inspect
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+
+class _LoopCell:
+    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
+
+    def __init__(self, step):
+        self.step = step
+        self.state_size = self.output_size = 1
+
+    def call(self, inputs, states):
+        return self.step(inputs, states)
+
+    __call__ = call
+
+
+def run_loop(step, sequence, states):
+    """Run `step(x, states) -> (outputs, states)` over the steps of a sequence `(B, T, D)`.
+
+    Args:
+        step: The function; its outputs are a list of tensors `(B, ...)`.
+        sequence: The sequence; each step reads its slice `(B, D)`.
+        states: The list of first states.
+
+    Returns:
+        The list of outputs `(B, T, ...)` and the list of states after the last step.
+    """
+    loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
+    _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
+    return list(outputs), list(states)
+
+
+def flatten(structure) -> list:
+    """List the tensors of nested dictionaries and lists, dictionaries in the order of their keys.
+
+    The order in which `keras.tree` lists a dictionary depends on the backend.
+    """
+    if isinstance(structure, dict):
+        return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for part in structure for leaf in flatten(part)]
+    return [structure]
+
+
+def packed(structure, leaves):
+    """Return leaves nested as a structure is, in the order of `flatten`."""
+    leaves = iter(leaves)
+
+    def fill(part):
+        if isinstance(part, dict):
+            return {name: fill(part[name]) for name in sorted(part)}
+        if isinstance(part, (list, tuple)):
+            return [fill(one) for one in part]
+        return next(leaves)
+
+    return fill(structure)
+
+
+def run_places(step, count, states, reverse=False, unroll=False):
+    """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
+
+    A step reads the sequences that it needs at its place: `sequence[place]` of a sequence
+    `(T, B, D)`. Under XLA on a CPU that halves the time of elementwise operations, compared with
+    slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
+    `with_gradient`.
+
+    Args:
+        step: The function; outputs and states are nested structures of tensors `(B, ...)`.
+        count: How many places there are, an integer or a tensor.
+        states: The first states.
+        reverse: Whether to begin with the last place.
+        unroll: Whether to write the loop out.
+
+    Returns:
+        The outputs `(T, B, ...)`, in the order of the places, and the states after the last step.
+    """
+    if unroll:
+        results = []
+        for place in reversed(range(count)) if reverse else range(count):
+            outputs, states = step(place, states)
+            results.append(outputs)
+        results = results[::-1] if reverse else results
+        return tree.map_structure(lambda *column: ops.stack(column), *results), states
+    structure = {}
+
+    def at_place(x, flat):
+        outputs, after = step(x[0, 0], packed(states, list(flat)))
+        structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
+        return flatten(outputs), flatten(after)
+
+    places = ops.arange(count, dtype="int32")
+    # Not `go_backwards`: on JAX it takes a single output only.
+    places = ops.flip(places, axis=0) if reverse else places
+    outputs, after = run_loop(at_place, places[None, :, None], flatten(states))
+    # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
+    outputs = [swap_time(output) for output in outputs]
+    outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
+    outputs = packed(structure["outputs"], outputs)
+    return outputs, packed(states, after)
+
+
+def with_gradient(forward, backward, given):
+    """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
+
+    Args:
+        forward: `forward(given) -> (result, kept)`.
+        backward: `backward(given, result, kept, upstream)` gives the gradients, in dictionaries and
+            lists nested as `given` is; it may leave out those that are zero.
+        given: Every tensor that the two read. A tensor that needs no gradient, such as a mask,
+            belongs to it too: not all backends differentiate past a tensor that comes otherwise.
+    """
+
+    @ops.custom_gradient
+    def run(*tensors):
+        inside = packed(given, list(tensors))
+        result, kept = forward(inside)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            return tuple(_completed(inside, backward(inside, result, kept, upstream)))
+
+        return result, gradient
+
+    return run(*flatten(given))
+
+
+def _completed(given, gradients):
+    """List the gradients in the order of `flatten(given)`, with zeros for missing ones."""
+    if isinstance(given, dict):
+        found = gradients or {}
+        return [g for name in sorted(given) for g in _completed(given[name], found.get(name))]
+    if isinstance(given, list):
+        found = gradients or [None] * len(given)
+        return [g for one, other in zip(given, found, strict=True) for g in _completed(one, other)]
+    return [ops.zeros_like(given) if gradients is None else ops.cast(gradients, given.dtype)]
+
+
+def shift(first, sequence):
+    """Return the sequence `(T, B, D)` one step later: `first`, then all but its last."""
+    return ops.concatenate([ops.expand_dims(first, 0), sequence[:-1]], axis=0)
+
+
+def swap_time(sequence):
+    """Return a sequence with batch and time exchanged."""
+    return ops.transpose(sequence, (1, 0, *range(2, len(sequence.shape))))
+
+
+def outer(left, right):
+    """Return the sum over batch and steps of the outer products, as one matrix product."""
+    left = ops.reshape(left, (-1, left.shape[-1]))
+    return ops.matmul(ops.transpose(left), ops.reshape(right, (-1, right.shape[-1])))
+
+
+def total(parts):
+    """Return the sums over batch and steps of gradients, concatenated."""
+    return ops.concatenate([ops.sum(part, axis=(0, 1)) for part in parts])
+
+
+class GRU:
+    """`keras.layers.GRUCell`, with `p` the products of the input and `R` the recurrent kernel.
+
+    `u, f = σ(p_uf + (h R)_uf)`, `c = tanh(p_c + f (h R)_c)`, or with `reset_after=False`
+    `c = tanh(p_c + ((f h) R)_c)`; `h' = k h + (1 - k) c`, where `k` is `u`, or `1 - u` unless
+    `update_keeps`.
+
+    Weights are a dictionary: `recurrent` `(U, 3U)` and, where there is one, `recurrent_bias`.
+    Products and gates are lists of tensors `(..., U)`, of one step or of all.
+    """
+
+    gate_count = 3
+    state_count = 1
+
+    def __init__(self, units: int, reset_after: bool = True, update_keeps: bool = True):
+        self.units = units
+        self.reset_after = reset_after
+        self.update_keeps = update_keeps
+
+    def gates(self, inputs, read, weights, made=()):
+        """Return the gates, and the recurrent products, which are not `made` again if given.
+
+        Args:
+            inputs: Products of the input, three tensors.
+            read: The state before the step, less what recurrent dropout takes.
+            weights: The weights.
+            made: The recurrent products, where they are known.
+
+        Returns:
+            The list of update, reset, candidate and the inner product that reset acts on (or, with
+            `reset_after=False`, the reset state); and the list of recurrent products.
+        """
+        units, kernel = self.units, weights["recurrent"]
+        width = 3 * units if self.reset_after else 2 * units
+        recurrent = made[0] if made else ops.matmul(read, kernel[:, :width])
+        products = [recurrent]
+        if "recurrent_bias" in weights:
+            recurrent = recurrent + weights["recurrent_bias"]
+        update = ops.sigmoid(inputs[0] + recurrent[..., :units])
+        reset = ops.sigmoid(inputs[1] + recurrent[..., units : 2 * units])
+        if self.reset_after:
+            inner = recurrent[..., 2 * units :]
+            met = reset * inner
+        else:
+            inner = reset * read
+            met = made[1] if made else ops.matmul(inner, kernel[:, 2 * units :])
+            products.append(met)
+        return [update, reset, ops.tanh(inputs[2] + met), inner], products
+
+    def after(self, gates, hidden):
+        """Return the state after a step, from its gates and the state before."""
+        update, _, candidate, _ = gates
+        if self.update_keeps:
+            return candidate + update * (hidden - candidate)
+        return hidden + update * (candidate - hidden)
+
+    def step(self, products, states, weights):
+        """Return the list of states after a step, and the gates; `products` are one tensor."""
+        inputs = ops.split(products, 3, axis=1)
+        gates, _ = self.gates(inputs, states[0], weights)
+        return [self.after(gates, states[0])], gates
+
+    def slopes(self, gates, before, after=None, read=None, mask=None):
+        """Return the factors of the gradients, from gates and states of all steps.
+
+        Args:
+            gates: What `gates` gave.
+            before: The list of the state before each step.
+            after: The list of the state after each step; the GRU needs none.
+            read: The state that the recurrent products read. Default: the state before.
+            mask: Numbers, 0 where a step keeps the state.
+        """
+        update, reset, candidate, inner = gates
+        (before,) = before
+        read = before if read is None else read
+        new = 1 - update if self.update_keeps else update
+        toward = before - candidate if self.update_keeps else candidate - before
+        slope = toward * update * (1 - update)
+        if mask is not None:
+            new, slope = new * mask, slope * mask
+        slopes = {"kept": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
+        opening = reset * (1 - reset)
+        if self.reset_after:
+            slopes["reset"] = slopes["candidate"] * inner * opening
+            slopes["recurrent"] = slopes["candidate"] * reset
+        else:
+            slopes |= {"reset": read * opening, "open": reset}
+        return slopes
+
+    def reach(self, gradient, slopes, kernel):
+        """Return what `product_gradients` needs of a step, and the gradient through the products.
+
+        Args:
+            gradient: That of the state after the step.
+            slopes: The step's.
+            kernel: The recurrent kernel, transposed.
+        """
+        update = gradient * slopes["update"]
+        if self.reset_after:
+            parts = [update, gradient * slopes["reset"], gradient * slopes["recurrent"]]
+            return [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
+        width = 2 * self.units
+        inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
+        gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
+        reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
+        return [gradient, inner], reached
+
+    def pull(self, gradients, slopes, kernel):
+        """Return what `product_gradients` needs of a step, and the gradients of the states before.
+
+        `gradients` lists those of the states after the step; the others are as in `reach`.
+        """
+        kept, reached = self.reach(gradients[0], slopes, kernel)
+        return kept, [reached + gradients[0] * slopes["kept"]]
+
+    def product_gradients(self, kept, slopes):
+        """Return the gradients of the input's products, a list; of one step or of all."""
+        gradient, inner = kept[0], kept[-1]  # with `reset_after` one and the same
+        return [
+            gradient * slopes["update"],
+            inner * slopes["reset"],
+            gradient * slopes["candidate"],
+        ]
+
+    def weight_gradients(self, kept, slopes, gates, read, weights):
+        """Return the gradients of the weights, each one product over all steps."""
+        parts = self.product_gradients(kept, slopes)
+        lefts = [read, read, read if self.reset_after else gates[3]]
+        if self.reset_after:
+            parts[2] = kept[0] * slopes["recurrent"]
+        blocks = [outer(left, part) for left, part in zip(lefts, parts, strict=True)]
+        gradients = {"recurrent": ops.concatenate(blocks, axis=1)}
+        if "recurrent_bias" in weights:
+            gradients["recurrent_bias"] = total(parts)
+        return gradients
+
+
+class LSTM:
+    """`keras.layers.LSTMCell`, with `p` the products of the input and `R` the recurrent kernel.
+
+    `i, f, g, o = σ, σ, tanh, σ (p + h R)`, `c' = f c + i g`, `h' = o tanh(c')`. The methods are
+    those of `GRU`; states are `h` and `c`.
+    """
+
+    gate_count = 4
+    state_count = 2
+
+    def __init__(self, units: int):
+        self.units = units
+
+    def step(self, products, states, weights):
+        hidden, carry = states
+        gates = ops.split(products + ops.matmul(hidden, weights["recurrent"]), 4, axis=1)
+        into, forget, out = (ops.sigmoid(gates[i]) for i in (0, 1, 3))
+        new = ops.tanh(gates[2])
+        carry = forget * carry + into * new
+        return [out * ops.tanh(carry), carry], [into, forget, new, out]
+
+    def slopes(self, gates, before, after):
+        into, forget, new, out = gates
+        squashed = ops.tanh(after[1])
+        return {
+            "carry": out * (1 - squashed * squashed),
+            "into": new * into * (1 - into),
+            "forget": before[1] * forget * (1 - forget),
+            "new": into * (1 - new * new),
+            "out": squashed * out * (1 - out),
+            "kept": forget,
+        }
+
+    def pull(self, gradients, slopes, kernel):
+        hidden, carry = gradients
+        carry = carry + hidden * slopes["carry"]
+        kept = [hidden, carry]
+        parts = ops.concatenate(self.product_gradients(kept, slopes), axis=1)
+        return kept, [ops.matmul(parts, kernel), carry * slopes["kept"]]
+
+    def product_gradients(self, kept, slopes):
+        hidden, carry = kept
+        parts = [carry * slopes[name] for name in ("into", "forget", "new")]
+        return [*parts, hidden * slopes["out"]]
+
+    def weight_gradients(self, kept, slopes, gates, read, weights):
+        parts = ops.concatenate(self.product_gradients(kept, slopes), axis=-1)
+        return {"recurrent": outer(read, parts)}
+
+
+def equations_of(cell) -> GRU | LSTM | None:
+    """Return the equations of a Keras cell that is built.
+
+    `None` for other cells, for subclasses with a step of their own, for activations other than
+    Keras' defaults, and for dropout that differs from gate to gate.
+    """
+    names = ("call", "_compute_carry_and_output", "_compute_carry_and_output_fused")
+    for kind in (keras.layers.GRUCell, keras.layers.LSTMCell):
+        if isinstance(cell, kind):
+            break
+    else:
+        return None
+    if any(getattr(type(cell), name, None) is not getattr(kind, name, None) for name in names):
+        return None
+    usual = (keras.activations.tanh, keras.activations.sigmoid)
+    if (cell.activation, cell.recurrent_activation) != usual or cell.implementation == 1:
+        return None
+    if kind is keras.layers.LSTMCell:
+        return LSTM(cell.units)
+    return GRU(cell.units, cell.reset_after)
+
+
+def recurrent_weights(cell, dtype) -> dict[str, Any]:
+    """Return the weights of a Keras cell that its equations read at every step."""
+    weights = {"recurrent": ops.cast(cell.recurrent_kernel, dtype)}
+    if cell.use_bias and getattr(cell, "reset_after", False):
+        weights["recurrent_bias"] = ops.cast(cell.bias, dtype)[1]
+    return weights
+
+
+def input_bias(cell, dtype):
+    """Return the bias of a Keras cell's input products, or `None`."""
+    if not cell.use_bias:
+        return None
+    bias = ops.cast(cell.bias, dtype)
+    return bias[0] if getattr(cell, "reset_after", False) else bias
+
+
+class DecoderCell:
+    """A view of any Keras RNN cell, made anew for each use; the cell itself holds the weights.
+
+    Args:
+        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included.
+        dtype: The dtype of the states that a loop carries.
+    """
+
+    def __init__(self, cell, dtype: str):
+        self.cell = cell
+        self.dtype = dtype
+
+    @property
+    def output_size(self) -> int:
+        """Size of the cell's output, of the top one's in a stack."""
+        size = getattr(self.cell, "output_size", None)
+        return self.state_sizes[0] if size is None else size
+
+    @property
+    def state_sizes(self) -> list[int]:
+        """Sizes of all states, one cell after the other."""
+        return tree.flatten(self.cell.state_size)
+
+    @property
+    def cells(self) -> list:
+        """The cells of a stack, or the cell alone."""
+        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        return list(self.cell.cells) if stacked else [self.cell]
+
+    def __call__(self, inputs, flat_states, training=False):
+        """Return the output and the flat list of states after one step."""
+        arguments = {}
+        if "training" in inspect.signature(self.cell.call).parameters:
+            arguments["training"] = bool(training)
+        size = self.cell.state_size
+        structure = size if tree.is_nested(size) else [size]
+        states = tree.pack_sequence_as(structure, list(flat_states))
+        output, states = self.cell(inputs, states, **arguments)
+        # The cell may compute in another dtype; what the loop carries keeps its own.
+        return self._cast(output), [self._cast(leaf) for leaf in tree.flatten(states)]
+
+    def top_state(self, flat_states):
+        """Return the first state of the top cell: by Keras' convention its last output."""
+        return flat_states[-len(tree.flatten(self.cells[-1].state_size))]
+
+    def initial_states(self, batch_size, given=None) -> list:
+        """Return the flat list of first states: those given, or else the cell's own zeros."""
+        if given is not None:
+            self.check_states(given, batch_size)
+            return [self._cast(leaf) for leaf in tree.flatten(given)]
+        zeros = getattr(self.cell, "get_initial_state", None)
+        if zeros is not None:
+            return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
+        return [ops.zeros((batch_size, size), self.dtype) for size in self.state_sizes]
+
+    def check_states(self, given, batch_size):
+        """Raise a ValueError where states are not this cell's."""
+        sizes = self.state_sizes
+        shapes = [tuple(state.shape) for state in tree.flatten(given)]
+        batch_sizes = [*(shape[0] for shape in shapes if shape), batch_size]
+        known = {size for size in batch_sizes if isinstance(size, int)}
+        if [shape[1:] for shape in shapes] != [(size,) for size in sizes] or len(known) > 1:
+            raise ValueError(
+                f"`initial_state` must hold {len(sizes)} states of sizes {sizes}, in the cell's "
+                f"order, one row for each example. Received: {len(shapes)} of shapes {shapes}"
+            )
+
+    def draw_dropout(self, batch_size, input_size: int) -> list:
+        """Draw the masks of cells with dropout before the loop, which must stay stateless.
+
+        Returns:
+            For each cell the mask of its input, or `None`.
+        """
+        size, masks = input_size, []
+        for cell in self.cells:
+            state_size, mask = tree.flatten(cell.state_size)[0], None
+            if getattr(cell, "dropout", 0):
+                mask = cell.get_dropout_mask(ops.ones((batch_size, size), cell.compute_dtype))
+            if getattr(cell, "recurrent_dropout", 0):
+                ones = ops.ones((batch_size, state_size), cell.compute_dtype)
+                cell.get_recurrent_dropout_mask(ones)
+            masks.append(mask)
+            size = getattr(cell, "output_size", None) or state_size
+        return masks
+
+    def forget_dropout(self):
+        """Drop the masks that were drawn."""
+        for cell in self.cells:
+            if hasattr(cell, "reset_dropout_mask"):
+                cell.reset_dropout_mask()
+                cell.reset_recurrent_dropout_mask()
+
+    def _cast(self, tensor):
+        return ops.cast(tensor, self.dtype)

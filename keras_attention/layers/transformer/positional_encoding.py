@@ -1,0 +1,214 @@
+"""Positions added to a sequence: sinusoids (Vaswani et al. 2017), or rows that are learned."""
+
+import numbers
+from typing import Any
+
+import keras
+from keras import backend, ops
+
+from keras_attention.layers.checks import check_flag, check_integer, check_number
+from keras_attention.ops.positions import places, sinusoids
+
+
+class _AddedPositions(keras.layers.Layer):
+    """Adds a code of each step's place; a subclass gives the codes."""
+
+    def __init__(self, scale=False, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = check_flag("scale", scale)
+        self.supports_masking = True
+
+    def codes(self, positions, size):
+        """Return the codes of integer positions of any shape: one more axis, of `size`."""
+        raise NotImplementedError("A layer of positions defines `codes`.")
+
+    def call(self, inputs, start_index=0):
+        self._check_sequence(inputs.shape, start_index)
+        size = inputs.shape[2]
+        # In float32, and rounded once: half precision would lose the far places' small changes.
+        dtype = backend.result_type(self.compute_dtype, "float32")
+        x = ops.cast(inputs, dtype)
+        x = x * size**0.5 if self.scale else x
+        x = x + ops.cast(self.codes(places(ops.shape(inputs)[1], start_index), size), dtype)
+        return ops.cast(x, self.compute_dtype)
+
+    def step(self, x, position):
+        """Add the code of one position, for decoding a step at a time.
+
+        Args:
+            x: `(B, D)`.
+            position: Its place: a number, a scalar tensor, or integers `(B,)`.
+
+        Returns:
+            `(B, D)`, what `call` gives for that step of the whole sequence.
+        """
+        if len(x.shape) != 2:
+            raise ValueError(
+                "A step is (batch, features); a whole sequence goes to the layer's call. "
+                f"Received: x of shape {tuple(x.shape)}"
+            )
+        return ops.squeeze(self(ops.expand_dims(x, 1), start_index=position), 1)
+
+    def compute_output_shape(self, inputs_shape):
+        self._check_sequence(inputs_shape)
+        return tuple(inputs_shape)
+
+    def compute_output_spec(self, inputs, start_index=0):
+        self._check_sequence(inputs.shape, start_index)
+        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+    def _check_sequence(self, shape, start_index=0):
+        if len(shape) != 3 or shape[2] is None:
+            raise ValueError(
+                "Inputs must have the shape (batch, steps, features), the features known. "
+                f"Received: inputs of shape {tuple(shape)}"
+            )
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class PositionalEncoding(_AddedPositions):
+    """Add sinusoids of many wavelengths, so that equal words at unequal places differ.
+
+    `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
+
+    There are no weights, and no length is too long. Sines and cosines are interleaved, as the paper
+    has them; an odd `D` ends on a sine. They are computed in float32 whatever the policy. A mask
+    passes through, and places are counted from the first step, padding or not.
+
+    Args:
+        max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
+        scale: Whether to multiply the inputs by `sqrt(D)` first, as the paper does with embeddings.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
+            for every example.
+
+    Returns:
+        `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
+
+    Raises:
+        ValueError: Where an argument or the shape does not fit.
+
+    Reference:
+        Vaswani et al. 2017, "Attention is all you need", section 3.5; the scaling, section 3.4.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import PositionalEncoding
+
+    embeddings = np.zeros((1, 4, 6), "float32")
+    encoded = np.asarray(PositionalEncoding()(embeddings))
+    assert np.allclose(encoded[0, 0], [0, 1, 0, 1, 0, 1])
+    assert np.allclose(encoded[0, 3, :2], [np.sin(3), np.cos(3)])
+    ```
+    """
+
+    def __init__(self, max_wavelength: float = 10_000.0, scale: bool = False, **kwargs: Any):
+        super().__init__(scale, **kwargs)
+        self.max_wavelength = check_number("max_wavelength", max_wavelength, above=True)
+
+    def codes(self, positions, size):
+        return sinusoids(positions, size, self.max_wavelength)
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class LearnedPositions(_AddedPositions):
+    """Add a learned vector for each place: `y_p = x_p + P_p`.
+
+    The table has an end. A length past it is refused where it is known, which is always on JAX and
+    PyTorch. A start that is a tensor, or a length that is open until a compiled program runs,
+    cannot raise on every device: the steps past the table become NaN, never the row of another
+    place.
+
+    A mask passes through, and places are counted from the first step, padding or not.
+
+    Weights: `embeddings` `P (max_length, D)`.
+
+    Args:
+        max_length: How many places have a row.
+        embeddings_initializer: Initializer of `P`.
+        scale: Whether to multiply the inputs by `sqrt(D)` first.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments:
+        inputs: `(B, T, D)`, `T` at most `max_length`.
+        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
+            for every example.
+
+    Returns:
+        `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
+
+    Raises:
+        ValueError: Where an argument or the shape does not fit, or a place is past the table.
+
+    Reference:
+        Gehring et al. 2017, "Convolutional sequence to sequence learning", section 3.1.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import LearnedPositions
+
+    layer = LearnedPositions(max_length=50)
+    assert tuple(layer(np.ones((2, 7, 12))).shape) == (2, 7, 12)
+    assert tuple(layer.embeddings.shape) == (50, 12)
+    ```
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        embeddings_initializer: Any = "uniform",
+        scale: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(scale, **kwargs)
+        self.max_length = check_integer("max_length", max_length)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+
+    def build(self, inputs_shape):
+        self._check_sequence(inputs_shape)
+        self.embeddings = self.add_weight(
+            (self.max_length, inputs_shape[2]),
+            initializer=self.embeddings_initializer,
+            name="embeddings",
+        )
+
+    def codes(self, positions, size):
+        known = ops.logical_and(positions >= 0, positions < self.max_length)
+        rows = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+    def _check_sequence(self, shape, start_index=0):
+        super()._check_sequence(shape)
+        if self.built and shape[2] != self.embeddings.shape[1]:
+            raise ValueError(
+                f"The layer was built for inputs of {self.embeddings.shape[1]} features. "
+                f"Received: inputs of shape {tuple(shape)}"
+            )
+        if shape[1] is None or not isinstance(start_index, numbers.Integral):
+            return
+        if start_index < 0 or start_index + shape[1] > self.max_length:
+            raise ValueError(
+                f"Places must lie in the table's {self.max_length} (`max_length`); shorten the "
+                "sequence, or build a longer table. "
+                f"Received: {shape[1]} steps from place {start_index} on"
+            )

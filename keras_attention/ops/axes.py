@@ -1,0 +1,99 @@
+"""Attention over some axes of inputs that have several between batch and features."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from keras import ops
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Folds inputs of any rank to `(batch, steps, features)`, and results back.
+
+    The attended axes become the steps, in their order; the others join the batch.
+
+    Attributes:
+        rank: Number of axes of the inputs.
+        attended: The attended axes, from 1 to `rank - 2`, ascending.
+    """
+
+    rank: int
+    attended: tuple[int, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the inputs have the shape `(batch, steps, features)` already."""
+        return self.rank == 3
+
+    def order(self) -> tuple[int, ...]:
+        """Return all axes but the features: batch, free axes, attended axes."""
+        free = [axis for axis in range(1, self.rank - 1) if axis not in self.attended]
+        return (0, *free, *self.attended)
+
+    def sizes(self, shape) -> tuple[tuple, tuple]:
+        """Return the sizes of batch and free axes, and those of the attended axes."""
+        sizes = [shape[axis] for axis in self.order()]
+        count = len(self.attended)
+        return tuple(sizes[:-count]), tuple(sizes[-count:])
+
+    def folded_shape(self, shape) -> tuple:
+        """Return the folded shape; an axis of which a part is open is open."""
+        batch, steps = self.sizes(shape)
+        return (_product(batch), _product(steps), *shape[self.rank - 1 :])
+
+    def fold(self, tensor: Any) -> Any:
+        """Fold inputs, or a mask of them without features; `None` stays `None`."""
+        if tensor is None or self.is_plain:
+            return tensor
+        batch, steps = self.sizes(ops.shape(tensor))
+        rest = tuple(ops.shape(tensor)[self.rank - 1 :])
+        kept = tuple(range(self.rank - 1, len(tensor.shape)))
+        moved = ops.transpose(tensor, (*self.order(), *kept))
+        return ops.reshape(moved, (math.prod(batch), math.prod(steps), *rest))
+
+    def fold_pairs(self, mask: Any, query, value) -> Any:
+        """Fold a mask of pairs `(..., T, S)`, in which attended axes stand for `T` and for `S`.
+
+        Before them it has no axis, the batch, batch and free axes, or these and the heads.
+        """
+        if mask is None or self.is_plain:
+            return mask
+        (batch, steps), (_, length) = self.sizes(ops.shape(query)), self.sizes(ops.shape(value))
+        before = len(mask.shape) - 2 * len(self.attended)
+        shape = tuple(ops.shape(mask))
+        leading, heads = shape[:before], 1
+        if before == len(batch) + 1:
+            leading, heads = leading[:-1], leading[-1]
+        leading = leading + (1,) * (len(batch) - len(leading))
+        flat = (math.prod(steps), math.prod(length))
+        mask = ops.broadcast_to(ops.reshape(mask, (*leading, heads, *flat)), (*batch, heads, *flat))
+        return ops.reshape(mask, (math.prod(batch), heads, *flat))
+
+    def unfold(self, output: Any, inputs) -> Any:
+        """Give an output `(batch, steps, ...)` the axes of the inputs that it comes from."""
+        if self.is_plain:
+            return output
+        rest = tuple(ops.shape(output)[2:])
+        batch, steps = self.sizes(ops.shape(inputs))
+        output = ops.reshape(output, (*batch, *steps, *rest))
+        order = self.order()
+        back = [order.index(axis) for axis in range(self.rank - 1)]
+        return ops.transpose(output, (*back, *range(len(order), len(order) + len(rest))))
+
+    def unfold_pairs(self, scores: Any, query, value) -> Any:
+        """Give scores `(batch, H, T, S)` the shape `(B, free axes, H, T axes, S axes)`."""
+        if self.is_plain:
+            return scores
+        return ops.reshape(
+            scores, self.pairs_shape(ops.shape(query), ops.shape(value), ops.shape(scores)[1])
+        )
+
+    def pairs_shape(self, query_shape, value_shape, heads: int) -> tuple:
+        """Return the shape of the scores."""
+        (batch, steps), (_, length) = self.sizes(query_shape), self.sizes(value_shape)
+        return (*batch, heads, *steps, *length)
+
+
+def _product(sizes):
+    return None if None in sizes else math.prod(sizes)

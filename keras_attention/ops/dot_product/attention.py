@@ -1,0 +1,150 @@
+"""Scaled dot-product attention over heads (Vaswani et al. 2017), whichever way is best here.
+
+| where | what runs |
+| --- | --- |
+| the weights are asked for | `attention_with_scores`: all at once, by automatic differentiation |
+| PyTorch, softmax without biases, `score_mod` or dropout | Keras' fused kernel of the backend |
+| JAX on a GPU, the same, without masks but the causal one | the same |
+| lengths known only when the graph runs | `open_lengths` |
+| anything else | `blocks`, in parts as the lengths ask for |
+"""
+
+import keras
+from keras import ops, random
+
+from keras_attention.ops.dot_product.blocks import Rule, blocked_attention, plan_for
+from keras_attention.ops.dot_product.open_lengths import attend_in_turns
+from keras_attention.ops.dot_product.products import by_pairs, dot_products, weighted_sum
+from keras_attention.ops.dot_product.reach import Reach, Span
+from keras_attention.ops.normalizers import entmax15, masked_softmax, sparsemax
+
+# Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
+FUSED_WINDOW_PAIRS = 512 * 512
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
+
+
+def attention(
+    query,
+    key,
+    value,
+    reach: Reach | None = None,
+    table=None,
+    normalizer: str = "softmax",
+    dropout: float = 0.0,
+    seed: random.SeedGenerator | None = None,
+):
+    """`softmax(q . k + bias) v` of every head, without the weights.
+
+    Weights of hidden places are exactly 0; a query that sees nothing has a context of zeros, and
+    finite gradients. Memory grows with `T + S`, not with `T S`, where the sequences are long.
+
+    Args:
+        query: `(B, H, T, d)`, scaled already.
+        key: `(B, G, S, d)`, `G` a divisor of `H`: each key head serves `H / G` query heads.
+        value: `(B, G, S, dv)`.
+        reach: `Reach`, or `None` where every query sees all.
+        table: Biases by distance, `(H, T + S - 1)`, from place `1 - T` to place `S - 1` relative to
+            the query; or `None`.
+        normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
+        dropout: Rate at which weights are dropped.
+        seed: A `keras.random.SeedGenerator`, where there is dropout.
+
+    Returns:
+        The context `(B, H, T, dv)`.
+    """
+    if _is_empty(query, key):
+        return _nothing(query, value)
+    reach = (reach or Reach()).of_inputs(query)
+    plain = table is None and normalizer == "softmax" and not dropout
+    if plain and reach.mods.score is None and _is_fused(query, key, reach):
+        return _fused(query, key, value, reach)
+    seed = seed.next() if dropout else None
+    rule = Rule(reach, normalizer, dropout, seed, has_table=table is not None)
+    tensors = (query, key, value, *([] if table is None else [table]), *reach.mods.tensors())
+    plan = plan_for(query.shape, key.shape, reach)
+    return (
+        attend_in_turns(tensors, rule) if plan is None else blocked_attention(tensors, rule, plan)
+    )
+
+
+def attention_with_scores(
+    query,
+    key,
+    value,
+    reach: Reach | None = None,
+    table=None,
+    normalizer: str = "softmax",
+    dropout: float = 0.0,
+    seed: random.SeedGenerator | None = None,
+    rows: Span | None = None,
+):
+    """Attend, and return the weights too; they are kept whole, and have gradients.
+
+    Args:
+        query: As in `attention`, like all arguments up to `seed`.
+        key: `(B, G, S, d)`.
+        value: `(B, G, S, dv)`.
+        reach: `Reach`, or `None`.
+        table: Biases by distance, or `None`.
+        normalizer: From scores to weights.
+        dropout: Rate at which weights are dropped.
+        seed: Seed of the dropout.
+        rows: The `Span` of the queries' places. Default: from 0.
+
+    Returns:
+        The context `(B, H, T, dv)`, and the weights `(B, H, T, S)` before dropout.
+    """
+    if _is_empty(query, key):
+        shape = (*ops.shape(query)[:3], ops.shape(key)[2])
+        return _nothing(query, value), ops.zeros(shape, query.dtype)
+    steps, length = ops.shape(query)[2], ops.shape(key)[2]
+    reach = (reach or Reach()).of_inputs(query)
+    pairs = rows or Span(0, steps), Span(0, length)
+    mask, scores = reach.mask(*pairs), dot_products(query, key)
+    if table is not None:
+        scores = ops.cast(scores, "float32") + by_pairs(ops.cast(table, "float32"), steps, length)
+    if reach.mods.score is not None:
+        scores = reach.mods.score(ops.cast(scores, "float32"), *reach.places(*pairs))
+    weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
+    kept = random.dropout(weights, dropout, seed=seed) if dropout else weights
+    return weighted_sum(kept, value), weights
+
+
+def _is_empty(query, key) -> bool:
+    """Whether there is no example, no query or no place, and that is known."""
+    return 0 in (query.shape[0], query.shape[2], key.shape[2])
+
+
+def _nothing(query, value):
+    """Return a context of zeros, with a gradient of zeros for all that it would come from."""
+    shape = (*ops.shape(query)[:3], ops.shape(value)[3])
+    return ops.zeros(shape, query.dtype) + ops.sum(query[:0]) + ops.sum(value[:0])
+
+
+def _is_fused(query, key, reach) -> bool:
+    """Whether the backend has a kernel that is faster and keeps no weights."""
+    backend = keras.backend.backend()
+    half = "float16" in keras.backend.standardize_dtype(query.dtype)
+    if backend == "torch":
+        if half and query.device.type == "cpu":
+            return False  # its gradients of scores are those of the rounded context
+        # A window is a mask of all pairs there: parts leave out what it hides.
+        pairs = query.shape[2] * key.shape[2]
+        return (reach.window is None and reach.mods.mask is None) or pairs <= FUSED_WINDOW_PAIRS
+    if backend != "jax" or reach.has_masks or reach.window is not None:
+        return False
+    return half and bool(keras.distribution.list_devices("gpu"))
+
+
+def _fused(query, key, value, reach):
+    heads = query.shape[1]
+    query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
+    if key.shape[2] == 1 < heads:
+        key, value = ops.repeat(key, heads, axis=2), ops.repeat(value, heads, axis=2)
+    if not reach.has_masks and reach.window is None:
+        context = ops.dot_product_attention(query, key, value, scale=1.0, is_causal=reach.causal)
+        return ops.transpose(context, (0, 2, 1, 3))
+    mask = reach.mask(Span(0, ops.shape(query)[1]), Span(0, ops.shape(key)[1]))
+    context = ops.dot_product_attention(query, key, value, mask=mask, scale=1.0)
+    seen = ops.cast(ops.any(mask, axis=-1, keepdims=True), context.dtype)
+    return ops.transpose(context, (0, 2, 1, 3)) * seen

@@ -1,0 +1,461 @@
+"""Attention in blocks, with a gradient of its own: no tensor of `H T S` numbers is kept.
+
+Automatic differentiation keeps the weights of all pairs, and their neighbours, for the backward
+pass: over 1 GB for 8 heads of 4,096 steps. Here some heads and some hundred queries are worked on
+at a time, in the forward pass and, computed again, in the backward pass. A causal mask or a window
+leaves out the places that a whole part cannot see, and a `mask_mod` the blocks that it rules out.
+
+Where the sequences are short the weights are kept: the gradient of the whole still costs less
+than that of its operations one by one.
+
+From top to bottom: how the work is cut (`Plan`), the forward and the backward pass over the parts
+of some heads, the groups of heads.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+from keras import ops, random
+
+from keras_attention.ops.dot_product.parts import Part, cut_to_parts, nothing_after
+from keras_attention.ops.dot_product.products import dot_products, sum_over_queries, weighted_sum
+from keras_attention.ops.dot_product.reach import Reach, Span
+from keras_attention.ops.normalizers import (
+    entmax15_gradient,
+    entmax15_weights,
+    sparsemax_gradient,
+    sparsemax_weights,
+)
+from keras_attention.ops.vjp import vjp
+
+# Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
+# here they take about what the other tensors of a Transformer's block take.
+KEPT_PAIRS = 1024 * 1024
+# Queries in a part: a causal mask saves more the smaller parts are, each costs its operations.
+KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
+# Numbers in one block of scores, where they are not kept: 8 MB in float32.
+BLOCK_NUMBERS = 2_000_000
+SPARSE = {
+    "sparsemax": (sparsemax_weights, sparsemax_gradient),
+    "entmax15": (entmax15_weights, entmax15_gradient),
+}
+# Added to the score of a place that is hidden. Finite: a row without places has no NaN then.
+HIDDEN = -1e30
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How scores become weights: who sees what, the normaliser, the dropout and its seed."""
+
+    reach: Reach
+    normalizer: str = "softmax"
+    dropout: float = 0.0
+    seed: Any = None
+    has_table: bool = False
+
+    def split(self, rest) -> tuple:
+        """Return the table of biases, or `None`, and what the mods learn from, out of both."""
+        return (rest[0], rest[1:]) if self.has_table else (None, rest)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many parts the queries are cut to, how many groups the heads, and what is kept."""
+
+    parts: int
+    groups: int
+    keep: bool
+
+
+def blocked_attention(tensors, rule: Rule, plan: Plan):
+    """Attend as a plan says.
+
+    Args:
+        tensors: Queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)`, values
+            `(B, G, S, dv)`, with `rule.has_table` the biases by distance `(H, T + S - 1)`, and the
+            tensors of the rule's mods.
+        rule: How scores become weights.
+        plan: What `plan_for` gave.
+
+    Returns:
+        The context `(B, H, T, dv)`.
+    """
+
+    @ops.custom_gradient
+    def attend(*tensors):
+        kept = [] if plan.keep else None
+        context = _forward_by_groups(tensors, rule, plan, kept)
+
+        def gradient(*args, upstream=None):
+            if upstream is None:
+                (upstream,) = args
+            return _backward_by_groups(tensors, context, upstream, rule, plan, kept)
+
+        return context, gradient
+
+    return attend(*tensors)
+
+
+def plan_for(query_shape, key_shape, reach: Reach) -> Plan | None:
+    """Choose a plan; `None` where the lengths are known only when the graph runs."""
+    batch_size, heads, steps, _ = query_shape
+    length = key_shape[2]
+    if steps is None or length is None:
+        return None
+    keep = steps * length <= KEPT_PAIRS
+    size = KEPT_QUERIES if keep else min(max(PART_QUERIES, steps // 8), MOST_PART_QUERIES)
+    if keep and not reach.causal and reach.window is None:
+        size = steps
+    parts = max(math.ceil(steps / max(size, 1)), 1)
+    if keep:
+        return Plan(parts, 1, True)
+    numbers = (batch_size or 1) * heads * min(size, steps) * length
+    groups = [g for g in range(1, key_shape[1] + 1) if key_shape[1] % g == 0]
+    small = [g for g in groups if numbers / g <= BLOCK_NUMBERS]
+    return Plan(parts, small[0] if small else groups[-1], False)
+
+
+def forward(tensors, rule: Rule, plan: Plan, kept: list | None = None):
+    """Return the context; put what the backward pass needs to `kept`."""
+    contexts = []
+    for index, part in enumerate(_parts(tensors, rule, plan)):
+        if contexts and kept is None:
+            part = part.once_there(contexts[-1])
+        context, weights = attend_part(part, tensors, rule, index)
+        if kept is not None:
+            kept.append(weights)
+        contexts.append(context)
+    return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
+
+
+def backward(tensors, context, upstream, rule: Rule, plan: Plan, kept: list | None = None):
+    """Return the gradients of all tensors."""
+    slope = slope_of(context, upstream)
+    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
+    queries = []
+    for index, part in enumerate(_parts(tensors, rule, plan)):
+        part = part.once_there(queries[-1]) if queries and kept is None else part
+        weights = kept[index] if kept else weights_of(part, tensors, rule, index)
+        of_query, totals = add_part(part, weights, tensors, slope, upstream, totals, rule)
+        queries.append(of_query)
+    of_query = queries[0] if len(queries) == 1 else ops.concatenate(queries, axis=2)
+    return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, tensors[1:], strict=True))
+
+
+def _parts(tensors, rule, plan):
+    query, key = tensors[:2]
+    can_skip = rule.reach.mods.mask is not None and not plan.keep
+    return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], plan.parts, rule.reach, can_skip)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a part, and how they came about.
+
+    Attributes:
+        before: The weights before dropout, `(B, H, rows, columns)` in float32.
+        factor: What dropout multiplies them with, or `None`.
+        seen: Which queries see anything, `(B, H, rows, 1)`, or `None` where all do.
+        live: Of each run, whether anything is seen in it: True, or a scalar tensor.
+    """
+
+    before: Any
+    factor: Any
+    seen: Any
+    live: tuple
+
+    def kept(self, dtype="float32"):
+        """Return the weights after dropout."""
+        return _times(self.before, self.factor, dtype)
+
+
+def attend_part(part: Part, tensors, rule: Rule, index):
+    """Return the context of a part's queries, and their `Weights`."""
+    value, weights = tensors[2], weights_of(part, tensors, rule, index)
+    kept = weights.kept(value.dtype)
+    shape = (*ops.shape(kept)[:3], ops.shape(value)[3])
+    context = 0
+    for (columns, places), live in zip(part.runs(), weights.live, strict=True):
+        context += where_live(
+            live,
+            lambda c=columns, p=places: (weighted_sum(c.cut(kept, 3), p.cut(value, 2)),),
+            lambda: (ops.zeros(shape, value.dtype),),
+        )[0]
+    if weights.seen is not None:
+        context = context * ops.cast(weights.seen, context.dtype)
+    return context, weights
+
+
+def weights_of(part: Part, tensors, rule: Rule, index) -> Weights:
+    """Return the weights of a part's queries."""
+    table, learned = rule.split(tensors[3:])
+    query, key = part.queries(tensors[0]), tensors[1]
+    biases = part.biases(None if table is None else _float32(table))
+    scores, masks, live = [], [], []
+    for piece, bias in zip(part.pieces, biases, strict=True):
+        mask = piece.reach.mask(part.rows, piece.span, piece.without_sinks)
+        masks.append(mask)
+        live.append(ops.any(mask) if part.can_skip and mask is not None else True)
+        shape = (*ops.shape(query)[:3], piece.span.size)
+
+        def score(piece=piece, bias=bias, mask=mask):
+            products = _float32(dot_products(query, piece.span.cut(key, 2)))
+            return (_scored(products, bias, mask, rule, part, piece, learned),)
+
+        hidden = lambda shape=shape: (ops.full(shape, HIDDEN, "float32"),)  # noqa: E731
+        scores.append(where_live(live[-1], score, hidden)[0])
+    scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=3)
+    weights = SPARSE[rule.normalizer][0](scores) if rule.normalizer in SPARSE else softmax(scores)
+    live = tuple(live) if part.apart else (True,)
+    return Weights(weights, _dropout_factor(weights, rule, index), _seen(masks, rule.reach), live)
+
+
+def _scored(products, bias, mask, rule, part, piece, learned):
+    """Return the scores of a piece: products, biases, the user's function, hidden places."""
+    mods = rule.reach.mods
+    if mods.score is not None:
+        products = products if bias is None else products + bias
+        places = rule.reach.places(part.rows, piece.span)
+        products, bias = mods.scored(products, places, learned), None
+        return products if mask is None else ops.where(mask, products, HIDDEN)
+    if mask is not None:
+        hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+        bias = hidden if bias is None else bias + hidden
+    return products if bias is None else products + bias
+
+
+def slope_of(context, upstream):
+    """Return the sum over the places of the weights times their gradients, `(B, H, T, 1)`.
+
+    The context, rounded to half precision, is not exact enough: `None`, and the sum is taken over
+    the weights themselves.
+    """
+    if "float16" in keras.backend.standardize_dtype(context.dtype):
+        return None
+    return ops.sum(_float32(upstream) * _float32(context), axis=-1, keepdims=True)
+
+
+def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rule: Rule):
+    """Return the gradient of a part's queries, and those of all else with the part's share.
+
+    Args:
+        part: The part.
+        weights: Its weights.
+        tensors: As in `blocked_attention`.
+        slope: What `slope_of` gave.
+        upstream: The gradient of the context.
+        totals: The gradients so far of all tensors but the queries, in float32.
+        rule: How scores become weights.
+    """
+    query, key, value = part.queries(tensors[0]), *tensors[1:3]
+    given = part.queries(upstream)
+    if weights.seen is not None:
+        given = given * ops.cast(weights.seen, given.dtype)
+    runs = list(zip(part.runs(), weights.live, strict=True))
+    shape = ops.shape(weights.before)[:3]
+    of_weights = [
+        where_live(
+            live,
+            lambda p=places: (_float32(dot_products(given, p.cut(value, 2))),),
+            lambda c=columns: (ops.zeros((*shape, c.size), "float32"),),
+        )[0]
+        for (columns, places), live in runs
+    ]
+    of_weights = of_weights[0] if len(of_weights) == 1 else ops.concatenate(of_weights, axis=3)
+    slope = None if slope is None else part.queries(slope)
+    of_scores = _of_scores(weights, _times(of_weights, weights.factor), slope, rule.normalizer)
+    of_key, of_value, *of_rest = totals
+    if rule.reach.mods.score is not None:
+        of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
+    of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(value.dtype)
+    of_query = 0
+    for (columns, places), live in runs:
+
+        def products(columns=columns, places=places):
+            block = columns.cut(of_products, 3)
+            return (
+                weighted_sum(block, places.cut(key, 2)),
+                sum_over_queries(block, query, key.shape[1]),
+                sum_over_queries(columns.cut(kept, 3), given, key.shape[1]),
+            )
+
+        def nothing(places=places):
+            parts = (query, places.cut(key, 2), places.cut(value, 2))
+            return tuple(ops.zeros_like(each) for each in parts)
+
+        of_block = where_live(live, products, nothing)
+        of_query += of_block[0]
+        of_key = places.add(of_key, _float32(of_block[1]), 2)
+        of_value = places.add(of_value, _float32(of_block[2]), 2)
+    if rule.has_table:
+        of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
+    return of_query, [of_key, of_value, *of_rest]
+
+
+def _of_scores(weights, of_weights, slope, normalizer):
+    """Return the gradient of scores; `slope` is the sum of the weights times their gradients."""
+    if normalizer in SPARSE:
+        return SPARSE[normalizer][1](weights.before, of_weights)
+    if slope is None:
+        slope = ops.sum(weights.before * of_weights, axis=-1, keepdims=True)
+    return weights.before * (of_weights - slope)
+
+
+def _before_mod(part, weights, tensors, of_scores, totals, rule):
+    """Return the gradient of the scores before the user's function, and of what it learns."""
+    table, learned = rule.split(tensors[3:])
+    biases = part.biases(None if table is None else _float32(table))
+    query, before = part.queries(tensors[0]), []
+    first, totals = len(totals) - len(learned), list(totals)
+    for piece, columns, bias, live in zip(
+        part.pieces, part.columns(), biases, weights.live, strict=True
+    ):
+        places, upstream = rule.reach.places(part.rows, piece.span), columns.cut(of_scores, 3)
+
+        def gradients(piece=piece, bias=bias, places=places, upstream=upstream):
+            products = _float32(dot_products(query, piece.span.cut(tensors[1], 2)))
+            products = products if bias is None else products + bias
+
+            def scored(products, *learned):
+                return rule.reach.mods.scored(products, places, learned)
+
+            return tuple(map(_float32, vjp(scored, (products, *learned), upstream)))
+
+        def nothing(upstream=upstream):
+            return tuple(map(_float32, map(ops.zeros_like, (upstream, *learned))))
+
+        of_products, *of_learned = where_live(live, gradients, nothing)
+        before.append(of_products)
+        for place, gradient in enumerate(of_learned):
+            totals[first + place] = totals[first + place] + gradient
+    return before[0] if len(before) == 1 else ops.concatenate(before, axis=3), totals
+
+
+def where_live(live, compute: Callable, otherwise: Callable):
+    """Return what one of two functions gives, and run that one alone."""
+    return compute() if live is True else ops.cond(live, compute, otherwise)
+
+
+def _seen(masks, reach):
+    """Return which queries see anything, `(B, H, rows, 1)`, or `None` where all do."""
+    if any(mask is None for mask in masks) or not (reach.has_masks or reach.window):
+        return None
+    seen = None
+    for mask in masks:
+        some = ops.any(mask, axis=-1, keepdims=True)
+        seen = some if seen is None else ops.logical_or(seen, some)
+    return seen
+
+
+def softmax(scores):
+    """Softmax over the last axis; of one place without the warning that Keras has for it."""
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+
+
+def _dropout_factor(weights, rule, index):
+    """Return what dropout multiplies the weights with, the same whenever it is asked for."""
+    if not rule.dropout:
+        return None
+    numbers = random.uniform(ops.shape(weights), seed=_FixedSeed(seed_of(rule.seed, index)))
+    return ops.cast(numbers >= rule.dropout, "float32") / (1 - rule.dropout)
+
+
+def seed_of(seed, index):
+    """Return the seed of a part from that of the whole."""
+    index = ops.cast(index, "int32") * 1_000_003
+    return seed + ops.cast(ops.stack([index, ops.zeros_like(index)]), seed.dtype)
+
+
+class _FixedSeed(random.SeedGenerator):
+    """A seed that is there already, in the form in which Keras takes one that is a tensor."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def next(self, ordered=True):
+        return self.seed
+
+
+def _times(weights, factor, dtype="float32"):
+    return ops.cast(weights if factor is None else weights * factor, dtype)
+
+
+def _float32(tensor):
+    return ops.cast(tensor, "float32")
+
+
+# Groups of heads.
+
+
+def _forward_by_groups(tensors, rule, plan, kept):
+    if plan.groups == 1:
+        return forward(tensors, rule, plan, kept)
+    query, value = tensors[0], tensors[2]
+
+    def attend_group(group, context):
+        heads = _Heads.of_group(group + nothing_after(context), plan.groups, tensors)
+        part = forward(heads.cut(tensors, rule), heads.rule(rule, plan.parts), plan)
+        return group + 1, ops.slice_update(context, (0, heads.query.start, 0, 0), part)
+
+    context = ops.zeros((*ops.shape(query)[:3], value.shape[3]), query.dtype)
+    return ops.while_loop(lambda group, _: group < plan.groups, attend_group, (0, context))[1]
+
+
+def _backward_by_groups(tensors, context, upstream, rule, plan, kept):
+    if plan.groups == 1:
+        return backward(tensors, context, upstream, rule, plan, kept)
+
+    def attend_group(group, *totals):
+        heads = _Heads.of_group(group + nothing_after(totals[0]), plan.groups, tensors)
+        given = [heads.query.cut(tensor, 1) for tensor in (context, upstream)]
+        of_group = heads.rule(rule, plan.parts)
+        gradients = backward(heads.cut(tensors, rule), *given, of_group, plan)
+        return group + 1, *heads.write(totals, gradients, rule)
+
+    totals = [ops.zeros_like(tensor) for tensor in tensors]
+    return tuple(
+        ops.while_loop(lambda group, *_: group < plan.groups, attend_group, (0, *totals))[1:]
+    )
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """A group of key heads, and the query heads that read them."""
+
+    group: Any
+    query: Span
+    key: Span
+
+    @classmethod
+    def of_group(cls, group, groups, tensors):
+        """Return the heads of one of some groups."""
+        size, shared = tensors[1].shape[1] // groups, tensors[0].shape[1] // tensors[1].shape[1]
+        return cls(group, Span(group * size * shared, size * shared), Span(group * size, size))
+
+    def cut(self, tensors, rule: Rule):
+        """Return the group's part of queries, keys, values and table; the rest as it is."""
+        query, key, value, *rest = tensors
+        table, learned = rule.split(rest)
+        table = [] if table is None else [self.query.cut(table, 0)]
+        memory = self.key.cut(key, 1), self.key.cut(value, 1)
+        return (self.query.cut(query, 1), *memory, *table, *learned)
+
+    def write(self, totals, gradients, rule: Rule):
+        """Return the gradients of all heads with those of the group."""
+        query, key = self.query.start, self.key.start
+        starts = [(0, query, 0, 0), (0, key, 0, 0), (0, key, 0, 0), (query, 0)]
+        count = 4 if rule.has_table else 3
+        own = zip(totals[:count], starts, gradients, strict=False)
+        shared = zip(totals[count:], gradients[count:], strict=True)
+        return [
+            *(ops.slice_update(total, start, gradient) for total, start, gradient in own),
+            *(total + gradient for total, gradient in shared),
+        ]
+
+    def rule(self, rule: Rule, parts: int) -> Rule:
+        """Return the rule of the group: its masks, and a seed of its own."""
+        seed = None if rule.seed is None else seed_of(rule.seed, self.group * parts)
+        return replace(rule, reach=rule.reach.of_heads(self.query), seed=seed)

@@ -1,0 +1,182 @@
+"""Functions of places that change scores or hide pairs: `score_mod` and `mask_mod`.
+
+A `score_mod(score, batch, head, query, key)` returns another score, a `mask_mod(batch, head, query,
+key)` a boolean, True = attend. They are called on whole blocks of pairs: `score` is
+`(B, H, rows, columns)` in float32, and each place is int32 with one axis that is not 1, `batch`
+`(B, 1, 1, 1)`, `head` `(1, H, 1, 1)`, `query` `(1, 1, rows, 1)`, `key` `(1, 1, 1, columns)`. The
+result broadcasts to the block's shape.
+
+The interface is that of PyTorch's FlexAttention (Dong et al. 2024, "Flex attention: a programming
+model for generating optimized attention kernels").
+
+Example:
+
+```python
+import numpy as np
+from keras_attention.layers import MultiHeadAttention
+from keras_attention.ops.dot_product.mods import all_of, causal, documents
+
+packed = np.array([[0, 0, 0, 1, 1, 2]])  # three texts in one row
+layer = MultiHeadAttention(num_heads=2, key_dim=4)
+_, scores = layer(
+    np.random.normal(size=(1, 6, 8)),
+    mask_mod=all_of(causal, documents(packed)),
+    return_attention_scores=True,
+)
+assert not np.any(np.asarray(scores)[0, :, 3:, :3])  # no text reads another
+```
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.ops.positions import alibi_slopes
+
+
+def causal(batch, head, query, key):
+    """Hide what follows the query."""
+    return key <= query
+
+
+def sliding_window(size: int) -> Callable:
+    """Hide what is `size` places or more away."""
+    return lambda batch, head, query, key: ops.abs(query - key) < size
+
+
+def first_places(count: int) -> Callable:
+    """Show the first `count` places: sinks (Xiao et al. 2024), or a prefix that all may read."""
+    return lambda batch, head, query, key: key < count
+
+
+def documents(query_ids, key_ids=None) -> Callable:
+    """Show pairs of one document alone.
+
+    Args:
+        query_ids: Integers `(B, T)`: the document of each query.
+        key_ids: Integers `(B, S)`. Default: `query_ids`.
+    """
+    key_ids = query_ids if key_ids is None else key_ids
+
+    def same(batch, head, query, key):
+        return ops.equal(look_up(query_ids, batch, query), look_up(key_ids, batch, key))
+
+    return same
+
+
+def all_of(*masks: Callable) -> Callable:
+    """Show what all masks show."""
+    return lambda *places: functools.reduce(ops.logical_and, [mask(*places) for mask in masks])
+
+
+def any_of(*masks: Callable) -> Callable:
+    """Show what one mask shows at least."""
+    return lambda *places: functools.reduce(ops.logical_or, [mask(*places) for mask in masks])
+
+
+def alibi(num_heads: int) -> Callable:
+    """Take a slope of each head times the distance off the score (Press et al. 2022)."""
+
+    def linear(score, batch, head, query, key):
+        slopes = ops.reshape(alibi_slopes(num_heads), (-1,))
+        return score - look_up(slopes, head) * ops.cast(ops.abs(query - key), score.dtype)
+
+    return linear
+
+
+def look_up(table, *places):
+    """Return the entries of a table at places, one tensor of them for each axis: `table[i, j]`.
+
+    Args:
+        table: Of any rank.
+        *places: Integer tensors that broadcast together, as many as the table has axes. A place
+            outside of the table takes the nearest one.
+    """
+    table = ops.convert_to_tensor(table)
+    index = 0
+    for size, place in zip(ops.shape(table), places, strict=True):
+        index = index * size + ops.clip(place, 0, size - 1)
+    return ops.take(ops.reshape(table, (-1,)), index)
+
+
+@dataclass(frozen=True)
+class Mods:
+    """A score's and a mask's function, and the tensors through which they learn.
+
+    A hand-written gradient reaches the tensors that are handed to it. So the variables of Keras
+    that the functions read, which one run on a single pair finds, become arguments, and so do the
+    tensors of a `functools.partial`.
+
+    Attributes:
+        score: `score_mod`, or `None`.
+        mask: `mask_mod`, or `None`.
+        values: Pairs of a Keras variable that the score's function reads and its value.
+        mask_values: The same of the mask's function.
+    """
+
+    score: Callable | None = None
+    mask: Callable | None = None
+    values: tuple = field(default=(), repr=False)
+    mask_values: tuple = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, score: Callable | None, mask: Callable | None) -> "Mods":
+        """Return the functions with the variables that they read."""
+        place = ops.zeros((1, 1, 1, 1), "int32")
+        places, one = (place,) * 4, ops.zeros((1, 1, 1, 1), "float32")
+        read = (
+            () if score is None else _values_read(lambda: score(one, *places)),
+            () if mask is None else _values_read(lambda: mask(*places)),
+        )
+        return cls(score, mask, *read)
+
+    def tensors(self) -> list:
+        """Return the tensors that gradients reach."""
+        named = [self.score.keywords[name] for name in self._names()]
+        return [value for v, value in self.values if _is_float(v)] + named
+
+    def scored(self, score, places, tensors):
+        """Return the scores of a block, computed with `tensors` in place of `self.tensors()`."""
+        given, names, function = list(tensors), self._names(), self.score
+        mapping = [(v, given.pop(0) if _is_float(v) else value) for v, value in self.values]
+        if names:
+            function = functools.partial(function, **dict(zip(names, given, strict=True)))
+        with keras.StatelessScope(mapping):
+            return ops.cast(function(score, *places), score.dtype)
+
+    def shown(self, places):
+        """Return the mask of a block."""
+        with keras.StatelessScope([(v, ops.stop_gradient(value)) for v, value in self.mask_values]):
+            return ops.cast(self.mask(*places), "bool")
+
+    def _names(self):
+        keywords = getattr(self.score, "keywords", {})  # of a functools.partial
+        return [n for n, value in keywords.items() if ops.is_tensor(value) and _is_float(value)]
+
+
+class _Recorder(keras.StatelessScope):
+    """Notes each variable that is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.variables: dict[int, Any] = {}
+
+    def get_current_value(self, variable):
+        self.variables[id(variable)] = variable
+        return super().get_current_value(variable)
+
+
+def _values_read(function) -> tuple:
+    """Return the variables that a function reads, with their values."""
+    with _Recorder() as recorder:
+        function()
+    # Read here, outside of any custom gradient: TensorFlow refuses variables inside.
+    return tuple((v, ops.convert_to_tensor(v.value)) for v in recorder.variables.values())
+
+
+def _is_float(tensor) -> bool:
+    return keras.backend.is_float_dtype(keras.backend.standardize_dtype(tensor.dtype))

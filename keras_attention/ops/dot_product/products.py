@@ -1,0 +1,72 @@
+"""Products of queries, keys and values, head by head, and biases by distance.
+
+`H` query heads read `G` key heads: query head `h` reads key head `h G // H`.
+
+A table of biases `(H, T + S - 1)` holds one number for each head and distance (place of the key
+less that of the query), from `1 - T` to `S - 1`. A block of pairs is read off it, and its gradient
+summed up again, by laying rows of a length that is one too long one after another: no gathering.
+"""
+
+from keras import ops
+
+
+def dot_products(query, key):
+    """`q_t . k_s`: `(B, H, T, d)` and `(B, G, S, d)` give `(B, H, T, S)`."""
+    products = ops.einsum("bgtd,bgsd->bgts", _fold(query, key.shape[1]), key)
+    return _unfold(products, query.shape[1])
+
+
+def weighted_sum(weights, value):
+    """`sum_s a_ts v_s`: `(B, H, T, S)` and `(B, G, S, d)` give `(B, H, T, d)`."""
+    sums = ops.einsum("bgts,bgsd->bgtd", _fold(weights, value.shape[1]), value)
+    return _unfold(sums, weights.shape[1])
+
+
+def sum_over_queries(weights, query, groups: int):
+    """`sum_t a_ts q_t`, over the heads that share keys too: `(B, G, S, d)`."""
+    return ops.einsum("bgts,bgtd->bgsd", _fold(weights, groups), _fold(query, groups))
+
+
+def by_pairs(table, rows, columns):
+    """Spread `(H, rows + columns - 1)` over pairs: entry `s - t + rows - 1` of it at `(t, s)`.
+
+    Returns:
+        `(H, rows, columns)`.
+    """
+    heads, length = table.shape[0], rows + columns - 1
+    longer = ops.concatenate([table, ops.zeros_like(table[:, :1])], axis=1)
+    # Each row starts one entry later than the one above it.
+    shifted = ops.tile(longer, (1, rows))[:, : rows * length]
+    return ops.reshape(shifted, (heads, rows, length))[:, :, rows - 1 :]
+
+
+def summed_by_distance(pairs, rows, columns):
+    """Sum `(H, rows, columns)` over the pairs of each distance: the transpose of `by_pairs`.
+
+    Returns:
+        `(H, rows + columns - 1)`.
+    """
+    heads, length = pairs.shape[0], rows + columns - 1
+    wide = ops.concatenate([_zeros(pairs, heads, rows, rows - 1), pairs], axis=2)
+    flat = ops.reshape(wide, (heads, rows * length))
+    flat = ops.concatenate([flat, _zeros(pairs, heads, rows)], axis=1)
+    return ops.sum(ops.reshape(flat, (heads, rows, length + 1)), axis=1)[:, :-1]
+
+
+def _zeros(like, *shape):
+    return ops.zeros(shape, like.dtype)
+
+
+def _fold(tensor, groups):
+    """Lay the query heads that share keys one after another: `(B, G, H / G * T, ...)`."""
+    batch_size, heads, steps, size = ops.shape(tensor)
+    if heads == groups:
+        return tensor
+    return ops.reshape(tensor, (batch_size, groups, heads // groups * steps, size))
+
+
+def _unfold(tensor, heads):
+    batch_size, groups, rows, size = ops.shape(tensor)
+    if heads == groups:
+        return tensor
+    return ops.reshape(tensor, (batch_size, heads, rows * groups // heads, size))

@@ -1,0 +1,233 @@
+"""Files that were damaged, planted or swapped: nothing follows a link, hangs or fills memory."""
+
+import gzip
+import os
+import resource
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import (
+    json_object,
+    new_folder,
+    output_file,
+    read_lines,
+    replacing,
+    verify_checksum,
+    write_checksums,
+    write_text,
+)
+from keras_attention.applications.common.weights import load_weights, save_weights
+
+
+def test_a_link_under_a_temporary_name_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".partial-config.yaml").symlink_to(outside)
+    write_text(folder / "config.yaml", "new")
+    assert outside.read_text() == "mine"
+    assert (folder / "config.yaml").read_text() == "new"
+
+
+def test_a_link_under_the_name_itself_is_replaced(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (tmp_path / "metrics.jsonl").symlink_to(outside)
+    write_text(tmp_path / "metrics.jsonl", "new")
+    assert outside.read_text() == "mine"
+    assert not (tmp_path / "metrics.jsonl").is_symlink()
+
+
+def test_what_is_written_can_be_read_by_those_whom_the_umask_lets(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a", "")
+        with new_folder(tmp_path / "b") as folder:
+            folder.mkdir()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"a.txt could not be written: File too large"):
+            write_text(tmp_path / "a.txt", "x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_of_two_writers_of_one_output_the_later_is_refused(tmp_path):
+    path = tmp_path / "out.txt"
+    both = threading.Barrier(2)
+
+    def write(text):
+        try:
+            with output_file(path) as file:
+                file.write(text)
+                both.wait(30)
+        except UserError as error:
+            return str(error)
+        return text
+
+    with ThreadPoolExecutor(2) as pool:
+        results = sorted(pool.map(write, ["one", "two"]), key=len)
+    assert results[0] == path.read_text()
+    assert "out.txt already exists" in results[1]
+
+
+def test_a_preparation_in_progress_is_left_alone(tmp_path):
+    path = tmp_path / "a"
+    with pytest.raises(UserError, match="already exists"), new_folder(path) as slow:
+        slow.mkdir()
+        with new_folder(path) as fast:
+            fast.mkdir()
+            (fast / "kept").write_text("")
+        assert slow.is_dir()
+    assert [each.name for each in tmp_path.rglob("*")] == ["a", "kept"]
+
+
+def test_half_a_surrogate_pair_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"data.jsonl, line 3: expected Unicode text.*ud800"):
+        json_object(r'{"text": "a\ud800"}', "data.jsonl, line 3")
+    with (
+        pytest.raises(UserError, match=r"out.txt: a text holds .*ud800"),
+        output_file(tmp_path / "out.txt") as file,
+    ):
+        print("a\ud800", file=file)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{}{", "[1]", "NaN", '"a"', '{"a": ' * 50_000])
+def test_json_that_is_no_object_is_refused(text):
+    with pytest.raises(UserError, match="line 1: "):
+        json_object(text, "line 1")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(UserError, match="expected a file. Received: a "):
+        read_lines(path)
+
+
+def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_attention.applications.common.files.MOST_INFLATED", (10_000, 200))
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"a\n" * 500_000))
+    with pytest.raises(UserError, match="inflates to more than"):
+        read_lines(path)
+    path.write_bytes(gzip.compress(b"zwei hunde\n" * 500))
+    assert len(read_lines(path)) == 500
+
+
+def small_model():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="d")])
+    for variable in model.weights:
+        variable.assign(np.arange(variable.shape.num_elements(), dtype="f").reshape(variable.shape))
+    return model
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.weights.h5"
+    save_weights(small_model(), path)
+    write_checksums(tmp_path)
+    return path
+
+
+def test_no_flip_or_cut_of_weights_gives_other_weights(saved):
+    whole = saved.read_bytes()
+    random = np.random.default_rng(5)
+    for place in random.integers(0, len(whole), 60):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(random.integers(8))
+        saved.write_bytes(content if place % 4 else whole[:place])
+        with pytest.raises(UserError, match="model.weights.h5 is damaged or was changed"):
+            load_weights(small_model(), saved)
+    saved.write_bytes(whole)
+    load_weights(small_model(), saved)
+
+
+def test_without_checksums_hdf5_says_it_in_one_line(saved):
+    (saved.parent / "CHECKSUMS").unlink()
+    whole = saved.read_bytes()
+    for end in (0, 7, 100, len(whole) // 2):
+        saved.write_bytes(whole[:end])
+        with pytest.raises(UserError, match="model.weights.h5 cannot be loaded") as caught:
+            load_weights(small_model(), saved)
+        assert "\n" not in str(caught.value)
+
+
+def test_new_weights_are_known_before_they_have_their_name(saved, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("keras_attention.applications.common.files._put", killed)
+        model = small_model()
+        model.layers[0].bias.assign([7.0, 8.0])
+        save_weights(model, saved)
+    verify_checksum(saved)  # still the old ones
+    save_weights(model, saved)
+    verify_checksum(saved)
+    save_weights(small_model(), saved)
+    assert (saved.parent / "CHECKSUMS").read_text().count("weights") == 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+    model = small_model()
+    model.layers[0].bias.assign([1.0, value])
+    save_weights(model, tmp_path / "a.weights.h5")
+    with pytest.raises(UserError, match="weights that are NaN or infinite"):
+        load_weights(small_model(), tmp_path / "a.weights.h5")
+
+
+@pytest.mark.parametrize("kind", ["link", "external", "large"])
+def test_weights_that_lead_out_of_their_file_are_refused(saved, kind):
+    (saved.parent / "CHECKSUMS").unlink()
+    outside = saved.parent / "outside"
+    outside.write_bytes(b"\0" * 8)
+    with h5py.File(saved, "r+") as file:
+        group = file["layers/dense/vars"]
+        del group["1"]
+        if kind == "link":
+            group["1"] = h5py.ExternalLink(str(saved.parent / "other.h5"), "x")
+        elif kind == "external":
+            group.create_dataset("1", (2,), "f", external=[(str(outside), 0, 8)])
+        else:
+            group.create_dataset("1", (2**40,), "f", chunks=(1024,), compression="gzip")
+    with pytest.raises(UserError, match="leads out|lies in another file|holds more than it does"):
+        load_weights(small_model(), saved)
+
+
+def test_sound_weights_come_back(saved):
+    model = small_model()
+    model.layers[0].bias.assign([5.0, 5.0])
+    load_weights(model, saved)
+    for loaded, own in zip(model.weights, small_model().weights, strict=True):
+        np.testing.assert_array_equal(loaded.numpy(), own.numpy())
+
+
+def test_a_replacement_ends_as_the_file_does(tmp_path):
+    with replacing(tmp_path / "a.weights.h5") as temporary:
+        assert temporary.name.endswith(".weights.h5")
+        assert temporary.parent == tmp_path
+        temporary.write_text("")

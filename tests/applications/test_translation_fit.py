@@ -1,0 +1,235 @@
+"""Training a translator from Python: what `fit` takes, `compile`, runs, and what is refused."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention import BahdanauAttention
+from keras_attention.applications.training.run_folder import RunFolder, read_metrics
+from keras_attention.applications.translation import RNNSearch, Transformer, Translator
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from tests.applications.commands import assert_same_training
+from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_preprocessor
+
+SOURCES, TARGETS = SOURCE_LINES * 2, TARGET_LINES[::-1] * 2
+COUNT = len(SOURCES)
+
+
+class Column:
+    """A column of a table, as pandas and `datasets` have it."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __iter__(self):
+        return iter(self.values)
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return make_preprocessor("words")
+
+
+def make_task(preprocessor, **compile_with):
+    """A translator with the same new weights each time, which `fit` does not change."""
+    keras.utils.set_random_seed(1)
+    sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+    network = Transformer(*sizes, embedding_size=6, layers=1, feed_forward_size=8, heads=2)
+    task = Translator(network, preprocessor, label_smoothing=0.0)
+    task.compile(**{"optimizer": keras.optimizers.SGD(0.0), **compile_with})
+    return task
+
+
+@pytest.fixture(scope="module")
+def still(preprocessor):
+    return make_task(preprocessor)
+
+
+def figures(task, *data, **options):
+    history = task.fit(*data, **{"batch_size": COUNT, "verbose": 0, **options}).history
+    return {name: values[-1] for name, values in history.items()}
+
+
+def mean_loss(task, sources, targets):
+    """The mean negative log-likelihood of a token, from the logits."""
+    inputs, labels = task.preprocessor(sources, y=targets)
+    logits = np.asarray(task.backbone(inputs), np.float64)
+    each = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, labels[..., None], 2)[..., 0]
+    return each[labels > 0].mean()
+
+
+def test_strings_of_every_kind_train_alike(still):
+    expected = pytest.approx(mean_loss(still, SOURCES, TARGETS), rel=1e-5)
+    batches = tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(COUNT)
+    for data in (
+        (SOURCES, TARGETS),
+        (tuple(SOURCES), np.array(TARGETS, object)),
+        (np.array(SOURCES), np.array([target.encode() for target in TARGETS])),
+        (Column(SOURCES), Column(TARGETS)),
+        (tf.constant(SOURCES), tf.constant(TARGETS)),
+        (list(zip(SOURCES, TARGETS, strict=True)),),
+        (batches,),
+    ):
+        size = {"batch_size": None if data[0] is batches else COUNT}
+        assert figures(still, *data, **size)["loss"] == expected
+        assert still.evaluate(*data, **size, verbose=0) == expected
+
+
+def test_some_examples_may_be_held_out_or_weighted(still):
+    most, rest = (SOURCES[:7], TARGETS[:7]), (SOURCES[7:], TARGETS[7:])
+    expected = pytest.approx((mean_loss(still, *most), mean_loss(still, *rest)), rel=1e-5)
+    split = figures(still, SOURCES, TARGETS, validation_split=0.3)
+    given = figures(still, *most, validation_data=rest)
+    dataset = tf.data.Dataset.from_tensor_slices(rest).batch(3)
+    assert (split["loss"], split["val_loss"]) == expected
+    assert (given["loss"], given["val_loss"]) == expected
+    batches = figures(still, *most, validation_data=dataset)
+    assert batches["val_loss"] == pytest.approx(split["val_loss"], rel=0.02)  # mean of batches
+    weighted = figures(still, SOURCES, TARGETS, sample_weight=[1.0] * 7 + [0.0] * 3)
+    assert weighted["loss"] == pytest.approx(given["loss"], rel=1e-5)
+
+
+def test_the_users_own_loss_and_metrics_leave_padding_out(preprocessor, still):
+    """A metric wants logits, so that the loss which makes them itself gives way."""
+    own = make_task(
+        preprocessor,
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["sparse_categorical_accuracy"],
+    )
+    measured = figures(own, SOURCES, TARGETS)
+    assert measured["loss"] == pytest.approx(mean_loss(own, SOURCES, TARGETS), rel=1e-5)
+    inputs, labels = preprocessor(SOURCES, y=TARGETS)
+    right = np.asarray(own.backbone(inputs)).argmax(-1) == labels
+    assert 0 < right[labels > 0].mean() != right.mean()
+    accuracy = pytest.approx(right[labels > 0].mean())
+    assert measured["sparse_categorical_accuracy"] == accuracy
+    assert own(inputs).shape[-1] == preprocessor.target_vocabulary_size
+    smoothed = make_task(preprocessor, loss=MaskedSparseCategoricalCrossentropy(0.2))
+    with_metric = make_task(
+        preprocessor, loss=MaskedSparseCategoricalCrossentropy(0.2), metrics=["accuracy"]
+    )
+    losses = [figures(each, SOURCES, TARGETS)["loss"] for each in (smoothed, with_metric)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(measured["loss"], rel=1e-4)
+
+
+def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor):
+    sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+    cells = [keras.layers.LSTMCell(12), keras.layers.GRUCell(12)]
+    network = RNNSearch(
+        *sizes,
+        embedding_size=12,
+        units=12,
+        attention=BahdanauAttention(9),
+        cell=keras.layers.StackedRNNCells(cells),
+    )
+    task = Translator(network, preprocessor)
+    task.compile(keras.optimizers.Adam(0.05))
+    seen = []
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
+    stop = keras.callbacks.EarlyStopping("loss", min_delta=10.0, patience=11)
+    history = task.fit(
+        *(SOURCE_LINES, SOURCE_LINES),
+        epochs=30,
+        batch_size=5,
+        verbose=0,
+        callbacks=[callback, stop],
+    )
+    assert len(seen) == len(history.history["loss"]) == 12
+    assert history.history["loss"][-1] < 0.6 * history.history["loss"][0]
+    cell = network.decoder.cell.cells[0]
+    assert any(weight is cell.kernel for weight in task.trainable_weights)
+
+
+@pytest.fixture(scope="module")
+def run(preprocessor, tmp_path_factory):
+    """A run of two epochs that Python trained at once."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    make_task(preprocessor).fit(SOURCES, TARGETS, run=path, epochs=2, **IN_A_RUN)
+    return path
+
+
+IN_A_RUN = {"validation_split": 0.2, "batch_size": 4, "seed": 3}
+
+
+def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
+    seen = []
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
+    parts = tmp_path / "parts"
+    for epochs in (1, 2):
+        task = make_task(preprocessor)
+        outcome = task.fit(
+            SOURCES, TARGETS, run=parts, epochs=epochs, callbacks=[callback], **IN_A_RUN
+        )
+        assert outcome.epoch == epochs
+    assert seen == [0, 1]
+    assert_same_training(run, parts)
+
+
+def test_a_run_is_a_preset(preprocessor, run):
+    task = Translator.from_preset(run)
+    first, last = read_metrics(RunFolder(run).metrics)
+    assert last["loss"] < first["loss"]
+    best = max(first, last, key=lambda row: row["val_bleu"])  # which training is judged by
+    perplexity = task.perplexity(SOURCES[8:], TARGETS[8:])
+    assert np.log(perplexity) == pytest.approx(best["val_loss"], rel=1e-4)
+    assert task.preprocessor.get_config() == {
+        **preprocessor.get_config(),
+        "name": task.preprocessor.name,
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.fit(SOURCES, TARGETS[1:]), "equally many.*Received: 10 in x, 9 in y"),
+        (lambda t: t.fit(["a", None], ["b", "c"]), r"`x` should hold strings.*x\[1\]=None"),
+        (lambda t: t.fit(["a", "b"], ["b", float("nan")]), r"`y` should hold str.*y\[1\]=nan"),
+        (lambda t: t.fit([[4, 5]], [[4, 5]]), r"the preprocessor makes the ids.*x\[0\]=\[4, 5\]"),
+        (lambda t: t.fit(np.ones((2, 3)), np.ones((2, 3))), r"the preprocessor makes the ids.*x\["),
+        (lambda t: t.fit("a b", "c d"), "sequence of strings.*Received: x='a b'"),
+        (lambda t: t.fit(["a", " "], ["b", "c"]), r"should have words. Received: x\[1\]=' '"),
+        (lambda t: t.fit([], []), "at least one pair.*Received: none"),
+        (lambda t: t.fit(SOURCES), r"as `fit\(x, y\)`, or pairs of strings.*Received: x=\['a man"),
+        (lambda t: t.fit([("a", "b", "c")]), r"or pairs of strings.*Received: x=\[\('a', 'b', 'c'"),
+        (lambda t: t.fit([1, 2]), "pairs of strings.*Received"),
+        (lambda t: t.fit(None), "pairs of strings.*Received"),
+        (
+            lambda t: t.fit(SOURCES, TARGETS, sample_weight=[1.0]),
+            "equally many.*Received: 10 in x, 10 in y, 1 in sample_weight",
+        ),
+        (
+            lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),
+            "Too few pairs to hold 0.5 of them out. Received: 1",
+        ),
+        (lambda t: t.fit(SOURCES, TARGETS, validation_data=(["a"], [None])), r"y\[0\]=None"),
+        (lambda t: t.evaluate(SOURCES, TARGETS[1:]), "equally many.*Received: 10 in x, 9 in y"),
+    ],
+)
+def test_what_cannot_be_trained_with_is_refused(still, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(still)
+
+
+def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
+    dataset = tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(2)
+    for data, options, message in (
+        ((SOURCES, TARGETS), {}, "give `validation_data` or `validation_split`"),
+        ((dataset,), {}, "`run` needs texts.*give lists"),
+        ((SOURCES, [None] * 10), {"validation_split": 0.2}, r"Received: y\[0\]=None"),
+        (
+            (SOURCES, TARGETS),
+            {"validation_split": 0.2, "epochs": 0},
+            "training.epochs must be at least 1",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            still.fit(*data, run=tmp_path / "run", **options)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file is not a run folder"):
+        still.fit(SOURCES, TARGETS, run=tmp_path / "file", validation_split=0.2)

@@ -1,0 +1,83 @@
+"""Training a Transformer by its configuration, with all that came with it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.tasks import resume_task, train_task
+from keras_attention.applications.translation import TranslationConfig, Translator
+from tests.applications.commands import assert_same_training, run_command, write_dates
+from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES
+
+CONFIG = ["--model.architecture=transformer"]
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    """A configuration of a small training that uses all that came with the Transformer."""
+    data = write_dates(tmp_path_factory.mktemp("dates"))
+    overrides = [
+        *data,
+        *CONFIG,
+        "--tokenizer.shared=true",
+        "--tokenizer.vocabulary_size=120",
+        "--model.embedding_size=16",
+        "--model.feed_forward_size=32",
+        "--model.layers=1",
+        "--model.heads=2",
+        "--model.dropout=0.1",
+        "--training.batch_tokens=400",
+        "--training.accumulate=2",
+        "--training.steps_per_epoch=7",
+        "--training.epochs=5",
+        "--training.average_checkpoints=3",
+        "--training.schedule=inverse_sqrt",
+        "--training.warmup_steps=9",
+        "--training.learning_rate=0.01",
+        "--training.beta_2=0.98",
+        "--training.early_stopping=loss",
+        "--training.tensorboard=false",
+    ]
+    return load_config(TranslationConfig, [], overrides)
+
+
+@pytest.mark.slow  # traces three trainings
+def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, tmp_path):
+    outcome = train_task(Translator, training, tmp_path / "whole")
+    assert (outcome.epoch, outcome.step) == (5, 17)  # 35 batches, two an update
+    shorter = dataclasses.replace(training.training, epochs=2)
+    short = dataclasses.replace(training, training=shorter)
+    train_task(Translator, short, tmp_path / "parts")
+    config = load_config(TranslationConfig, [tmp_path / "parts" / "config.yaml"])
+    longer = dataclasses.replace(config, training=training.training)
+    resume_task(Translator, longer, tmp_path / "parts")
+    assert_same_training(tmp_path / "whole", tmp_path / "parts")
+    network = Translator.load(tmp_path / "whole").backbone
+    shapes = [v.shape for v in network.trainable_variables]
+    assert shapes.count((120, 16)) == 1  # one table for all, as both sides share a vocabulary
+
+
+def test_half_precision_trains_and_the_other_verbs_compute_in_full(training, tmp_path):
+    section = dataclasses.replace(
+        training.training,
+        precision="mixed_bfloat16",
+        epochs=2,
+        accumulate=1,
+        average_checkpoints=1,
+    )
+    train_task(Translator, dataclasses.replace(training, training=section), tmp_path / "run")
+    task = Translator.from_preset(tmp_path / "run", dtype="float32")
+    assert {v.dtype for v in task.backbone.trainable_variables} == {"float32"}
+    assert task.backbone.compute_dtype == "float32"
+    assert np.isfinite(task.perplexity(SOURCE_LINES, TARGET_LINES))
+
+
+@pytest.mark.slow  # two minutes; 96.5 % when it was written
+def test_it_learns_to_write_dates(tmp_path):
+    train = ["train", "translation", "--data.dataset=dates", *CONFIG, "--output", tmp_path / "run"]
+    assert run_command(*train).returncode == 0
+    report = json.loads(run_command("evaluate", tmp_path / "run", "--json").stdout)
+    assert report["exact_match"] > 90

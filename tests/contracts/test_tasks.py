@@ -1,0 +1,143 @@
+"""Checks that every public task and network passes; one without an entry fails."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import applications
+from keras_attention.applications import (
+    answer_selection,
+    classification,
+    summarization,
+    translation,
+)
+from keras_attention.applications.common.network import Network
+from keras_attention.applications.common.task import TextTask
+from tests.contracts.tasks import SIZES, TASKS, translator
+
+APPLICATIONS = (translation, summarization, answer_selection, classification)
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+needs_tensorflow = pytest.mark.skipif(
+    not ON_TENSORFLOW, reason="a SavedModel is written by the TensorFlow backend"
+)
+IN_A_FRESH_PROCESS = """
+import json, sys
+import keras
+from tests.contracts.tasks import TASKS
+from keras_attention.applications import answer_selection, classification
+from keras_attention.applications import summarization, translation
+places = (translation, summarization, answer_selection, classification)
+folder, results = sys.argv[1], {}
+for name, entry in TASKS.items():
+    cls = next(getattr(place, name) for place in places if hasattr(place, name))
+    results[name] = [
+        entry.use(cls.from_preset(f"{folder}/{name}")),
+        entry.use(keras.saving.load_model(f"{folder}/{name}.keras")),
+    ]
+print(json.dumps(results))
+"""
+
+
+def public(base):
+    """The public subclasses of a base that the applications export."""
+    found = set()
+    for place in APPLICATIONS:
+        for name in place.__all__:
+            each = getattr(place, name)
+            if inspect.isclass(each) and issubclass(each, base) and not inspect.isabstract(each):
+                found.add(each)
+    return found
+
+
+def test_every_task_and_network_has_an_entry():
+    bases = {translation.TranslationModel, getattr(classification, "ClassificationTask", None)}
+    assert {each.__name__ for each in public(TextTask) - bases} == set(TASKS)
+    taken = {network for entry in TASKS.values() for network in entry.networks}
+    assert public(Network) - bases == taken
+    assert applications is not None
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Every task, fitted on strings for an epoch, and saved in a folder in both forms."""
+    folder = tmp_path_factory.mktemp("tasks")
+    found = {}
+    for name, entry in TASKS.items():
+        keras.utils.set_random_seed(3)
+        task = entry.make()
+        history = task.fit(*entry.data, batch_size=6, epochs=1, verbose=0)
+        assert np.isfinite(history.history["loss"]).all()
+        task.save_to_preset(folder / name)
+        task.save(folder / f"{name}.keras")
+        found[name] = task
+    return folder, found
+
+
+def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
+    folder, tasks = trained
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_FRESH_PROCESS, str(folder)],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads(done.stdout.strip().splitlines()[-1])
+    for name, entry in TASKS.items():
+        expected = json.loads(json.dumps(entry.use(tasks[name])))
+        assert results[name] == [expected, expected]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_figures_of_texts_name_their_signature(trained, name):
+    report = trained[1][name].evaluate_text(*TASKS[name].data)
+    assert report["signature"]
+    json.dumps(report)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
+    task = trained[1][name]
+    config = task.get_config()
+    json.dumps(config)
+    copy = type(task).from_config(json.loads(json.dumps(config)))
+    assert copy.get_config() == config
+    shapes = [tuple(each.shape) for each in task.backbone.weights]
+    assert [tuple(each.shape) for each in copy.backbone.weights] == shapes
+    copy.backbone.set_weights(task.backbone.get_weights())
+    assert TASKS[name].use(copy) == TASKS[name].use(task)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_another_part_in_mixed_precision_trains(name):
+    entry = TASKS[name]
+    task = entry.make(**entry.swapped(), dtype="mixed_bfloat16")
+    history = task.fit(*entry.data, batch_size=6, epochs=1, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    assert {each.dtype for each in task.backbone.trainable_weights} == {"float32"}
+    assert json.dumps(entry.use(task))
+
+
+@pytest.mark.parametrize("network", list(SIZES)[1:])
+def test_every_network_of_translation_trains(network):
+    task = translator(network)
+    history = task.fit(*TASKS["Translator"].data, batch_size=6, epochs=1, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    assert len(TASKS["Translator"].use(task)) == 3
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", TASKS)
+def test_an_export_takes_strings(trained, tmp_path, name):
+    import tensorflow as tf
+
+    trained[1][name].export(tmp_path / "served")
+    loaded = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    _, specs = loaded.structured_input_signature
+    assert specs and all(spec.dtype in (tf.string, tf.int32) for spec in specs.values())

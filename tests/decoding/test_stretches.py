@@ -1,0 +1,87 @@
+"""Sizes that change on the way change no result: finished sentences leave, caches grow."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.decoding import beam_search, greedy_search, sample
+from tests.decoding.chains import END, START, Chain
+from tests.decoding.running import BACKEND, MODES, in_python, prepare
+
+BATCH, LIMITS = 11, np.array([2, 9, 3, 1, 13, 4, 9, 5, 2, 7, 3])
+SEARCHES = {
+    "greedy": (greedy_search, {"no_repeat_ngram": 3}),
+    "beam": (beam_search, {"beam_size": 3, "n_best": 2, "length_penalty": 0.6, "min_length": 2}),
+    "covered": (beam_search, {"beam_size": 3, "coverage_penalty": 0.3, "length_penalty": 1.0}),
+    "sample": (sample, {"n_best": 2, "seed": 3}),
+}
+
+
+def found(name, mode="eager", shrink_batch=True, room=None, rows=None, attention=True):
+    """What a search finds over a chain with a cache of all tokens and a constant that is None."""
+    chain, (search, options) = Chain(BATCH, memory=5, seed=70), SEARCHES[name]
+    # The end is as likely as all else together: sentences finish at different steps.
+    chain.table[:, :, END] += 1.0
+    if name == "covered":
+        options = {**options, "attention_mask": chain.mask}
+
+    def step(tokens, state, index):
+        if rows is not None:
+            rows.append(int(ops.shape(tokens)[0]))
+        given = {key: state[key] for key in ("trace", "attention_scores", "memory")}
+        logits, after = chain.step(tokens, given, index)
+        cache = state["caches"][0]["tokens"]
+        places = ops.arange(ops.shape(cache)[2], dtype="int32")
+        cache = ops.where(places == index, ops.cast(tokens, "float32")[:, None, None], cache)
+        # Each token counts after its place.
+        decay = ops.where(places <= index, 0.1 / (1.0 + ops.cast(index - places, "float32")), 0.0)
+        waves = ops.sin(ops.arange(chain.vocabulary, dtype="float32"))
+        logits = logits + ops.sum(cache * decay, axis=(1, 2))[:, None] * waves
+        return logits, {**after, "caches": [{"tokens": cache}], "nothing": state["nothing"]}
+
+    def run(state):
+        result = search(
+            step,
+            {**state, "nothing": None},
+            start_id=START,
+            end_id=END,
+            max_length=LIMITS,
+            attention_key="attention_scores" if attention else None,
+            constant_keys=["nothing", "memory"],
+            growing_axes={"caches": 2} if room else None,
+            shrink_batch=shrink_batch,
+            **options,
+        )
+        return [x for x in result if x is not None]
+
+    cache = ops.zeros((BATCH, 2, room or LIMITS.max()))
+    start = {**chain.state(), "caches": [{"tokens": cache}]}
+    return [ops.convert_to_numpy(x) for x in prepare(run, mode)(start)]
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_nothing_that_is_found_changes(name, mode):
+    expected = found(name, shrink_batch=False)
+    assert len(np.unique(expected[1])) > 3  # lengths
+    for room, shrink_batch in ((None, True), (1, True), (3, False)):
+        attention = name == "covered" or room is None
+        results = found(name, mode, shrink_batch, room, attention=attention)
+        assert len(results) == 4 + attention
+        for ours, theirs in zip(results, expected, strict=False):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="sizes cannot change there")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_what_is_finished_costs_no_more(name):
+    rows, all_rows = [], []
+    with in_python():
+        lengths = found(name, rows=rows)[1]
+        found(name, shrink_batch=False, rows=all_rows)
+    copies = all_rows[0] // BATCH
+    assert set(all_rows) == {copies * BATCH} and len(rows) == len(all_rows)
+    assert rows == sorted(rows, reverse=True) and rows[-1] <= 2 * copies
+    if name == "greedy":
+        still_open = [(lengths[:, 0] > index).sum() for index in range(len(rows))]
+        assert all(have * 3 < 4 * need + 4 for have, need in zip(rows, still_open, strict=True))

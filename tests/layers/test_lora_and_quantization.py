@@ -1,0 +1,155 @@
+"""LoRA and quantization: of the mechanisms and of attention pooling."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.layers import (
+    AttentionPooling,
+    BahdanauAttention,
+    HierarchicalAttention,
+    LuongAttention,
+)
+from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from tests.contracts.backend import random, to_numpy, weight_gradients
+
+# Keras says of the input layer, as of every layer without kernels, that it cannot be quantized.
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+
+QUERY, VALUE = random(1, 3, 5, 11), random(2, 3, 7, 13)
+INT4_IN_BLOCKS = keras.quantizers.Int4QuantizationConfig(block_size=4)
+INT4 = keras.quantizers.Int4QuantizationConfig(block_size=None)
+
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class Heads(AdaptableKernels, keras.layers.Layer):
+    """Kernels of three axes, as multi-head attention has them."""
+
+    def kernels_to_adapt(self):
+        return {"inner": 1, "outer": 2}
+
+    def build(self, shape):
+        self.inner = self.add_weight((shape[-1], 3, 5), name="inner")
+        self.outer = self.add_weight((3, 5, 7), name="outer")
+        self.restore_quantization()
+
+    def call(self, inputs):
+        heads = ops.einsum("bsd,dhe->bshe", inputs, self.cast(self.inner))
+        return ops.einsum("bshe,hef->bsf", heads, self.cast(self.outer))
+
+
+def model_of(kind, dtype=None):
+    """A functional model around a layer of one kind, and its inputs."""
+    query, value = keras.Input((None, 11)), keras.Input((None, 13))
+    if kind == "pooling":
+        layer = AttentionPooling(17, dtype=dtype)
+        return layer, keras.Model(value, layer(value)), VALUE
+    if kind == "heads":
+        layer = Heads(dtype=dtype)
+        return layer, keras.Model(value, layer(value)), VALUE
+    layer = {
+        "bahdanau": lambda: BahdanauAttention(17, use_bias=True, dropout=0.1, dtype=dtype),
+        "luong": lambda: LuongAttention("general", kernel_initializer="he_normal", dtype=dtype),
+    }[kind]()
+    return layer, keras.Model([query, value], layer(query, value)), [QUERY, VALUE]
+
+
+every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", "pooling", "heads"])
+
+
+@every_kind
+@pytest.mark.parametrize(("config", "atol"), [("int8", 0.03), (INT4, 0.4), (INT4_IN_BLOCKS, 0.4)])
+def test_a_quantized_model_is_close_and_small_and_reloads(kind, config, atol, tmp_path):
+    layer, model, inputs = model_of(kind)
+    expected = to_numpy(model(inputs))
+    kernels = layer.kernels_to_adapt()
+    model.quantize(config) if isinstance(config, str) else model.quantize(config=config)
+    assert all(keras.backend.standardize_dtype(getattr(layer, k).dtype) == "int8" for k in kernels)
+    result = to_numpy(model(inputs))
+    np.testing.assert_allclose(result, expected, atol=atol * np.abs(expected).max())
+    assert np.any(result != expected)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(inputs)), result)
+
+
+def test_int8_is_as_exact_as_that_of_keras():
+    """Of a product with a kernel of width 512."""
+    x, kernel = random(3, 2, 9, 512), random(4, 512, 15)
+    own, dense = Heads(), keras.layers.Dense(15, use_bias=False)
+    own.build(x.shape), dense.build(x.shape)
+    own.inner.assign(kernel.reshape(512, 3, 5)), dense.kernel.assign(kernel)
+    own.quantize("int8"), dense.quantize("int8")
+    expected = x @ kernel
+    of_own = x @ to_numpy(own.cast(own.inner)).reshape(512, 15)
+    error = np.abs(of_own - expected).max()
+    assert error <= np.abs(to_numpy(dense(x)) - expected).max()
+
+
+@every_kind
+@pytest.mark.parametrize("mode", [None, "int8", "int4"])
+def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
+    layer, model, inputs = model_of(kind)
+    names, kernels = [weight.name for weight in layer.weights], layer.kernels_to_adapt()
+    if mode:
+        model.quantize(mode)
+    before = to_numpy(model(inputs))
+    layer.enable_lora(2, lora_alpha=4)
+    trained = {weight.name for weight in layer.trainable_weights}
+    assert trained == {f"{k}_lora_{x}" for k in kernels for x in "ab"}
+    np.testing.assert_allclose(to_numpy(model(inputs)), before, atol=1e-6)
+
+    gradients = weight_gradients(layer, lambda: ops.sum(model(inputs) ** 2))
+    assert any(np.any(gradient != 0) for gradient in gradients)
+    for name in kernels:
+        weight = getattr(layer, f"{name}_lora_b")
+        weight.assign(random(5, *weight.shape, scale=0.3))
+    changed = to_numpy(model(inputs))
+    assert np.abs(changed - before).max() > 1e-3
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    if mode is None:
+        assert [w.name for w in loaded.get_layer(layer.name).weights] == names
+    scale = np.abs(changed).max()
+    tolerance = {None: 1e-6, "int8": 0.03, "int4": 0.5}[mode] * scale
+    np.testing.assert_allclose(to_numpy(loaded(inputs)), changed, atol=tolerance)
+    model.load_weights(tmp_path / "model.keras")
+    np.testing.assert_allclose(to_numpy(model(inputs)), to_numpy(loaded(inputs)), atol=1e-5)
+
+
+def test_a_policy_map_quantizes_and_casts_the_layer_that_it_names(tmp_path):
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
+    policies["scorer"] = keras.dtype_policies.get("mixed_bfloat16")
+    layer = BahdanauAttention(17, name="scorer", dtype=policies)
+    context = layer(QUERY, VALUE)
+    assert keras.backend.standardize_dtype(context.dtype) == "bfloat16"
+    layer.quantize("int8")
+    assert layer.quantization_mode == "int8" and layer.compute_dtype == "bfloat16"
+    assert policies.default_policy.name == "float32"
+    np.testing.assert_allclose(to_numpy(layer(QUERY, VALUE)), to_numpy(context), atol=0.05)
+
+
+def test_of_hierarchical_attention_both_parts_adapt():
+    words = random(6, 3, 2, 4, 13)
+    layer = HierarchicalAttention(BahdanauAttention(17), LuongAttention("general"))
+    before = to_numpy(layer(QUERY, words))
+    layer.enable_lora(2)
+    assert len(layer.trainable_weights) == 6
+    layer.quantize("int8")
+    assert layer.word_attention.quantization_mode == "int8"
+    np.testing.assert_allclose(to_numpy(layer(QUERY, words)), before, atol=0.02)
+
+
+def test_wrong_uses_are_refused():
+    layer = BahdanauAttention(3)
+    with pytest.raises(ValueError, match="build it first"):
+        layer.enable_lora(2)
+    layer(QUERY, VALUE)
+    with pytest.raises(ValueError, match="`rank` must be a positive integer"):
+        layer.enable_lora(0)
+    with pytest.raises(NotImplementedError, match="float8"):
+        layer.quantize("float8")
+    layer.enable_lora(2)
+    with pytest.raises(ValueError, match="has LoRA already"):
+        layer.enable_lora(2)
