@@ -58,7 +58,15 @@ setup(
     extras_require={
         # Word vectors trained on one's own text, in answer selection.
         "vectors": ["gensim>=4.3"],
-        "tests": ["pytest>=8", "pytest-xdist", "ruff", "gensim>=4.3", "ctranslate2"],
+        "tests": [
+            "pytest>=8",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "shtab",
+            "gensim>=4.3",
+            "ctranslate2",
+        ],
         "docs": ["mkdocs<2", "mkdocs-material<10", "mkdocstrings[python]", "ruff", "ziamath"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
