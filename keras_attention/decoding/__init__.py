@@ -1,10 +1,9 @@
 """Search over any step function: greedy, beam search, sampling. Knows no model and no layer."""
 
-from keras_attention.decoding.beam import beam_search
-from keras_attention.decoding.loop import DecodingResult
-from keras_attention.decoding.options import SearchOptions, search
-from keras_attention.decoding.scoring import CoveragePenalty, LengthPenalty
-from keras_attention.decoding.single import greedy_search, sample
+from .beam import CoveragePenalty, LengthPenalty, beam_search
+from .loop import DecodingResult
+from .options import SearchOptions, search
+from .single import greedy_search, sample
 
 __all__ = [
     "CoveragePenalty",

@@ -1,42 +1,119 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from keras import ops, tree
 
-from keras_attention.decoding.loop import (
+from ..ops.types import Tensor
+from .loop import (
     DecodingResult,
+    chunked_top_k,
     history_buffer,
     normalize,
+    ordered_top_k,
     run_loop,
     write_column,
     write_step,
 )
-from keras_attention.decoding.problem import (
+from .problem import (
+    NEVER,
     Problem,
     check_integer,
+    check_number,
     gather_beams,
     is_number,
     take_rows,
 )
-from keras_attention.decoding.scoring import (
-    NEVER,
-    CoveragePenalty,
-    LengthPenalty,
-    as_penalty,
-    chunked_top_k,
-    ordered_top_k,
-    without_forbidden,
-)
+
+
+class LengthPenalty:
+    """Divisor of a hypothesis' log-probability, after its length.
+
+    `lp(n) = ((5 + n) / 6) ** alpha`, where `n` is the number of tokens, the end token counted. With
+    `alpha = 0` it is 1 and the score is the log-probability; the larger `alpha`, the less a long
+    hypothesis pays for its length.
+
+    Args:
+        alpha: Float, at least 0. Values from 0.6 to 1 are usual in translation.
+
+    Call arguments:
+        length: Float tensor or number, the lengths.
+
+    Returns:
+        Float tensor of the same shape: positive and non-decreasing in the length, which is what
+        lets `beam_search` stop early.
+
+    Reference:
+        - Wu et al. 2016, [Google's neural machine translation system](
+            https://arxiv.org/abs/1609.08144), section 7 ("GNMT").
+
+    Example:
+
+    >>> penalty = LengthPenalty(alpha=1.0)
+    >>> float(penalty(7))
+    2.0
+    """
+
+    def __init__(self, alpha: float = 0.0) -> None:
+        check_number("alpha", alpha, "of at least 0", lambda x: x >= 0)
+        self.alpha = float(alpha)
+
+    def __call__(self, length: Tensor) -> Tensor:
+        return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, self.alpha)
+
+
+class CoveragePenalty:
+    """Term that lowers the score of a hypothesis which leaves memory steps unattended.
+
+    `cp = beta * sum_s log(min(max(coverage_s, floor), 1))`, where `coverage_s` is the sum over the
+    hypothesis' tokens of the attention that memory step `s` got. It is never positive, and 0 where
+    each step got at least 1 in all.
+
+    Args:
+        beta: Float, at least 0. Values around 0.2 are usual in translation.
+        floor: Float in (0, 1): what a step without any attention counts as, so that one such step
+            (common with local attention) makes a hypothesis worse, not impossible.
+
+    Call arguments:
+        coverage: Float tensor `(..., S)`.
+        mask: Boolean tensor that broadcasts to it, True where a step counts. Padding has no
+            attention, and would count as uncovered.
+
+    Returns:
+        Float tensor `(...)`.
+
+    Reference:
+        - Wu et al. 2016, [Google's neural machine translation system](
+            https://arxiv.org/abs/1609.08144), section 7.
+
+    Example:
+
+    >>> penalty = CoveragePenalty(beta=1.0)
+    >>> round(float(penalty([1.3, 0.5])), 4)
+    -0.6931
+    """
+
+    def __init__(self, beta: float, floor: float = 1e-6) -> None:
+        check_number("beta", beta, "of at least 0", lambda x: x >= 0)
+        check_number("floor", floor, "between 0 and 1", lambda x: 0 < x < 1)
+        self.beta = float(beta)
+        self.floor = float(floor)
+
+    def __call__(self, coverage: Tensor, mask: Tensor = None) -> Tensor:
+        terms = ops.log(ops.clip(ops.cast(coverage, "float32"), self.floor, 1.0))
+        if mask is not None:
+            terms = ops.where(mask, terms, 0.0)
+        return self.beta * ops.sum(terms, axis=-1)
 
 
 def beam_search(
     step: Callable,
-    state,
+    state: Any,
     *,
-    start_id,
+    start_id: Any,
     end_id: int,
-    max_length,
+    max_length: Any,
     min_length: int = 0,
     beam_size: int = 4,
     n_best: int = 1,
@@ -45,7 +122,7 @@ def beam_search(
     pad_id: int = 0,
     no_repeat_ngram: int = 0,
     attention_key: str | None = None,
-    attention_mask=None,
+    attention_mask: Tensor = None,
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
@@ -108,11 +185,11 @@ def beam_search(
     """
     check_integer("beam_size", beam_size, 1)
     check_n_best(n_best, beam_size)
-    length_penalty = as_penalty("length_penalty", length_penalty, LengthPenalty)
+    length_penalty = _as_penalty("length_penalty", length_penalty, LengthPenalty)
     if is_number(coverage_penalty) and coverage_penalty == 0:
         coverage_penalty = None
     else:
-        coverage_penalty = as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
+        coverage_penalty = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
         if attention_key is None:
             raise ValueError(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
@@ -147,6 +224,18 @@ def check_n_best(n_best: int, beam_size: int) -> None:
         )
 
 
+def _as_penalty(name: str, penalty: float | Callable, kind: type) -> Callable:
+    """Return the penalty object of a number, GNMT's alpha or beta, or the object given."""
+    if callable(penalty):
+        return penalty
+    if is_number(penalty):
+        return kind(penalty)
+    raise ValueError(
+        f"`{name}` should be a number or a callable such as `{kind.__name__}`. "
+        f"Received: {penalty!r}"
+    )
+
+
 class _BeamLoop:
     """Grows `K` prefixes of each of `B` sentences, and keeps the `N` best that are complete.
 
@@ -166,14 +255,6 @@ class _BeamLoop:
     gathered once, at the end.
 
     A beam with log-probability `-inf` is empty: it goes through the step, and leads to nothing.
-
-    Args:
-        problem: The `Problem`, with `K` copies of each sentence.
-        n_best: Integer, `N`.
-        length_penalty: Callable from lengths to divisors.
-        coverage_penalty: Callable from coverage `(B, K, S)` and a mask `(B, 1, S)` or None to
-            terms `(B, K)`, or None.
-        attention_mask: Boolean tensor `(B, S)`, the mask of the coverage penalty, or None.
     """
 
     def __init__(
@@ -182,8 +263,8 @@ class _BeamLoop:
         n_best: int,
         length_penalty: Callable,
         coverage_penalty: Callable | None,
-        attention_mask,
-    ):
+        attention_mask: Tensor,
+    ) -> None:
         self.problem = problem
         self.beam_size = problem.copies
         self.n_best = n_best
@@ -274,7 +355,7 @@ class _BeamLoop:
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
 
-    def _candidates(self, logits, live: dict, index, limits) -> dict:
+    def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
         """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
 
         A prefix has one extension by the end token, so at least `K` of the `2K` go on. They are
@@ -283,7 +364,7 @@ class _BeamLoop:
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
-        allowed = without_forbidden(self.problem, logits, prefix, index)
+        allowed = self.problem.allowed(logits, prefix, index)
         values, tokens = chunked_top_k(allowed, count)
         values = normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
@@ -303,7 +384,7 @@ class _BeamLoop:
             },
         }
 
-    def _completed(self, candidates: dict, live: dict, index, mask) -> dict:
+    def _completed(self, candidates: dict, live: dict, index: Tensor, mask: Tensor) -> dict:
         """Return the `K` best candidates with their scores, `-inf` where one is not complete.
 
         A candidate below the `K` best would not be in a beam of `K`; it is there to take the place
@@ -322,7 +403,7 @@ class _BeamLoop:
             "history": best["history"],
         }
 
-    def _going_on(self, candidates: dict, live: dict, done: dict, limits) -> tuple:
+    def _going_on(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
         """Return the `K` best prefixes among the candidates, and the beams they continue.
 
         A prefix that cannot beat the worst hypothesis kept is emptied. None of its continuations
@@ -343,7 +424,7 @@ class _BeamLoop:
             going_on["coverage"] = gather_beams(live["coverage"], parents)
         return going_on, parents
 
-    def _moved(self, state, parents):
+    def _moved(self, state: Any, parents: Tensor) -> Any:
         """Let the rows of the state follow the beams."""
         if self.beam_size == 1:
             return state
@@ -351,12 +432,12 @@ class _BeamLoop:
         rows = ops.reshape(first + parents, (-1,))
         return tree.map_structure(lambda x: take_rows(x, rows), state)
 
-    def _by_beam(self, x):
+    def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""
         rows, *rest = ops.shape(x)
         return ops.reshape(x, (rows // self.beam_size, self.beam_size, *rest))
 
 
-def _is_open(loop: dict):
+def _is_open(loop: dict) -> Tensor:
     """Return whether something may yet be kept of each sentence `(B,)`: not all beams are empty."""
     return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)

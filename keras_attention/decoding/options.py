@@ -12,10 +12,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.decoding.beam import beam_search, check_n_best
-from keras_attention.decoding.loop import DecodingResult
-from keras_attention.decoding.problem import check_integer, check_number
-from keras_attention.decoding.single import check_sampling, greedy_search, sample
+from ..ops.types import Tensor
+from .beam import beam_search, check_n_best
+from .loop import DecodingResult
+from .problem import check_integer, check_number
+from .single import check_sampling, greedy_search, sample
 
 # Tokens that a hypothesis may have beyond its multiple of the source's tokens.
 SPARE_TOKENS = 10
@@ -75,7 +76,7 @@ class SearchOptions:
     seed: int | None = None
     batch_size: int = 64
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("beam_size", "n_best", "max_length", "batch_size"):
             check_integer(name, getattr(self, name), 1)
         for name in ("min_length", "no_repeat_ngram"):
@@ -123,7 +124,7 @@ class SearchOptions:
         words = min(words, longest)
         return min(longest, max(shortest, math.ceil(words) + SPARE_TOKENS))
 
-    def limits(self, source_lengths):
+    def limits(self, source_lengths: Tensor) -> Tensor:
         """Return the most tokens of each sentence `(B,)`, the end counted.
 
         Args:
@@ -139,15 +140,15 @@ class SearchOptions:
 
 def search(
     step: Callable,
-    state,
+    state: Any,
     options: SearchOptions,
     *,
-    start_id,
+    start_id: Any,
     end_id: int,
     pad_id: int = 0,
-    lengths=None,
+    lengths: Tensor = None,
     attention_key: str | None = None,
-    attention_mask=None,
+    attention_mask: Tensor = None,
     constant_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,

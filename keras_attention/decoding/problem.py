@@ -6,13 +6,18 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops, tree
 
+from ..ops.types import Tensor
 
-def check_integer(name: str, value, minimum: int) -> None:
+NEVER = float("-inf")
+
+
+def check_integer(name: str, value: Any, minimum: int) -> None:
     """Raise a ValueError unless `value` is an integer of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(
@@ -20,13 +25,13 @@ def check_integer(name: str, value, minimum: int) -> None:
         )
 
 
-def check_number(name: str, value, expected: str, holds: Callable[[float], bool]) -> None:
+def check_number(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
     """Raise a ValueError unless `value` is a finite number for which `holds(value)`."""
     if not is_number(value) or not math.isfinite(value) or not holds(value):
         raise ValueError(f"`{name}` should be a finite number {expected}. Received: {value!r}")
 
 
-def is_number(value) -> bool:
+def is_number(value: Any) -> bool:
     """Whether `value` is an integer or a float, and not a boolean."""
     numbers = (int, float, np.integer, np.floating)
     return isinstance(value, numbers) and not isinstance(value, bool)
@@ -51,11 +56,11 @@ class Problem:
     def __init__(
         self,
         step: Callable,
-        state,
+        state: Any,
         *,
-        start_id,
+        start_id: Any,
         end_id: int,
-        max_length,
+        max_length: Any,
         min_length: int,
         pad_id: int,
         no_repeat_ngram: int,
@@ -65,7 +70,7 @@ class Problem:
         shrink_batch: bool,
         longest: int | None,
         copies: int = 1,
-    ):
+    ) -> None:
         check_integer("end_id", end_id, 0)
         check_integer("no_repeat_ngram", no_repeat_ngram, 0)
         self._step = step
@@ -100,17 +105,12 @@ class Problem:
         self.longest, limits = _length_limits(max_length, min_length, self.batch_size, longest)
         self.limits = ops.broadcast_to(limits, (self.batch_size,))
 
-    def step(self, tokens, state, index, constants):
-        """Take one step.
+    def step(
+        self, tokens: Tensor, state: Any, index: Tensor, constants: list
+    ) -> tuple[Tensor, Any]:
+        """Take one step: logits `(R, V)` in float32, and the state to give back.
 
-        Args:
-            tokens: Integer tensor `(R,)`, the tokens before.
-            state: `initial`, or the state that the last call returned.
-            index: Integer scalar tensor, the number of the step.
-            constants: The list `constants`, or the same rows of all its tensors.
-
-        Returns:
-            `(logits, state)`, the logits `(R, V)` in float32.
+        `constants` is the list `constants`, or the same rows of all its tensors.
         """
         given = {**state, **self._with_nones(constants)} if self._constants else state
         logits, changed = self._step(tokens, given, index)
@@ -119,16 +119,57 @@ class Problem:
         _check_logits(logits, self.end_id)
         return ops.cast(logits, "float32"), _same_form(changed, state)
 
-    def _with_nones(self, constants):
+    def _with_nones(self, constants: list) -> dict:
         tensors = iter(constants)
         return tree.map_structure(lambda x: None if x is None else next(tensors), self._constants)
 
-    def attention(self, state):
+    def attention(self, state: Any) -> Tensor:
         """Return the attention weights `(R, S)` that the last step left in its state."""
         return state[self._attention_key]
 
+    def allowed(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
+        """Return logits `(R, V)`, `-inf` of tokens that may not follow a prefix `(R, L)`.
 
-def broadcast_rows(x, copies: int):
+        The prefix has `index` tokens; what follows them is not looked at.
+        """
+        if self.no_repeat_ngram:
+            logits = self._without_repeated_ngrams(logits, prefix, index)
+        if self.min_length > 1:  # every hypothesis has one token
+            logits = ops.cond(
+                index + 1 < self.min_length, lambda: self._without_end(logits), lambda: logits
+            )
+        return logits
+
+    def _without_end(self, logits: Tensor) -> Tensor:
+        """Forbid the end token in each row of `(R, V)` that can continue with another one."""
+        without = ops.where(ops.arange(logits.shape[-1]) == self.end_id, NEVER, logits)
+        stuck = ops.max(without, axis=-1, keepdims=True) == NEVER
+        return ops.where(stuck, logits, without)
+
+    def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
+        """Forbid each token that would complete an n-gram which the row's prefix already holds.
+
+        Place `j` of the prefix forbids its token where the `size - 1` tokens before it are the last
+        `size - 1` of the prefix. All places are compared at once, and written in one scatter; a
+        place that forbids nothing writes the end token's own logit back, and no place forbids the
+        end token, so that no two writes disagree.
+        """
+        size, end_id = self.no_repeat_ngram, self.end_id
+        rows, length = ops.shape(prefix)
+        places = ops.arange(length, dtype="int32")
+        repeats = ops.broadcast_to((places >= size - 1) & (places < index), (rows, length))
+        for back in range(1, size):
+            last = ops.take(prefix, ops.maximum(index - back, 0), axis=1)
+            repeats = repeats & (ops.roll(prefix, back, axis=1) == last[:, None])
+        repeats = repeats & (prefix != end_id)
+        tokens = ops.where(repeats, prefix, end_id)
+        written = ops.where(repeats, NEVER, logits[:, end_id][:, None])
+        row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))
+        cells = ops.reshape(ops.stack([row_numbers, tokens], axis=-1), (-1, 2))
+        return ops.scatter_update(logits, cells, ops.reshape(written, (-1,)))
+
+
+def broadcast_rows(x: Tensor, copies: int) -> Tensor:
     """Repeat each row of `(B, ...)` to `(B * copies, ...)`; the copies of a row are neighbours."""
     if copies == 1:
         return x
@@ -137,7 +178,7 @@ def broadcast_rows(x, copies: int):
     return ops.reshape(x, (rows * copies, *rest))
 
 
-def gather_beams(x, beams):
+def gather_beams(x: Tensor, beams: Tensor) -> Tensor:
     """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
 
     One gather of whole rows, which is cheaper than `take_along_axis` and its broadcast indices.
@@ -147,13 +188,15 @@ def gather_beams(x, beams):
     return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)
 
 
-def take_rows(x, rows):
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return `x (R, ...)` at `rows`, of any shape."""
     # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
     return ops.reshape(ops.take(x, rows, axis=0), (*ops.shape(rows), *ops.shape(x)[1:]))
 
 
-def _length_limits(max_length, min_length: int, batch_size, longest: int | None):
+def _length_limits(
+    max_length: Any, min_length: int, batch_size: Tensor, longest: int | None
+) -> tuple[Tensor, Tensor]:
     """Return the largest limit, an int wherever its value is known, and the limits as a tensor."""
     check_integer("min_length", min_length, 0)
     if longest is not None:
@@ -176,7 +219,7 @@ def _length_limits(max_length, min_length: int, batch_size, longest: int | None)
     return longest, each
 
 
-def _check_known_limits(limits: np.ndarray, min_length: int, batch_size) -> None:
+def _check_known_limits(limits: np.ndarray, min_length: int, batch_size: Tensor) -> None:
     if not np.issubdtype(limits.dtype, np.integer) or (limits < 1).any():
         raise ValueError(
             "`max_length` should be an integer of at least 1, or one for each sentence. "
@@ -195,7 +238,7 @@ def _check_known_limits(limits: np.ndarray, min_length: int, batch_size) -> None
         )
 
 
-def _value(limits) -> np.ndarray | None:
+def _value(limits: Any) -> np.ndarray | None:
     """Return the limits as an array, or None where a graph is traced and they have no value yet."""
     if not ops.is_tensor(limits):
         return np.asarray(limits)
@@ -205,7 +248,7 @@ def _value(limits) -> np.ndarray | None:
         return None
 
 
-def _count_rows(state):
+def _count_rows(state: Any) -> Tensor:
     leaves = [(path, x) for path, x in tree.flatten_with_path(state) if x is not None]
     if not leaves:
         raise ValueError(
@@ -222,7 +265,7 @@ def _count_rows(state):
     return known.pop() if known else ops.shape(leaves[0][1])[0]
 
 
-def _check_keys(state, attention_key, constant_keys) -> None:
+def _check_keys(state: Any, attention_key: str | None, constant_keys: Sequence[str]) -> None:
     if isinstance(constant_keys, str):
         raise ValueError(
             "`constant_keys` should be a sequence of names. "
@@ -248,7 +291,9 @@ def _check_keys(state, attention_key, constant_keys) -> None:
         )
 
 
-def _check_growing(state, growing_axes, constant_keys) -> None:
+def _check_growing(
+    state: Any, growing_axes: Mapping[str, int], constant_keys: Sequence[str]
+) -> None:
     for key, axis in growing_axes.items():
         leaves = tree.flatten(state[key]) if isinstance(state, dict) and key in state else []
         fits = [len(x.shape) > axis >= 1 and x.shape[axis] != 0 for x in leaves]
@@ -261,7 +306,7 @@ def _check_growing(state, growing_axes, constant_keys) -> None:
             )
 
 
-def _check_logits(logits, end_id) -> None:
+def _check_logits(logits: Tensor, end_id: int) -> None:
     shape = tuple(logits.shape)
     if len(shape) != 2 or shape[-1] is None or shape[-1] < 2:
         raise ValueError(
@@ -275,7 +320,7 @@ def _check_logits(logits, end_id) -> None:
         )
 
 
-def _check_no_nones(state) -> None:
+def _check_no_nones(state: Any) -> None:
     nones = [_name(path) for path, x in tree.flatten_with_path(state) if x is None]
     if nones:
         raise ValueError(
@@ -284,7 +329,7 @@ def _check_no_nones(state) -> None:
         )
 
 
-def _same_form(changed, before):
+def _same_form(changed: Any, before: Any) -> Any:
     """Return a step's state in the containers that it got, or say what cannot go round a loop."""
     new, old = (dict(tree.flatten_with_path(state)) for state in (changed, before))
     if new.keys() != old.keys():
@@ -298,7 +343,7 @@ def _same_form(changed, before):
     return tree.pack_sequence_as(before, [new[path] for path in old])
 
 
-def _check_same(name, new, old) -> None:
+def _check_same(name: str, new: Any, old: Tensor) -> None:
     if not ops.is_tensor(new):
         raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
     dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
@@ -314,5 +359,5 @@ def _check_same(name, new, old) -> None:
         )
 
 
-def _name(path) -> str:
+def _name(path: tuple) -> str:
     return "state" + "".join(f"[{part!r}]" for part in path)

@@ -1,31 +1,31 @@
 """One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops, tree
 
-from keras_attention.decoding.loop import (
+from ..ops.types import Tensor
+from .loop import (
     DecodingResult,
+    chunked_top_k,
+    cut_in_chunks,
     history_buffer,
     normalize,
+    ordered_top_k,
     pick,
     run_loop,
     write_column,
     write_step,
 )
-from keras_attention.decoding.problem import (
+from .problem import (
+    NEVER,
     Problem,
     broadcast_rows,
     check_integer,
     check_number,
     gather_beams,
-)
-from keras_attention.decoding.scoring import (
-    chunked_top_k,
-    cut_in_chunks,
-    ordered_top_k,
-    without_forbidden,
 )
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
@@ -35,11 +35,11 @@ SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 
 def greedy_search(
     step: Callable,
-    state,
+    state: Any,
     *,
-    start_id,
+    start_id: Any,
     end_id: int,
-    max_length,
+    max_length: Any,
     min_length: int = 0,
     pad_id: int = 0,
     no_repeat_ngram: int = 0,
@@ -99,7 +99,9 @@ def greedy_search(
         longest=longest,
     )
 
-    def choose(logits, normalizer, index, rows):
+    def choose(
+        logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
         values, tokens = chunked_top_k(logits, 1)
         return tokens[:, 0], normalize(values[:, 0], normalizer)
 
@@ -108,11 +110,11 @@ def greedy_search(
 
 def sample(
     step: Callable,
-    state,
+    state: Any,
     *,
-    start_id,
+    start_id: Any,
     end_id: int,
-    max_length,
+    max_length: Any,
     min_length: int = 0,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -193,7 +195,9 @@ def sample(
         (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
     )
 
-    def choose(logits, normalizer, index, rows):
+    def choose(
+        logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
         drawn = ops.take(ops.take(numbers, index, axis=0), rows, axis=1)
         return _draw_token(logits, drawn, temperature, top_k, top_p)
 
@@ -214,19 +218,16 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
 class _SingleHypothesisLoop:
     """Extends each row by the token that `choose` picks, until every row is complete.
 
+    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns the tokens taken `(R,)`, out
+    of logits in which the forbidden ones are `-inf`, and their terms of the score. `normalizer` is
+    the log of the sum of the exponentials of the logits before tokens were forbidden; `rows` are
+    the numbers that the rows had at first.
+
     A complete row is frozen: as long as it goes through the step with the others, its tokens, its
     length, its scores and its attention stay.
-
-    Args:
-        problem: The `Problem`.
-        choose: Callable `(logits (R, V), normalizer (R,), index, rows (R,)) -> (tokens (R,),
-            scores (R,))`: the tokens taken, out of logits in which the forbidden ones are `-inf`,
-            and their terms of the score. `normalizer` is the log of the sum of the exponentials of
-            the logits before tokens were forbidden; `rows` are the numbers that the rows had at
-            first.
     """
 
-    def __init__(self, problem: Problem, choose: Callable):
+    def __init__(self, problem: Problem, choose: Callable) -> None:
         self.problem = problem
         self.choose = choose
 
@@ -250,7 +251,7 @@ class _SingleHypothesisLoop:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
 
-    def _by_sentence(self, x):
+    def _by_sentence(self, x: Tensor) -> Tensor:
         """`(B * copies, ...)` is `(B, copies, ...)`."""
         return ops.reshape(x, (self.problem.batch_size, self.problem.copies, *ops.shape(x)[1:]))
 
@@ -280,7 +281,7 @@ class _SingleHypothesisLoop:
         index, is_open, end_id = loop["index"], loop["open"], self.problem.end_id
         logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
-        allowed = without_forbidden(self.problem, logits, loop["tokens"], index)
+        allowed = self.problem.allowed(logits, loop["tokens"], index)
         tokens, scores = self.choose(allowed, normalizer, index, fixed["rows"])
         log_probabilities = normalize(pick(allowed, tokens), normalizer)
         # A row that nothing can follow ends, with a log-probability that says so.
@@ -303,15 +304,12 @@ class _SingleHypothesisLoop:
         return advanced
 
 
-def _draw_token(logits, numbers, temperature: float, top_k: int, top_p: float):
+def _draw_token(
+    logits: Tensor, numbers: Tensor, temperature: float, top_k: int, top_p: float
+) -> tuple[Tensor, Tensor]:
     """Return tokens `(R,)` and their log-probabilities, by inverting the cumulative distribution.
 
-    Args:
-        logits: Float tensor `(R, V)`, `-inf` where a token is forbidden.
-        numbers: Float tensor `(2, R)`, uniform in [0, 1).
-        temperature: Float above 0.
-        top_k: Integer; 0 for all.
-        top_p: Float in (0, 1].
+    Logits `(R, V)` are `-inf` where a token is forbidden; numbers `(2, R)` are uniform in [0, 1).
     """
     size = logits.shape[-1]
     largest = ops.max(logits, axis=-1, keepdims=True)
@@ -337,7 +335,9 @@ def _draw_token(logits, numbers, temperature: float, top_k: int, top_p: float):
     )
 
 
-def _draw_sorted(values, tokens, total, numbers, top_p):
+def _draw_sorted(
+    values: Tensor, tokens: Tensor, total: Tensor, numbers: Tensor, top_p: float
+) -> tuple[Tensor, Tensor]:
     weights = ops.exp(values)
     if top_p < 1:
         before = ops.cumsum(weights, axis=-1) - weights
@@ -346,7 +346,9 @@ def _draw_sorted(values, tokens, total, numbers, top_p):
     return pick(tokens, places), log_probabilities
 
 
-def _draw_among_many(weights, chunk_numbers, numbers):
+def _draw_among_many(
+    weights: Tensor, chunk_numbers: Tensor, numbers: Tensor
+) -> tuple[Tensor, Tensor]:
     """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
     chunks = cut_in_chunks(weights, 0.0)
     rows, count, width = ops.shape(chunks)
@@ -356,7 +358,7 @@ def _draw_among_many(weights, chunk_numbers, numbers):
     return chunk * width + place, of_chunk + of_place
 
 
-def _draw(weights, numbers):
+def _draw(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Return places `(R,)` drawn in proportion to `weights (R, n)`, and their log-probabilities."""
     # A place of weight zero holds no mass here, whatever the rounding of the sums around it, and
     # the number sought is above zero: such a place cannot be drawn.
@@ -366,4 +368,4 @@ def _draw(weights, numbers):
     places = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
     places = ops.cast(places, "int32")
     log_probabilities = ops.log(pick(weights, places)) - ops.log(total)
-    return places, ops.where(total > 0, log_probabilities, float("-inf"))
+    return places, ops.where(total > 0, log_probabilities, NEVER)

@@ -1,14 +1,20 @@
 """Cross-entropy over padded sequences of token ids."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_attention.losses.reductions import check_reduction
-from keras_attention.ops.crossentropy import smoothed_crossentropy
-from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
+from keras_attention.ops.crossentropy import linear_crossentropy, smoothed_crossentropy
+from keras_attention.ops.masks import check_token_shapes, real_tokens, token_values, token_weights
+from keras_attention.ops.types import Tensor
+
+REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
 
 
-def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, ignore_index=0):
+def masked_sparse_categorical_crossentropy(
+    target: Tensor, logits: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = 0
+) -> Tensor:
     """Cross-entropy of each target token, 0 where the target is padding.
 
     With `ε` the label smoothing, `V` the vocabulary's size and `z` the logits,
@@ -55,18 +61,40 @@ def masked_sparse_categorical_crossentropy(target, logits, label_smoothing=0.0, 
     ```
     """
     check_smoothing(label_smoothing)
-    logits = ops.cast(ops.convert_to_tensor(logits), "float32")
-    target = ops.cast(ops.convert_to_tensor(target), "int32")
-    check_token_shapes(target, logits)
-    real = real_tokens(target, ignore_index)
-    # An ignored id may lie outside the vocabulary, so it must not reach the gather.
-    index = ops.expand_dims(ops.where(real, target, ops.zeros_like(target)), axis=-1)
-    values = smoothed_crossentropy(index, logits, float(label_smoothing))
-    return ops.where(real, values, ops.zeros_like(values))
+
+    def of_token(target: Tensor, logits: Tensor) -> Tensor:
+        index = ops.expand_dims(target, axis=-1)
+        return smoothed_crossentropy(index, logits, float(label_smoothing))
+
+    return token_values(target, logits, ignore_index, of_token)
+
+
+class TokenLoss(keras.losses.Loss):
+    """A loss over the real tokens of a batch; a subclass says in `call` what each one costs."""
+
+    def __init__(self, ignore_index: int | None, reduction: str | None, name: str):
+        if reduction not in REDUCTIONS:  # another one divides by padding
+            raise ValueError(
+                "`reduction` must be 'mean_with_sample_weight' (the mean over real tokens), 'sum' "
+                f"or 'none'. Received: reduction={reduction!r}"
+            )
+        # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
+        # and lower precisions have no room for a vocabulary.
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+        self.ignore_index = ignore_index
+
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
+        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
+        # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
+        weight = token_weights(target, self.ignore_index, sample_weight)
+        return super().__call__(target, y_pred, sample_weight=weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "ignore_index": self.ignore_index}
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
+class MaskedSparseCategoricalCrossentropy(TokenLoss):
     """Cross-entropy between token ids and logits, averaged over the real tokens of the batch.
 
     Keras' own default divides by every position, so that a batch with more padding weighs less.
@@ -111,37 +139,98 @@ class MaskedSparseCategoricalCrossentropy(keras.losses.Loss):
 
     def __init__(
         self,
-        label_smoothing=0.0,
-        ignore_index=0,
-        reduction="mean_with_sample_weight",
-        name="masked_sparse_categorical_crossentropy",
+        label_smoothing: float = 0.0,
+        ignore_index: int | None = 0,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "masked_sparse_categorical_crossentropy",
     ):
         check_smoothing(label_smoothing)
-        check_reduction(reduction)
-        # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
-        # and lower precisions have no room for a vocabulary.
-        super().__init__(name=name, reduction=reduction, dtype="float32")
+        super().__init__(ignore_index, reduction, name)
         self.label_smoothing = float(label_smoothing)
-        self.ignore_index = ignore_index
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
-        weight = token_weights(target, self.ignore_index, sample_weight)
-        return super().__call__(target, y_pred, sample_weight=weight)
-
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return masked_sparse_categorical_crossentropy(
             y_true, y_pred, self.label_smoothing, self.ignore_index
         )
 
-    def get_config(self):
-        config = super().get_config()
-        config.update(label_smoothing=self.label_smoothing, ignore_index=self.ignore_index)
-        return config
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
-def check_smoothing(label_smoothing):
+def masked_linear_crossentropy(
+    target: Tensor,
+    features: Tensor,
+    kernel: Tensor,
+    bias: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = 0,
+    sample_weight: Tensor = None,
+) -> Tensor:
+    """Mean cross-entropy of the real tokens, whose logits never exist as a whole.
+
+    With the logits `z = x W + b`, the value is that of
+    [`MaskedSparseCategoricalCrossentropy`][keras_attention.losses.MaskedSparseCategoricalCrossentropy]
+    on them, for training: logits and their gradient, a model's largest tensors where the vocabulary
+    is large, are computed for a part of the tokens at a time, the gradient together with the value.
+    No product is computed twice, but without a backward pass two of three are for nothing. Of
+    features in half precision the products are computed in it, and everything else in float32.
+
+    Args:
+        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
+        features: `x`, of shape `(..., D)`.
+        kernel: `W`, of shape `(D, V)`; of tied embeddings, their transposed table.
+        bias: `b`, of shape `(V,)`.
+        label_smoothing: Float in `[0, 1)`, the part of the probability that is spread evenly over
+            the whole vocabulary.
+        ignore_index: Integer id whose positions cost nothing (the padding), or `None` to count
+            every position. It may lie outside the vocabulary, as -1 does.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`; no gradient goes to
+            them.
+
+    Returns:
+        A float32 scalar: the weighted sum divided by the sum of the weights, or 0 where that is 0.
+
+    Raises:
+        ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.losses import masked_linear_crossentropy
+
+    features = np.ones((1, 3, 2), "float32")
+    kernel, bias = np.zeros((2, 4), "float32"), np.zeros(4, "float32")
+    target = np.array([[2, 3, 0]])  # the last one is padding
+    loss = masked_linear_crossentropy(target, features, kernel, bias)
+    assert abs(float(loss) - np.log(4)) < 1e-6
+    ```
+    """
+    check_smoothing(label_smoothing)
+    target = ops.cast(ops.convert_to_tensor(target), "int32")
+    features = ops.convert_to_tensor(features)
+    check_token_shapes(target, features, "features")
+    if tuple(kernel.shape) != (features.shape[-1], bias.shape[0]):
+        raise ValueError(
+            "`kernel` must have a row for each feature and a column for each entry of `bias`. "
+            f"Received: kernel of shape {tuple(kernel.shape)}, features of shape "
+            f"{tuple(features.shape)} and bias of shape {tuple(bias.shape)}."
+        )
+    weights = token_weights(target, ignore_index, sample_weight)
+    # An ignored id may lie outside the vocabulary, so it must not reach the gather.
+    index = ops.where(real_tokens(target, ignore_index), target, ops.zeros_like(target))
+    total = linear_crossentropy(
+        ops.reshape(features, (-1, features.shape[-1])),
+        kernel,
+        bias,
+        ops.reshape(index, (-1,)),
+        ops.reshape(weights, (-1,)),
+        float(label_smoothing),
+    )
+    return ops.divide_no_nan(total, ops.sum(weights))
+
+
+def check_smoothing(label_smoothing: float) -> None:
     """Raise a ValueError for a smoothing that is no part of 1."""
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(

@@ -3,11 +3,14 @@
 import keras
 from keras import ops
 
-from keras_attention.losses.reductions import check_reduction
-from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
+from keras_attention.losses.crossentropy import TokenLoss
+from keras_attention.ops.masks import token_values
+from keras_attention.ops.types import Tensor
 
 
-def masked_negative_log_likelihood(target, log_probabilities, ignore_index=0):
+def masked_negative_log_likelihood(
+    target: Tensor, log_probabilities: Tensor, ignore_index: int | None = 0
+) -> Tensor:
     """`-log P(y)` of each target token, 0 where the target is padding.
 
     For models whose output is a log probability already, as that of a `PointerGenerator` is: a
@@ -33,18 +36,16 @@ def masked_negative_log_likelihood(target, log_probabilities, ignore_index=0):
     >>> [round(float(value), 3) for value in values[0]]    # log 4, padding
     [1.386, 0.0]
     """
-    log_probabilities = ops.cast(ops.convert_to_tensor(log_probabilities), "float32")
-    target = ops.cast(ops.convert_to_tensor(target), "int32")
-    check_token_shapes(target, log_probabilities)
-    real = real_tokens(target, ignore_index)
-    # An ignored id may lie outside the vocabulary, so it must not reach the gather.
-    index = ops.expand_dims(ops.where(real, target, ops.zeros_like(target)), axis=-1)
-    values = -ops.squeeze(ops.take_along_axis(log_probabilities, index, axis=-1), axis=-1)
-    return ops.where(real, values, ops.zeros_like(values))
+
+    def of_token(target: Tensor, log_probabilities: Tensor) -> Tensor:
+        index = ops.expand_dims(target, axis=-1)
+        return -ops.squeeze(ops.take_along_axis(log_probabilities, index, axis=-1), axis=-1)
+
+    return token_values(target, log_probabilities, ignore_index, of_token)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MaskedNegativeLogLikelihood(keras.losses.Loss):
+class MaskedNegativeLogLikelihood(TokenLoss):
     """`-log P(y)`, averaged over the real tokens of the batch, for models of log probabilities.
 
     As in `MaskedSparseCategoricalCrossentropy`, real tokens are those whose target is not
@@ -83,23 +84,11 @@ class MaskedNegativeLogLikelihood(keras.losses.Loss):
 
     def __init__(
         self,
-        ignore_index=0,
-        reduction="mean_with_sample_weight",
-        name="masked_negative_log_likelihood",
+        ignore_index: int | None = 0,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "masked_negative_log_likelihood",
     ):
-        check_reduction(reduction)
-        # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype.
-        super().__init__(name=name, reduction=reduction, dtype="float32")
-        self.ignore_index = ignore_index
+        super().__init__(ignore_index, reduction, name)
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
-        weight = token_weights(target, self.ignore_index, sample_weight)
-        return super().__call__(target, y_pred, sample_weight=weight)
-
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return masked_negative_log_likelihood(y_true, y_pred, self.ignore_index)
-
-    def get_config(self):
-        return {**super().get_config(), "ignore_index": self.ignore_index}

@@ -20,6 +20,8 @@ from keras_attention.metrics.corpus import (
     bleu,
     bleu_by_length,
     chrf,
+    repeated_ngrams,
+    rouge,
 )
 from keras_attention.metrics.ranking import (
     RankingScore,
@@ -30,7 +32,6 @@ from keras_attention.metrics.ranking import (
     read_trec_run,
     trec_run_lines,
 )
-from keras_attention.metrics.summaries import repeated_ngrams, rouge
 from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perplexity
 
 __all__ = [

@@ -21,7 +21,7 @@ class Alignment:
     sure: frozenset[tuple[int, int]]
     possible: frozenset[tuple[int, int]] = frozenset()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "sure", frozenset(self.sure))
         object.__setattr__(self, "possible", self.sure | frozenset(self.possible))
 
@@ -149,7 +149,7 @@ def alignment_error_rate(
     )
 
 
-def _parse_line(line, one_indexed, place):
+def _parse_line(line: str, one_indexed: bool, place: str) -> Alignment:
     sure, possible = set(), set()
     for text in line.split():
         match = _LINK.fullmatch(text)

@@ -1,8 +1,9 @@
-"""Scores of a corpus of generated text against references, computed by sacrebleu."""
+"""Scores of generated text: BLEU and chrF by sacrebleu, ROUGE by rouge-score, and repetition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+ROUGE = ("rouge1", "rouge2", "rougeL")
 References = Sequence[str] | Sequence[Sequence[str]]
 
 
@@ -204,7 +205,7 @@ def bleu_by_length(
     return buckets
 
 
-def _reference_streams(hypotheses, references):
+def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str | None]]:
     """Turn the references of each sentence into sacrebleu's streams, `None` where one lacks."""
     for name, lines in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(lines, str):
@@ -226,3 +227,65 @@ def _reference_streams(hypotheses, references):
             raise ValueError(f"Each sentence needs a reference. Received: none at index {number}.")
     depth = max(map(len, groups))
     return [[group[i] if i < len(group) else None for group in groups] for i in range(depth)]
+
+
+def rouge(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], stem: bool = True
+) -> dict[str, float]:
+    """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
+
+    Where a document has several references, the one that a summary agrees with best counts, for
+    each measure by itself.
+
+    Args:
+        hypotheses: A summary of each document.
+        references: The references of each document, one or several.
+        stem: Whether words are compared by their stems (Porter's), as is usual.
+
+    Raises:
+        ValueError: Where there are not as many of both, or a document has no reference.
+
+    Reference:
+        Lin 2004, "ROUGE: a package for automatic evaluation of summaries"; computed by Google's
+        rouge-score.
+
+    Example:
+
+    >>> scores = rouge(["the cat sat"], [["the cat sat down", "a dog"]])
+    >>> round(scores["rouge1"], 1)
+    85.7
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    if len(hypotheses) != len(references) or not all(references):
+        raise ValueError(
+            "Each summary needs at least one reference. "
+            f"Received: {len(hypotheses)} summaries, {sum(map(bool, references))} with references"
+        )
+    scorer = RougeScorer(list(ROUGE), use_stemmer=stem)
+    found = [
+        scorer.score_multi(list(targets), text)
+        for text, targets in zip(hypotheses, references, strict=True)
+    ]
+    count = max(len(found), 1)
+    return {name: 100 * sum(each[name].fmeasure for each in found) / count for name in ROUGE}
+
+
+def repeated_ngrams(summaries: Sequence[Sequence[str]], n: int = 3) -> float:
+    """Return the percentage of n-grams that occurred in the same summary before.
+
+    Args:
+        summaries: The words of each summary.
+        n: How many words in a row.
+
+    Example:
+
+    >>> repeated_ngrams(["a b c a b c".split()])    # the fourth of four trigrams is the first
+    25.0
+    """
+    total = again = 0
+    for words in summaries:
+        ngrams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        total += len(ngrams)
+        again += len(ngrams) - len(set(ngrams))
+    return 100 * again / total if total else 0.0

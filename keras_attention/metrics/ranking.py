@@ -1,9 +1,10 @@
 """Rankings of candidates against relevance judgements, as trec_eval measures them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -221,7 +222,9 @@ def trec_run_lines(run: Run, name: str = "keras-attention") -> list[str]:
     return lines
 
 
-def _read(path, fields, column, number, form):
+def _read(
+    path: str | os.PathLike, fields: int, column: int, number: Callable[[str], Any], form: str
+) -> dict[str, dict[str, Any]]:
     found = {}
     lines = Path(path).read_text(encoding="utf-8").split("\n")
     for position, line in enumerate(lines, 1):

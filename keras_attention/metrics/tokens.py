@@ -1,9 +1,12 @@
 """Metrics over the real tokens of padded sequences, streamed over batches."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_attention.ops.tokens import check_token_shapes, real_tokens, token_weights
+from keras_attention.ops.masks import token_values, token_weights
+from keras_attention.ops.types import Tensor
 
 
 class _TokenMean(keras.metrics.MeanMetricWrapper):
@@ -12,15 +15,15 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
     The wrapper of Keras is the public way to an implicit mask of the predictions, on every backend.
     """
 
-    def __init__(self, ignore_index, name, dtype):
+    def __init__(self, ignore_index: int | None, name: str, dtype: Any) -> None:
         super().__init__(self._values, name=name, dtype=dtype)
         self.ignore_index = ignore_index
 
-    def token_values(self, target, logits):
+    def token_values(self, target: Tensor, logits: Tensor) -> None:
         """Return the value of each token, of the shape of `target`, from float32 logits."""
         raise NotImplementedError
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         weights = token_weights(target, self.ignore_index, sample_weight)
         # Keras averages weights and values over all axes but the first before it adds them up,
@@ -28,16 +31,10 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         steps = ops.prod(ops.shape(target)[1:]) if len(target.shape) > 1 else 1
         super().update_state(target, y_pred, weights * ops.cast(steps, "float32"))
 
-    def _values(self, target, logits):
-        logits = ops.cast(logits, "float32")
-        check_token_shapes(target, logits)
-        real = real_tokens(target, self.ignore_index)
-        # An ignored id may lie outside the vocabulary.
-        values = self.token_values(ops.where(real, target, ops.zeros_like(target)), logits)
-        # Padding may hold infinities, which no weight of 0 removes.
-        return ops.where(real, values, ops.zeros_like(values))
+    def _values(self, target: Tensor, logits: Tensor) -> Tensor:
+        return token_values(target, logits, self.ignore_index, self.token_values)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype, "ignore_index": self.ignore_index}
 
 
@@ -76,15 +73,17 @@ class Perplexity(_TokenMean):
     ```
     """
 
-    def __init__(self, ignore_index=0, name="perplexity", dtype=None):
+    def __init__(
+        self, ignore_index: int | None = 0, name: str = "perplexity", dtype: Any = None
+    ) -> None:
         super().__init__(ignore_index, name, dtype)
 
-    def token_values(self, target, logits):
+    def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
         logits = logits - ops.max(logits, axis=-1, keepdims=True)
         target_logit = ops.take_along_axis(logits, ops.expand_dims(target, axis=-1), axis=-1)
         return ops.log(ops.sum(ops.exp(logits), axis=-1)) - ops.squeeze(target_logit, axis=-1)
 
-    def result(self):
+    def result(self) -> Tensor:
         return ops.exp(super().result())
 
 
@@ -118,9 +117,11 @@ class MaskedSparseCategoricalAccuracy(_TokenMean):
     ```
     """
 
-    def __init__(self, ignore_index=0, name="token_accuracy", dtype=None):
+    def __init__(
+        self, ignore_index: int | None = 0, name: str = "token_accuracy", dtype: Any = None
+    ) -> None:
         super().__init__(ignore_index, name, dtype)
 
-    def token_values(self, target, logits):
+    def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
         best = ops.cast(ops.argmax(logits, axis=-1), "int32")
         return ops.cast(ops.equal(best, target), "float32")

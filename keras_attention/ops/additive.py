@@ -7,6 +7,9 @@ keep it (with its neighbours) for the backward pass: 400 MB for 16 sentences of 
 
 from keras import ops
 
+from keras_attention.ops.types import Tensor
+from keras_attention.ops.vjp import with_gradient
+
 # Numbers in one block: about 7 MB in float32. Smaller blocks lose to the loop's overhead, larger
 # ones leave the processor's cache (benchmarks, additive attention).
 BLOCK_NUMBERS = 1_700_000
@@ -14,8 +17,8 @@ BLOCK_NUMBERS = 1_700_000
 BLOCK_QUERIES = 4
 
 
-@ops.custom_gradient
-def blocked_additive_score(query, key, score_vector):
+@with_gradient
+def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
     """`v . tanh(q_t + k_s)` for `(B, T, U)`, `(B, S, U)` and `(U,)`, as `(B, T, S)`."""
     size = _block_size(query, key)
     scores = (
@@ -24,9 +27,7 @@ def blocked_additive_score(query, key, score_vector):
         else _blocked_scores(query, key, score_vector, size)
     )
 
-    def gradient(*args, upstream=None):
-        if upstream is None:
-            (upstream,) = args
+    def gradient(upstream: Tensor) -> tuple:
         if size is None:
             return _gradients(query, key, score_vector, upstream)
         return _blocked_gradients(query, key, score_vector, upstream, size)
@@ -34,14 +35,18 @@ def blocked_additive_score(query, key, score_vector):
     return scores, gradient
 
 
-def additive_query_gradient(query, key, score_vector, upstream):
+def additive_query_gradient(
+    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor
+) -> Tensor:
     """Return the gradient of one query a row, `(B, U)`, from that of its scores `(B, S)`."""
     hidden = ops.tanh(ops.expand_dims(query, 1) + key)
     slope = ops.matmul(ops.expand_dims(upstream, 1), 1 - hidden * hidden)
     return ops.squeeze(slope, 1) * score_vector
 
 
-def additive_key_gradients(query, key, score_vector, upstream):
+def additive_key_gradients(
+    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor
+) -> tuple:
     """Return the gradients of keys `(B, S, U)` and of the vector from those of all scores."""
     size = _block_size(query, key)
     if size is None:
@@ -49,7 +54,7 @@ def additive_key_gradients(query, key, score_vector, upstream):
     return _blocked_gradients(query, key, score_vector, upstream, size)[1:]
 
 
-def _block_size(query, key):
+def _block_size(query: Tensor, key: Tensor) -> int | None:
     """Return how many queries make a block, or `None` where one block holds all."""
     batch_size, steps, units = ops.shape(query)
     sizes = (batch_size, ops.shape(key)[1], units)
@@ -62,35 +67,37 @@ def _block_size(query, key):
     return None if size >= steps else size
 
 
-def _hidden(query, key):
+def _hidden(query: Tensor, key: Tensor) -> Tensor:
     return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
 
 
-def _scores(query, key, score_vector):
+def _scores(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     hidden = _hidden(query, key)
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, -1)), -1)
 
 
-def _gradients(query, key, score_vector, upstream):
+def _gradients(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:
     hidden = _hidden(query, key)
     vector_gradient = ops.einsum("bts,btsu->u", upstream, hidden)
     inner = ops.expand_dims(upstream, -1) * score_vector * (1 - hidden * hidden)
     return ops.sum(inner, axis=2), ops.sum(inner, axis=1), vector_gradient
 
 
-def _blocked_scores(query, key, score_vector, size):
+def _blocked_scores(query: Tensor, key: Tensor, score_vector: Tensor, size: int) -> Tensor:
     blocks = _to_blocks(query, size)
     scores = ops.map(lambda block: _scores(block, key, score_vector), blocks)
     return _from_blocks(scores, ops.shape(query)[1])
 
 
-def _blocked_gradients(query, key, score_vector, upstream, size):
+def _blocked_gradients(
+    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor, size: int
+) -> tuple:
     queries, upstreams = _to_blocks(query, size), _to_blocks(upstream, size)
     # Gradients of key and vector are sums over many blocks: kept in float32.
     key_sum = ops.zeros_like(key, dtype="float32")
     vector_sum = ops.zeros_like(score_vector, dtype="float32")
 
-    def add_block(index, query_sum, key_sum, vector_sum):
+    def add_block(index: Tensor, query_sum: Tensor, key_sum: Tensor, vector_sum: Tensor) -> tuple:
         gradients = _gradients(queries[index], key, score_vector, upstreams[index])
         query_gradient, key_gradient, vector_gradient = gradients
         query_sum = ops.slice_update(
@@ -113,7 +120,7 @@ def _blocked_gradients(query, key, score_vector, upstream, size):
     )
 
 
-def _to_blocks(sequence, size):
+def _to_blocks(sequence: Tensor, size: int) -> Tensor:
     """Cut `(B, T, D)` to blocks `(N, B, size, D)`; zeros fill the last one."""
     batch_size, steps, features = ops.shape(sequence)
     count = (steps + size - 1) // size
@@ -123,7 +130,7 @@ def _to_blocks(sequence, size):
     return ops.transpose(blocks, (1, 0, 2, 3))
 
 
-def _from_blocks(blocks, steps):
+def _from_blocks(blocks: Tensor, steps: Tensor) -> Tensor:
     """Undo `_to_blocks`."""
     count, batch_size, size, features = ops.shape(blocks)
     sequence = ops.transpose(blocks, (1, 0, 2, 3))

@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from keras import ops
+
+from keras_attention.ops.types import Tensor
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,18 @@ class Axes:
         free = [axis for axis in range(1, self.rank - 1) if axis not in self.attended]
         return (0, *free, *self.attended)
 
-    def sizes(self, shape) -> tuple[tuple, tuple]:
+    def sizes(self, shape: tuple) -> tuple[tuple, tuple]:
         """Return the sizes of batch and free axes, and those of the attended axes."""
         sizes = [shape[axis] for axis in self.order()]
         count = len(self.attended)
         return tuple(sizes[:-count]), tuple(sizes[-count:])
 
-    def folded_shape(self, shape) -> tuple:
+    def folded_shape(self, shape: tuple) -> tuple:
         """Return the folded shape; an axis of which a part is open is open."""
         batch, steps = self.sizes(shape)
         return (_product(batch), _product(steps), *shape[self.rank - 1 :])
 
-    def fold(self, tensor: Any) -> Any:
+    def fold(self, tensor: Tensor) -> Tensor:
         """Fold inputs, or a mask of them without features; `None` stays `None`."""
         if tensor is None or self.is_plain:
             return tensor
@@ -52,7 +53,7 @@ class Axes:
         moved = ops.transpose(tensor, (*self.order(), *kept))
         return ops.reshape(moved, (math.prod(batch), math.prod(steps), *rest))
 
-    def fold_pairs(self, mask: Any, query, value) -> Any:
+    def fold_pairs(self, mask: Tensor, query: Tensor, value: Tensor) -> Tensor:
         """Fold a mask of pairs `(..., T, S)`, in which attended axes stand for `T` and for `S`.
 
         Before them it has no axis, the batch, batch and free axes, or these and the heads.
@@ -70,7 +71,7 @@ class Axes:
         mask = ops.broadcast_to(ops.reshape(mask, (*leading, heads, *flat)), (*batch, heads, *flat))
         return ops.reshape(mask, (math.prod(batch), heads, *flat))
 
-    def unfold(self, output: Any, inputs) -> Any:
+    def unfold(self, output: Tensor, inputs: Tensor) -> Tensor:
         """Give an output `(batch, steps, ...)` the axes of the inputs that it comes from."""
         if self.is_plain:
             return output
@@ -81,7 +82,7 @@ class Axes:
         back = [order.index(axis) for axis in range(self.rank - 1)]
         return ops.transpose(output, (*back, *range(len(order), len(order) + len(rest))))
 
-    def unfold_pairs(self, scores: Any, query, value) -> Any:
+    def unfold_pairs(self, scores: Tensor, query: Tensor, value: Tensor) -> Tensor:
         """Give scores `(batch, H, T, S)` the shape `(B, free axes, H, T axes, S axes)`."""
         if self.is_plain:
             return scores
@@ -89,11 +90,11 @@ class Axes:
             scores, self.pairs_shape(ops.shape(query), ops.shape(value), ops.shape(scores)[1])
         )
 
-    def pairs_shape(self, query_shape, value_shape, heads: int) -> tuple:
+    def pairs_shape(self, query_shape: tuple, value_shape: tuple, heads: int) -> tuple:
         """Return the shape of the scores."""
         (batch, steps), (_, length) = self.sizes(query_shape), self.sizes(value_shape)
         return (*batch, heads, *steps, *length)
 
 
-def _product(sizes):
+def _product(sizes: tuple) -> int | None:
     return None if None in sizes else math.prod(sizes)

@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def write_place(cache, index, entry):
+
+def write_place(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
     """Return a cache `(B, G, L, d)` with an entry `(B, G, 1, d)` at place `index`.
 
     On TensorFlow `keras.ops.slice_update` is a program of XLA's of its own, compiled for each shape

@@ -1,67 +1,55 @@
 """Cross-entropy of single targets, with its gradient written out."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from keras import ops
+
+from keras_attention.ops.types import Tensor
+from keras_attention.ops.vjp import with_gradient
 
 LOGITS_AT_ONCE = 2**21
 """8 MB in float32: far larger tensors are memory that the system gives anew at each step."""
 
 
-def smoothed_crossentropy(index, logits, smoothing=0.0):
-    """The value of each position, with its gradient written out: softmax minus smoothed labels.
+def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The cross-entropies `(...)` of targets `(..., 1)` and float32 logits `(..., V)`.
 
     Left to the backend, the gradients of the gather, the mean and the exponential are so many
-    tensors of the logits' size, to be kept and added; here one is made and patched at the targets.
-
-    Args:
-        index: int32 `(..., 1)`, the targets.
-        logits: float32 `(..., V)`.
-        smoothing: The part of the probability that is spread evenly over the vocabulary.
-
-    Returns:
-        float32 `(...)`.
+    tensors of the logits' size, to be kept and added. Here one is made, softmax minus the smoothed
+    labels, and patched at the targets.
     """
 
-    @ops.custom_gradient
-    def crossentropy(logits):
+    @with_gradient
+    def crossentropy(logits: Tensor) -> tuple:
         softmax = _Softmax.of(logits, index)
-
-        def gradient(*args, upstream=None):
-            return softmax.slope(args[0] if upstream is None else upstream, smoothing)
-
-        return softmax.values(smoothing), gradient
+        return softmax.values(smoothing), lambda upstream: softmax.slope(upstream, smoothing)
 
     return crossentropy(logits)
 
 
-def linear_crossentropy(features, kernel, bias, index, weights, smoothing=0.0):
+def linear_crossentropy(
+    features: Tensor,
+    kernel: Tensor,
+    bias: Tensor,
+    index: Tensor,
+    weights: Tensor,
+    smoothing: float = 0.0,
+) -> Tensor:
     """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, in parts.
 
-    Neither the logits of all rows nor their gradient ever exist: of one part of the rows after the
-    other, logits and gradients are computed at once, and the gradients kept (`(N, D)`, `(D, V)` and
-    `(V,)`), for the backward pass to scale. So it is for training: where no gradient is asked for,
-    two products of three are for nothing.
-
-    Args:
-        features: `(N, D)`, in the dtype in which products are computed.
-        kernel: `(D, V)`.
-        bias: `(V,)`.
-        index: int32 `(N,)`, the targets.
-        weights: float32 `(N,)`, which get no gradient.
-        smoothing: The part of the probability that is spread evenly over the vocabulary.
-
-    Returns:
-        A float32 scalar.
+    Takes features `(N, D)`, in the dtype in which products are computed, a kernel `(D, V)`, a bias
+    `(V,)`, targets `(N,)` and float32 weights `(N,)`, which get no gradient. Neither the logits of
+    all rows nor their gradient ever exist: of one part of the rows after the other, logits and
+    gradients are computed at once, and the gradients kept (`(N, D)`, `(D, V)` and `(V,)`), for the
+    backward pass to scale. So it is for training: where no gradient is asked for, two products of
+    three are for nothing.
     """
 
-    @ops.custom_gradient
-    def crossentropy(features, kernel, bias):
+    @with_gradient
+    def crossentropy(features: Tensor, kernel: Tensor, bias: Tensor) -> tuple:
         total, *gradients = _in_parts(features, kernel, bias, index, weights, smoothing)
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream: Tensor) -> tuple:
             inputs = zip(gradients, (features, kernel, bias), strict=True)
             return tuple(ops.cast(g * upstream, tensor.dtype) for g, tensor in inputs)
 
@@ -71,13 +59,15 @@ def linear_crossentropy(features, kernel, bias, index, weights, smoothing=0.0):
     return crossentropy(features, ops.copy(kernel), ops.copy(bias))
 
 
-def _in_parts(features, kernel, bias, index, weights, smoothing):
+def _in_parts(
+    features: Tensor, kernel: Tensor, bias: Tensor, index: Tensor, weights: Tensor, smoothing: float
+) -> tuple:
     """Return the sum of the losses and its gradients by features, kernel and bias, in float32."""
     rows, size = ops.shape(features)
     count = rows * kernel.shape[1] // LOGITS_AT_ONCE + 1
     length = -(-rows // count)
 
-    def cut(tensor):
+    def cut(tensor: Tensor) -> Tensor:
         """Return the parts `(count, length, ...)` of rows, the last one filled with zeros."""
         filling = ops.zeros((count * length - rows, *tensor.shape[1:]), tensor.dtype)
         filled = ops.concatenate([tensor, filling], axis=0)
@@ -87,7 +77,9 @@ def _in_parts(features, kernel, bias, index, weights, smoothing):
     product = ops.cast(kernel, features.dtype)
     transposed = ops.transpose(product)
 
-    def add_part(part, total, by_features, by_kernel, by_bias):
+    def add_part(
+        part: Tensor, total: Tensor, by_features: Tensor, by_kernel: Tensor, by_bias: Tensor
+    ) -> tuple:
         x = parts[part]
         logits = ops.cast(ops.matmul(x, product), "float32") + ops.cast(bias, "float32")
         softmax = _Softmax.of(logits, ops.expand_dims(targets[part], -1))
@@ -118,28 +110,28 @@ def _in_parts(features, kernel, bias, index, weights, smoothing):
 class _Softmax:
     """A softmax before its division: `exponentials / total`, and what the targets have in it."""
 
-    index: Any  # int32 (..., 1)
-    shifted: Any  # (..., V), against the largest: differences of large logits keep their digits
-    exponentials: Any
-    total: Any  # (..., 1)
-    at_target: Any
+    index: Tensor  # int32 (..., 1)
+    shifted: Tensor  # (..., V), against the largest: differences of large logits keep their digits
+    exponentials: Tensor
+    total: Tensor  # (..., 1)
+    at_target: Tensor
 
     @classmethod
-    def of(cls, logits, index):
+    def of(cls, logits: Tensor, index: Tensor) -> "_Softmax":
         shifted = logits - ops.max(logits, axis=-1, keepdims=True)
         exponentials = ops.exp(shifted)  # kept for the gradient, in the place of the logits
         total = ops.sum(exponentials, axis=-1, keepdims=True)
         at_target = ops.take_along_axis(shifted, index, axis=-1)
         return cls(index, shifted, exponentials, total, at_target)
 
-    def values(self, smoothing):
+    def values(self, smoothing: float) -> Tensor:
         """Return the cross-entropies `(...)`."""
         values = ops.log(self.total) - (1.0 - smoothing) * self.at_target
         if smoothing:
             values = values - smoothing * ops.mean(self.shifted, axis=-1, keepdims=True)
         return ops.squeeze(values, axis=-1)
 
-    def slope(self, upstream, smoothing):
+    def slope(self, upstream: Tensor, smoothing: float) -> Tensor:
         """Return the gradient by the logits `(..., V)` from that by the values `(...)`."""
         vocabulary = self.exponentials.shape[-1]
         upstream = ops.expand_dims(upstream, axis=-1)

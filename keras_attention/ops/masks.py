@@ -1,22 +1,14 @@
 """Boolean masks. True means: attend. No other convention appears in the package."""
 
+from collections.abc import Callable
+
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def combine_masks(*masks):
-    """Return the logical and of the masks that are given, broadcast together.
 
-    Args:
-        *masks: Boolean tensors that broadcast together, or `None`.
-
-    Returns:
-        A boolean tensor, or `None` where every mask is `None`.
-
-    Example:
-
-    >>> combine_masks(None, np.array([True, False]), np.array([True, True]))
-    array([ True, False])
-    """
+def combine_masks(*masks: Tensor) -> Tensor:
+    """Return the logical and of the masks that are not `None`, broadcast; `None` where all are."""
     combined = None
     for mask in masks:
         if mask is None:
@@ -26,17 +18,10 @@ def combine_masks(*masks):
     return combined
 
 
-def attention_mask(query_mask=None, value_mask=None):
-    """Join a mask over queries and a mask over memory to one over their pairs.
+def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:
+    """Join masks over queries `(B, T)` and memory `(B, S)` to one that broadcasts to `(B, T, S)`.
 
     A query that is itself padding attends to nothing: its row is all False.
-
-    Args:
-        query_mask: Boolean `(B, T)`, or `None`.
-        value_mask: Boolean `(B, S)`, or `None`.
-
-    Returns:
-        Boolean tensor that broadcasts to `(B, T, S)`, or `None` where both are `None`.
     """
     return combine_masks(
         None if query_mask is None else ops.expand_dims(query_mask, 2),
@@ -44,14 +29,10 @@ def attention_mask(query_mask=None, value_mask=None):
     )
 
 
-def zero_masked(tensor, mask=None):
-    """Set the masked positions of `(B, S, D)` to zero, whatever they hold.
+def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
+    """Set the masked positions of `(B, S, ...)` to zero, whatever they hold.
 
     Zero weights do not suffice: 0 times a NaN or an infinity is a NaN, and so is its gradient.
-
-    Args:
-        tensor: `(B, S, ...)`.
-        mask: Boolean `(B, S)`, True = attend, or `None`.
     """
     if mask is None:
         return tensor
@@ -60,27 +41,16 @@ def zero_masked(tensor, mask=None):
     return ops.where(mask, tensor, ops.zeros_like(tensor))
 
 
-def lengths(mask, value=None):
-    """Return the number of real positions of every row, as float32 of shape `(B,)`.
-
-    Args:
-        mask: Boolean `(B, S)`, or `None` where every position of `value` is real.
-        value: `(B, S, ...)`, asked for its shape where there is no mask.
-    """
+def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
+    """Return the number of real positions of every row, float32 `(B,)`; without a mask, all."""
     if mask is not None:
         return ops.sum(ops.cast(mask, "float32"), axis=1)
     batch_size, length = ops.shape(value)[0], ops.shape(value)[1]
     return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
 
 
-def check_mask(mask, expected, name: str):
-    """Raise a ValueError where a mask does not fit the sequence that it masks.
-
-    Args:
-        mask: The mask, or `None`.
-        expected: The shape that it must have; `None` fits any size.
-        name: The argument's name, for the message.
-    """
+def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
+    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
         return
     if not hasattr(mask, "shape") or not hasattr(mask, "dtype"):
@@ -98,4 +68,87 @@ def check_mask(mask, expected, name: str):
         raise ValueError(
             f"`{name}` must be boolean (True = attend) of shape {tuple(expected)}, one entry "
             f"for each position. Received: {name} of shape {shape} and dtype {dtype}"
+        )
+
+
+def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
+    """Return which target ids are not padding: `ignore_index`, or `None` where all count."""
+    if ignore_index is None:
+        return ops.ones_like(target, dtype="bool")
+    return ops.not_equal(target, ignore_index)
+
+
+def token_weights(
+    target: Tensor, ignore_index: int | None = 0, sample_weight: Tensor = None
+) -> Tensor:
+    """What each token counts in a mean over padded sequences: 0 for padding, else 1 or its weight.
+
+    The losses here divide by the sum of these; a loss of one's own that does so counts as they do.
+
+    Args:
+        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
+        ignore_index: The id of the padding, or `None` where every position counts.
+        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+
+    Returns:
+        Float32 weights of the shape of `target`.
+
+    Raises:
+        ValueError: If the sample weights have more axes than the target.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras import ops
+    from keras_attention.losses import token_weights
+
+    target = np.array([[5, 7, 0], [6, 0, 0]])
+    weights = ops.convert_to_numpy(token_weights(target, sample_weight=[1.0, 0.5]))
+    assert weights.tolist() == [[1, 1, 0], [0.5, 0, 0]]
+    ```
+    """
+    target = ops.convert_to_tensor(target)
+    real = ops.cast(real_tokens(target, ignore_index), "float32")
+    if sample_weight is None:
+        return real
+    weights = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+    if len(weights.shape) > len(target.shape):
+        raise ValueError(
+            "`sample_weight` must have a weight for each example or for each target token. "
+            f"Received: sample_weight of shape {tuple(weights.shape)} for targets of shape "
+            f"{tuple(target.shape)}."
+        )
+    while len(weights.shape) < len(target.shape):
+        weights = ops.expand_dims(weights, axis=-1)
+    return real * weights
+
+
+def token_values(
+    target: Tensor,
+    scores: Tensor,
+    ignore_index: int | None,
+    of_token: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return `of_token(ids (...), float32 scores (..., V))` of each token, 0 of padding."""
+    scores = ops.cast(ops.convert_to_tensor(scores), "float32")
+    target = ops.cast(ops.convert_to_tensor(target), "int32")
+    check_token_shapes(target, scores)
+    real = real_tokens(target, ignore_index)
+    # An ignored id may lie outside the vocabulary, so it must not reach a gather.
+    values = of_token(ops.where(real, target, ops.zeros_like(target)), scores)
+    # Padding may hold infinities, which no weight of 0 removes.
+    return ops.where(real, values, ops.zeros_like(values))
+
+
+def check_token_shapes(target: Tensor, logits: Tensor, name: str = "logits") -> None:
+    """Raise a ValueError unless `logits`, `(..., V)`, belong to target ids `(...)`."""
+    expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
+    fits = len(expected) == len(received) and all(
+        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"The {name} must have the shape of the target ids and one last axis more. "
+            f"Received: target of shape {received} and {name} of shape {tuple(logits.shape)}."
         )

@@ -1,29 +1,23 @@
 """From scores to weights.
 
+Each normaliser takes floating point scores, a boolean mask that broadcasts to them (True = attend,
+or `None`) and the axis over which the weights sum to 1, and returns weights of the scores' shape
+and dtype, computed in float32 or wider. Masked positions get a weight of exactly 0. So does every
+position of a row that is masked whole (not a uniform row, not NaN), with finite gradients.
+
 Sparsemax and entmax-1.5 are found exactly, from the sorted scores: no iterations.
 """
 
+from collections.abc import Callable
+
 from keras import backend, ops
 
+from keras_attention.ops.types import Tensor
+from keras_attention.ops.vjp import with_gradient
 
-def masked_softmax(scores, mask=None, axis: int = -1):
-    """Softmax over the positions that a mask leaves.
 
-    `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`
-
-    Weights of masked positions are exactly 0. A row whose positions are all masked gets zero
-    weights (not a uniform row, not NaN) and finite gradients. The exponentials are taken in
-    float32 or wider whatever the dtype of the scores.
-
-    Args:
-        scores: Floating point tensor.
-        mask: Boolean tensor that broadcasts to `scores`, True = attend, or `None`.
-        axis: The axis over which the weights sum to 1.
-
-    Returns:
-        Weights, with the shape and the dtype of `scores`.
-
-    Example:
+def masked_softmax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
+    """Softmax over the positions that a mask leaves: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`.
 
     >>> masked_softmax(np.array([1.0, 2.0, 5.0]), np.array([True, False, True]))
     array([0.01798621, 0.        , 0.98201382])
@@ -49,26 +43,14 @@ def masked_softmax(scores, mask=None, axis: int = -1):
     return ops.cast(exponentials / total, dtype)
 
 
-def sparsemax(scores, mask=None, axis: int = -1):
+def sparsemax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
     """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
 
-    `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1
-
-    Scores that fall more than 1 below the highest get a weight of exactly 0. Masked positions get
-    0, and so does every position of a row that is masked whole, with finite gradients.
-
-    Args:
-        scores: Floating point tensor.
-        mask: Boolean tensor that broadcasts to `scores`, True = attend, or `None`.
-        axis: The axis over which the weights sum to 1.
-
-    Returns:
-        Weights, with the shape and the dtype of `scores`, computed in float32 or wider.
+    `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1. Scores that fall more than
+    1 below the highest get a weight of exactly 0.
 
     Reference:
         Martins and Astudillo 2016, "From softmax to sparsemax", algorithm 1 and equation 13.
-
-    Example:
 
     >>> sparsemax(np.array([1.0, 0.5, -1.0]))
     array([0.75, 0.25, 0.  ])
@@ -76,27 +58,15 @@ def sparsemax(scores, mask=None, axis: int = -1):
     return _normalize(scores, mask, axis, sparsemax_weights, sparsemax_gradient)
 
 
-def entmax15(scores, mask=None, axis: int = -1):
+def entmax15(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
     """Entmax with alpha = 1.5, half way from softmax to sparsemax.
 
-    `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1
-
-    Scores that fall more than 2 below the highest get a weight of exactly 0. Masked positions get
-    0, and so does every position of a row that is masked whole, with finite gradients.
-
-    Args:
-        scores: Floating point tensor.
-        mask: Boolean tensor that broadcasts to `scores`, True = attend, or `None`.
-        axis: The axis over which the weights sum to 1.
-
-    Returns:
-        Weights, with the shape and the dtype of `scores`, computed in float32 or wider.
+    `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1. Scores that fall
+    more than 2 below the highest get a weight of exactly 0.
 
     Reference:
         Peters, Niculae and Martins 2019, "Sparse sequence-to-sequence models", algorithm 2 and
         proposition 2.
-
-    Example:
 
     >>> entmax15(np.array([0.0, 0.0, -3.0]))
     array([0.5, 0.5, 0. ])
@@ -104,7 +74,7 @@ def entmax15(scores, mask=None, axis: int = -1):
     return _normalize(scores, mask, axis, entmax15_weights, entmax15_gradient)
 
 
-def sparsemax_weights(scores, mask=None):
+def sparsemax_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
     """Sparsemax over the last axis, in the scores' own dtype, without a gradient of its own."""
     scores = _below_highest(scores, mask)
     ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
@@ -116,13 +86,13 @@ def sparsemax_weights(scores, mask=None):
     return _clear(ops.maximum(scores - threshold, 0), mask)
 
 
-def sparsemax_gradient(weights, upstream):
+def sparsemax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
     """The gradient of the scores from that of the weights, over the last axis."""
     support = ops.cast(weights > 0, weights.dtype)
     return support * (upstream - _mean(upstream, support))
 
 
-def entmax15_weights(scores, mask=None):
+def entmax15_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
     """Entmax-1.5 over the last axis, in the scores' own dtype, without a gradient of its own."""
     scores = _below_highest(scores / 2, mask)
     ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
@@ -136,13 +106,15 @@ def entmax15_weights(scores, mask=None):
     return _clear(roots * roots, mask)
 
 
-def entmax15_gradient(weights, upstream):
+def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
     """The gradient of the scores from that of the weights, over the last axis."""
     roots = ops.sqrt(weights)
     return roots * (upstream - _mean(upstream, roots))
 
 
-def _normalize(scores, mask, axis, weights_of, gradient_of):
+def _normalize(
+    scores: Tensor, mask: Tensor, axis: int, weights_of: Callable, gradient_of: Callable
+) -> Tensor:
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
@@ -151,22 +123,16 @@ def _normalize(scores, mask, axis, weights_of, gradient_of):
         mask = ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(scores))
         mask = ops.swapaxes(mask, axis, -1)
 
-    @ops.custom_gradient
-    def normalized(scores):
+    @with_gradient
+    def normalized(scores: Tensor) -> tuple:
         weights = weights_of(scores, mask)
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            return gradient_of(weights, upstream)
-
-        return weights, gradient
+        return weights, lambda upstream: gradient_of(weights, upstream)
 
     weights = normalized(ops.swapaxes(scores, axis, -1))
     return ops.cast(ops.swapaxes(weights, axis, -1), dtype)
 
 
-def _below_highest(scores, mask):
+def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:
     """Return the scores less the highest of their row; those out of every support at -2.
 
     No weight is above 0 for a score 1 or more below the highest, so that nothing is lost, and
@@ -177,21 +143,21 @@ def _below_highest(scores, mask):
     return ops.maximum(scores - ops.max(scores, axis=-1, keepdims=True), -2)
 
 
-def _clear(weights, mask):
+def _clear(weights: Tensor, mask: Tensor) -> Tensor:
     return weights if mask is None else ops.where(mask, weights, ops.zeros_like(weights))
 
 
-def _ranks(ordered):
+def _ranks(ordered: Tensor) -> Tensor:
     """Return 1, 2, 3, ... along the last axis."""
     return ops.arange(1, ops.shape(ordered)[-1] + 1, dtype=ordered.dtype)
 
 
-def _at(values, count):
+def _at(values: Tensor, count: Tensor) -> Tensor:
     """Return the entry of each row at a rank, which counts from 1."""
     return ops.take_along_axis(values, ops.cast(count, "int32") - 1, axis=-1)
 
 
-def _mean(upstream, weights):
+def _mean(upstream: Tensor, weights: Tensor) -> Tensor:
     """Return the mean of `upstream` by weights; 0 where all weights are."""
     total = ops.sum(weights, axis=-1, keepdims=True)
     total = ops.where(total > 0, total, ops.ones_like(total))

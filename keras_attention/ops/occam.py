@@ -2,8 +2,12 @@
 
 from keras import backend, ops
 
+from keras_attention.ops.types import Tensor
 
-def occam_penalty(scores, query, occam_vector, minimum, mask=None):
+
+def occam_penalty(
+    scores: Tensor, query: Tensor, occam_vector: Tensor, minimum: float, mask: Tensor = None
+) -> Tensor:
     """Price of attention that is spent, averaged over the batch.
 
     `penalty = mean_b(n_b sum_t a_bt)`, with `n_b = max(w . r_b, λ)`
@@ -59,7 +63,7 @@ def occam_penalty(scores, query, occam_vector, minimum, mask=None):
     return ops.mean(price * ops.sum(scores, axis=1))
 
 
-def _check_shapes(scores, query, vector, mask):
+def _check_shapes(scores: tuple, query: tuple, vector: tuple, mask: Tensor) -> None:
     ranks = (len(scores), len(query), len(vector))
     fits = ranks == (2, 2, 1) and query[1] == vector[0]
     fits = fits and (None in (scores[0], query[0]) or scores[0] == query[0])

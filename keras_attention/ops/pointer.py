@@ -2,20 +2,15 @@
 
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def copy_distribution(scores, ids, size: int):
-    """Add up the weights of the places that hold the same id: `sum_(s: x_s = w) a_ts`.
 
-    One sum by segments over the `B T S` weights; nothing of size `T S` by vocabulary exists.
+def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
+    """Add up the weights `(B, T, S)` of places with the same id: `sum_(s: x_s = w) a_ts`.
 
-    Args:
-        scores: Weights `(B, T, S)`.
-        ids: Integer ids `(B, S)`; the weight of a place whose id lies outside `[0, size)` is
-            dropped.
-        size: Number of ids.
-
-    Returns:
-        `(B, T, size)`.
+    The result is `(B, T, size)`. The weight of a place whose id, of `ids (B, S)`, lies outside
+    `[0, size)` is dropped. One sum by segments over the `B T S` weights; nothing of size `T S` by
+    vocabulary exists.
     """
     batch_size, steps, length = ops.shape(scores)
     inside = ops.logical_and(ids >= 0, ids < size)
@@ -31,13 +26,10 @@ def copy_distribution(scores, ids, size: int):
     return ops.reshape(total, (batch_size, steps, size))
 
 
-def copy_probability(scores, ids, targets):
+def copy_probability(scores: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
     """Return the weight of the places that hold each target: `sum_(s: x_s = y_t) a_ts`, `(B, T)`.
 
-    Args:
-        scores: Weights `(B, T, S)`.
-        ids: Integer ids `(B, S)`.
-        targets: Integer ids `(B, T)`; a negative one is nowhere.
+    Weights are `(B, T, S)`, ids `(B, S)` and targets `(B, T)`; a negative target is nowhere.
     """
     same = ops.expand_dims(ids, 1) == ops.expand_dims(targets, 2)
     same = ops.logical_and(same, ops.expand_dims(targets, 2) >= 0)

@@ -8,33 +8,25 @@ import functools
 import numpy as np
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def places(length, start_index=0):
-    """Return the places of a sequence's steps.
 
-    Args:
-        length: `T`, a number or a scalar tensor.
-        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
-            for every example.
+def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
+    """Return the places of a sequence's steps, int32 `(T,)`.
 
-    Returns:
-        int32 `(T,)`, or `(B, T)`.
+    `start_index` is the place of the first step: a number, a scalar tensor, or integers `(B,)`, one
+    for every example, which gives `(B, T)`.
     """
     start = ops.cast(start_index, "int32")
     steps = ops.arange(length, dtype="int32")
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
-def sinusoids(positions, size: int, max_wavelength: float = 10_000.0):
+def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
     """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`, interleaved.
 
-    Args:
-        positions: Places `p`, of any shape.
-        size: `D`; where it is odd, the last sine has no cosine beside it.
-        max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
-
-    Returns:
-        float32, the shape of `positions` and one more axis of `size`.
+    Places of any shape get one more axis, of `D = size` float32 numbers; where it is odd, the last
+    sine has no cosine beside it. The wavelengths run from `2 pi` towards `2 pi w`.
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.5.
@@ -45,9 +37,13 @@ def sinusoids(positions, size: int, max_wavelength: float = 10_000.0):
 
 
 def rotate(
-    x, positions, max_wavelength: float = 10_000.0, size: int | None = None, scaling: float = 1.0
-):
-    """Turn pairs of features by angles that grow with the place: rotary positions.
+    x: Tensor,
+    positions: Tensor,
+    max_wavelength: float = 10_000.0,
+    size: int | None = None,
+    scaling: float = 1.0,
+) -> Tensor:
+    """Turn pairs of features of `(..., T, D)` by angles that grow with the place: rotary positions.
 
     Feature `i` of the first half and feature `i` of the second half are a pair, turned by
     `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours; a
@@ -55,20 +51,10 @@ def rotate(
     checkpoints use.) The dot product of a turned query and a turned key depends on the difference
     of their places alone.
 
-    Args:
-        x: `(..., T, D)`, `D` even.
-        positions: Places that broadcast to the shape of `x` without its last axis: `(T,)` for
-            `(B, H, T, D)`, `(T, 1)` for `(B, T, H, D)`.
-        max_wavelength: `w`.
-        size: How many features are turned, the first ones; the rest stays as it is. Default: all.
-        scaling: What places are divided by, so that longer sequences span the angles that a model
-            has been trained with.
-
-    Returns:
-        The shape and dtype of `x`.
-
-    Raises:
-        ValueError: Where the number of turned features is odd.
+    Places broadcast to the shape of `x` without its last axis: `(T,)` for `(B, H, T, D)`, `(T, 1)`
+    for `(B, T, H, D)`. The first `size` features are turned (all by default), the rest stays.
+    Places are divided by `scaling`, so that longer sequences span the angles that a model was
+    trained with.
 
     Reference:
         Su et al. 2021, "RoFormer: enhanced transformer with rotary position embedding", section
@@ -92,15 +78,12 @@ def rotate(
     return ops.cast(ops.concatenate(parts + rest, axis=-1), x.dtype)
 
 
-def alibi_slopes(num_heads: int):
-    """Return the slope of each head's linear bias, `score - slope * distance`.
+def alibi_slopes(num_heads: int) -> Tensor:
+    """Return the slope `(num_heads,)` of each head's linear bias, `score - slope * distance`.
 
     For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Any other number of heads
-    takes all slopes of the power of two below it, and then every other one of the power above,
-    from its first on.
-
-    Returns:
-        float32 `(num_heads,)`.
+    takes all slopes of the power of two below it, and then every other one of the power above, from
+    its first on.
 
     Reference:
         Press et al. 2022, "Train short, test long: attention with linear biases enables input
@@ -113,24 +96,18 @@ def alibi_slopes(num_heads: int):
     return ops.convert_to_tensor(np.array(slopes, "float32"))
 
 
-def relative_buckets(relative_positions, num_buckets=32, max_distance=128, bidirectional=True):
-    """Sort distances into buckets: the near ones one by one, the far ones by their logarithm.
+def relative_buckets(
+    relative_positions: Tensor,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+) -> Tensor:
+    """Sort distances (key less query) into buckets: near ones one by one, far ones by logarithm.
 
     With `n` buckets for a direction, distances below `n/2` have one each; those from there to
-    `max_distance` share the others, which widen geometrically; all beyond fall into the last.
-
-    Args:
-        relative_positions: Place of the key less that of the query, integers of any shape.
-        num_buckets: How many buckets there are.
-        max_distance: The distance from which on all share one bucket.
-        bidirectional: Whether keys after the query have the upper half of the buckets; otherwise
-            they all share the bucket of distance 0, for attention that is causal anyway.
-
-    Returns:
-        int32 of the same shape, from 0 to `num_buckets - 1`.
-
-    Raises:
-        ValueError: Where the buckets cannot be made.
+    `max_distance` share the others, which widen geometrically; all beyond fall into the last. Keys
+    after the query have the upper half of the buckets with `bidirectional`; otherwise they all
+    share the bucket of distance 0, for attention that is causal anyway.
 
     Reference:
         Raffel et al. 2020, "Exploring the limits of transfer learning with a unified text-to-text
@@ -145,19 +122,19 @@ def relative_buckets(relative_positions, num_buckets=32, max_distance=128, bidir
     return buckets + ops.cast(relative > 0, "int32") * (num_buckets // 2)
 
 
-def _angles(positions, size, max_wavelength):
+def _angles(positions: Tensor, size: int, max_wavelength: float) -> Tensor:
     """Every place times every frequency `w^(-2i/D)`: one more axis, of half the size."""
     frequencies = float(max_wavelength) ** (-np.arange(0, size, 2) / size)
     positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
     return ops.multiply(positions, frequencies.astype("float32"))
 
 
-def _slopes(power):
+def _slopes(power: int) -> list[float]:
     return [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
 
 
 @functools.cache
-def _bucket_table(num_buckets, max_distance, bidirectional):
+def _bucket_table(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:
     """The bucket of each distance up to `max_distance`."""
     directions = 2 if bidirectional else 1
     buckets = num_buckets // directions

@@ -1,21 +1,38 @@
-"""Gradients of a user's function in the middle of a hand-written backward pass.
+"""Gradients that are written by hand, and of a user's function in the middle of one.
 
 Keras offers no public way to differentiate on all backends, so this module asks each backend. It is
 the only one under `ops` that imports them.
 """
 
+from collections.abc import Callable, Sequence
+
 import keras
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def vjp(function, tensors, upstream):
-    """Return the gradients of `sum(function(*tensors) * upstream)`, zeros where there is none.
 
-    Args:
-        function: Takes the tensors, and returns one tensor.
-        tensors: Floating point tensors.
-        upstream: The gradient of the result, of its shape.
+def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[..., Tensor]:
+    """Make `function(*tensors) -> (result, gradient)` a differentiable one that gives the result.
+
+    `gradient(upstream)` returns the gradients of the tensors. (Keras hands the upstream gradient
+    over as the only argument or by name, beside the tensors, as the backend likes.)
     """
+
+    @ops.custom_gradient
+    def differentiable(*tensors: Tensor) -> tuple:
+        result, gradient = function(*tensors)
+
+        def of_upstream(*args: Tensor, upstream: Tensor = None) -> Tensor:
+            return gradient(args[0] if upstream is None else upstream)
+
+        return result, of_upstream
+
+    return differentiable
+
+
+def vjp(function: Callable[..., Tensor], tensors: Sequence[Tensor], upstream: Tensor) -> tuple:
+    """Return the gradients of `sum(function(*tensors) * upstream)`, zeros where there is none."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

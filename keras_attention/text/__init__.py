@@ -1,10 +1,17 @@
 """Tokenizers and batches of text."""
 
 from keras_attention.text.batching import BucketedBatches
-from keras_attention.text.loading import load_tokenizer, tokenizer_from_config
 from keras_attention.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attention.text.special import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNK_ID
-from keras_attention.text.tokenizer import Tokenizer
+from keras_attention.text.tokenizer import (
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNK_ID,
+    Tokenizer,
+    load_tokenizer,
+    tokenizer_from_config,
+)
 from keras_attention.text.word_tokenizer import WordTokenizer
 
 __all__ = [

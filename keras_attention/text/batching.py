@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.text.buckets import Lengths, choose_lengths, place
-from keras_attention.text.special import PAD_ID
+from keras_attention.text.tokenizer import PAD_ID
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+Lengths = tuple[int, ...]
+# Of more different lengths than this, neighbours are taken together.
+MOST_LENGTHS = 512
 
 
 class BucketedBatches:
@@ -64,7 +67,7 @@ class BucketedBatches:
         seed: int = 0,
         shuffle: bool = True,
         assemble: Callable[..., Any] | None = None,
-    ):
+    ) -> None:
         _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of)
         self.seed = seed
         self.shuffle = shuffle
@@ -72,7 +75,7 @@ class BucketedBatches:
         self._columns = [_Column(column) for column in columns]
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
 
-        def rows(longest):
+        def rows(longest: np.ndarray) -> np.ndarray:
             if batch_size is not None:
                 return np.full_like(longest, batch_size)
             return np.maximum(1, tokens_per_batch // longest)
@@ -155,7 +158,7 @@ class BucketedBatches:
         """
         import tensorflow as tf
 
-        def generate():
+        def generate() -> Iterator[Any]:
             last = None if epochs is None else epochs * len(self)
             for step, batch in enumerate(self.stream(start_step), start_step):
                 if step == last:
@@ -198,7 +201,7 @@ class BucketedBatches:
 class _Column:
     """The sequences of one column, end to end in one array."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]]):
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
         self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         self._starts = np.concatenate([[0], np.cumsum(self.lengths)])
         flat = np.fromiter((i for sequence in sequences for i in sequence), np.int32)
@@ -212,7 +215,13 @@ class _Column:
         return np.where(inside, self._flat[places], np.int32(PAD_ID))
 
 
-def _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of) -> None:
+def _check(
+    columns: Sequence[Sequence[Sequence[int]]],
+    batch_size: int | None,
+    tokens_per_batch: int | None,
+    number_of_buckets: int,
+    multiple_of: int,
+) -> None:
     counts = [len(column) for column in columns]
     if not counts or len(set(counts)) > 1 or counts[0] == 0:
         raise ValueError(
@@ -233,3 +242,72 @@ def _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {size}")
+
+
+def choose_lengths(
+    sizes: np.ndarray,
+    number_of_buckets: int,
+    multiple_of: int,
+    rows: Callable[[np.ndarray], np.ndarray],
+) -> list[Lengths]:
+    """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
+
+    Examples, of `sizes (examples, columns)`, are ranked by their longest column and cut into
+    consecutive buckets, each as long in every column as its longest example there. `rows` tells
+    the rows of a batch from a bucket's longest column. Of all such cuts the one with the fewest
+    ids in an epoch is found, padding and the rows that fill up a last batch included (dynamic
+    programming over the different lengths).
+    """
+    sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
+    keys, key_of = _grouped(*np.unique(sizes.max(axis=1), return_inverse=True))
+    count = np.bincount(key_of)
+    longest = np.zeros((keys, sizes.shape[1]), np.int64)
+    np.maximum.at(longest, key_of, sizes)
+
+    cost = np.full((keys + 1, keys + 1), np.inf)  # [i, j]: keys i to j-1 in one bucket
+    for first in range(keys):
+        members = np.cumsum(count[first:])
+        lengths = np.maximum.accumulate(longest[first:], axis=0)
+        height = rows(lengths.max(axis=1))
+        cost[first, first + 1 :] = -(-members // height) * height * lengths.sum(axis=1)
+
+    totals = [cost[0]]  # [buckets - 1][j]: the least cost of keys 0 to j-1 in so many buckets
+    cuts = []
+    for _ in range(min(number_of_buckets, keys) - 1):
+        candidates = totals[-1][:, None] + cost
+        cuts.append(np.argmin(candidates, axis=0))
+        totals.append(np.min(candidates, axis=0))
+    buckets = int(np.argmin([total[-1] for total in totals]))
+    ends = [keys]
+    for cut in reversed(cuts[:buckets]):
+        ends.append(int(cut[ends[-1]]))
+    edges = [0, *reversed(ends)]
+    return [
+        tuple(map(int, longest[first:last].max(axis=0)))
+        for first, last in zip(edges[:-1], edges[1:], strict=True)
+    ]
+
+
+def place(sizes: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
+    """Return for each example `(examples, columns)` the first of `buckets` that holds it."""
+    if any(len(bucket) != sizes.shape[1] for bucket in buckets):
+        raise ValueError(
+            f"Each bucket must have {sizes.shape[1]} lengths, one for each column. "
+            f"Received: {list(buckets)}"
+        )
+    bucket_of = np.full(len(sizes), -1)
+    for index, bucket in reversed(list(enumerate(buckets))):
+        bucket_of[(sizes <= bucket).all(axis=1)] = index
+    if (bucket_of < 0).any():
+        example = int(np.argmax(bucket_of < 0))
+        raise ValueError(
+            f"Every example must fit one of the buckets {list(buckets)}. Received: example "
+            f"{example} with lengths {tuple(sizes[example].tolist())}"
+        )
+    return bucket_of
+
+
+def _grouped(keys: np.ndarray, key_of: np.ndarray) -> tuple[int, np.ndarray]:
+    """Join neighbouring lengths where there are more than the search takes in its stride."""
+    groups = min(len(keys), MOST_LENGTHS)
+    return groups, (np.arange(len(keys)) * groups // len(keys))[key_of.ravel()]

@@ -1,23 +1,21 @@
 """Tokenizers as TensorFlow modules, for exported models. Importing this imports TensorFlow."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.text.special import END_ID, PAD_ID, START_ID, UNK_ID
-from keras_attention.text.word_rules import Rules
+from keras_attention.text.tokenizer import END_ID, PAD_ID, START_ID, UNK_ID
+from keras_attention.text.word_tokenizer import Rules
 
 
 class SentencePieceInGraph(tf.Module):
     """`SentencePieceTokenizer` inside a graph, on `tensorflow_text`.
 
     A SavedModel that holds it is read with `import tensorflow_text` beside `tensorflow`.
-
-    Args:
-        model: the content of the `.model` file.
     """
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes) -> None:
         super().__init__()
         self._model = model
 
@@ -38,7 +36,7 @@ class SentencePieceInGraph(tf.Module):
         text = tf.strings.reduce_join(tokens, axis=-1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
 
-    def _tokenizer(self, out_type: tf.DType):
+    def _tokenizer(self, out_type: tf.DType) -> Any:
         """Return a tokenizer for one use, so that its model is in the graph being traced.
 
         Made once and kept, it would live no longer than TensorFlow's cache of eager kernels, which
@@ -50,14 +48,7 @@ class SentencePieceInGraph(tf.Module):
 
 
 class WordsInGraph(tf.Module):
-    """`WordTokenizer` inside a graph, of TensorFlow's own string operations.
-
-    Args:
-        vocabulary: the token of each id, the special ones first.
-        lowercase: lower case of single characters; empty to leave text as it is.
-        split_rules: what turns text into tokens with spaces between.
-        join_rules: what turns tokens with spaces between into text.
-    """
+    """`WordTokenizer` inside a graph, of TensorFlow's own string operations."""
 
     def __init__(
         self,
@@ -65,7 +56,7 @@ class WordsInGraph(tf.Module):
         lowercase: Mapping[str, str],
         split_rules: Rules,
         join_rules: Rules,
-    ):
+    ) -> None:
         super().__init__()
         words = tf.constant(list(vocabulary[END_ID + 1 :]), tf.string)
         ids = tf.range(END_ID + 1, len(vocabulary))
@@ -119,5 +110,5 @@ def _apply(rules: Rules, strings: tf.Tensor) -> tf.Tensor:
     return strings
 
 
-def _table(keys: tf.Tensor, values: tf.Tensor, default) -> tf.lookup.StaticHashTable:
+def _table(keys: tf.Tensor, values: tf.Tensor, default: int | str) -> tf.lookup.StaticHashTable:
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)

@@ -4,12 +4,23 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_attention.text.special import END_ID, PAD_ID, START_ID, UNK_ID
-from keras_attention.text.tokenizer import Tokenizer, check_lines, until_end
+from keras_attention.text.tokenizer import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    UNK_ID,
+    Tokenizer,
+    check_lines,
+    until_end,
+)
+
+if TYPE_CHECKING:
+    from keras_attention.text.in_graph import SentencePieceInGraph
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
@@ -153,7 +164,7 @@ class SentencePieceTokenizer(Tokenizer):
     def join(self, tokens: Sequence[str]) -> str:
         return "".join(tokens).replace(_SPACE, " ").removeprefix(" ")
 
-    def in_graph(self):
+    def in_graph(self) -> "SentencePieceInGraph":
         from keras_attention.text.in_graph import SentencePieceInGraph
 
         return SentencePieceInGraph(self._model)

@@ -1,21 +1,31 @@
-"""The interface of a tokenizer, and how one is kept in a folder."""
+"""The interface of a tokenizer, and how one is kept in a folder or in a configuration."""
 
 import abc
 import base64
+import binascii
+import hashlib
 import json
 import lzma
 import os
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from keras_attention.text.files import sha256, write_atomically
-from keras_attention.text.special import END_ID, PAD_ID, START_ID
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 FORMAT = 1
+LARGEST_VOCABULARY = 2**28
+"""Bytes that a vocabulary may have, so that a file from elsewhere cannot fill the memory."""
+
+# The ids that every tokenizer of the package reserves, whatever its kind.
+PAD_ID = 0
+UNK_ID = 1
+START_ID = 2
+END_ID = 3
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+"""How the special ids are shown; position is id. Text that spells one is ordinary text."""
 
 
 class Tokenizer(abc.ABC):
@@ -101,12 +111,80 @@ class Tokenizer(abc.ABC):
             "format": FORMAT,
             "kind": self.kind,
             "vocabulary_size": self.vocabulary_size,
-            "sha256": sha256(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
             **self._options(),
         }
-        write_atomically(Path(folder) / f"{name}{self.suffix}", content)
+        _write_atomically(Path(folder) / f"{name}{self.suffix}", content)
         text = json.dumps(description, indent=2) + "\n"
-        write_atomically(Path(folder) / f"{name}.json", text.encode())
+        _write_atomically(Path(folder) / f"{name}.json", text.encode())
+
+
+def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokenizer:
+    """Return the tokenizer that `Tokenizer.save` left in `folder` under `name`.
+
+    Args:
+        folder: the folder that was given to `save`.
+        name: the name that was given to `save`.
+
+    Returns:
+        A tokenizer of the class that was saved.
+
+    Raises:
+        ValueError: where a file is missing, damaged, altered since it was saved, or written by a
+            newer version of the package.
+
+    Example:
+
+    ```python
+    tokenizer = WordTokenizer.train(["the cat", "the dog"], vocabulary_size=20)
+    tokenizer.save("run", "source")
+    assert load_tokenizer("run", "source").vocabulary_size == tokenizer.vocabulary_size
+    ```
+    """
+    path = Path(folder) / f"{name}.json"
+    description = _description(path)
+    kind = _kind(description, path)
+    vocabulary = Path(folder) / f"{name}{kind.suffix}"
+    content = _read(vocabulary)
+    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+        raise ValueError(
+            f"{vocabulary}: not the vocabulary that was saved with {path.name} (its checksum "
+            "differs); a model's ids mean nothing with another vocabulary. Restore the file."
+        )
+    return kind._restore(content, description)
+
+
+def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer that `Tokenizer.get_config` described.
+
+    Args:
+        config: what `get_config` returned.
+
+    Returns:
+        A tokenizer of the same class, with the same vocabulary and options.
+
+    Raises:
+        ValueError: where the description names no kind of tokenizer or its vocabulary is damaged.
+
+    Example:
+
+    ```python
+    tokenizer = WordTokenizer.train(["the cat", "the dog"], vocabulary_size=20)
+    assert tokenizer_from_config(tokenizer.get_config()).vocabulary == tokenizer.vocabulary
+    ```
+    """
+    kind = _kind(config, "The configuration")
+    try:
+        packed = base64.b64decode(config["vocabulary"], validate=True)
+        unpacker = lzma.LZMADecompressor()
+        content = unpacker.decompress(packed, LARGEST_VOCABULARY)
+        if not unpacker.eof:
+            raise lzma.LZMAError(f"more than {LARGEST_VOCABULARY:,} bytes, or cut")
+        return kind._restore(content, dict(config))
+    except (KeyError, TypeError, UnicodeDecodeError, binascii.Error, lzma.LZMAError) as error:
+        raise ValueError(
+            f"The configuration of a tokenizer of kind {kind.kind} is damaged. Received: {error!r}"
+        ) from None
 
 
 def until_end(ids: Sequence[int]) -> list[int]:
@@ -121,9 +199,58 @@ def until_end(ids: Sequence[int]) -> list[int]:
 
 
 def check_lines(lines: Sequence[str], where: str) -> None:
-    """Refuse a single string where a list of lines is wanted."""
+    """Raise a ValueError for a single string where a list of lines is wanted."""
     if isinstance(lines, str | bytes):
         raise ValueError(
             f"`{where}` wants a list of lines. Received: one {type(lines).__name__}; "
             "put it in a list."
         )
+
+
+def _kind(description: Mapping[str, Any], where: Path | str) -> type[Tokenizer]:
+    kinds = {kind.kind: kind for kind in Tokenizer.__subclasses__() if hasattr(kind, "kind")}
+    kind = kinds.get(description.get("kind"))
+    if kind is None:
+        raise ValueError(
+            f"{where}: expected a tokenizer of kind {sorted(kinds)}. "
+            f"Received: {description.get('kind')!r}"
+        )
+    return kind
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"Cannot read the tokenizer's file {path}: {error.strerror}") from error
+
+
+def _description(path: Path) -> dict:
+    try:
+        description = json.loads(_read(path))
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
+    if not isinstance(description.get("format"), int) or description["format"] > FORMAT:
+        raise ValueError(
+            f"{path}: expected a tokenizer of format {FORMAT} or older. Received: format "
+            f"{description.get('format')!r}; a newer keras-attention reads it."
+        )
+    return description
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Write through another file in the folder: a reader finds the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

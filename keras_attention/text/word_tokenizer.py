@@ -1,14 +1,39 @@
-"""Whole words with a vocabulary that people can read."""
+r"""Whole words with a vocabulary that people can read.
+
+How text is cut into words and put together again is written as rules that two engines follow:
+regular expressions of the syntax that Python's `re` and TensorFlow's RE2 share. They name every
+character that they mean: neither engine's own idea of a letter (they know different versions of
+Unicode, and `\w` leaves out the vowel signs of Indic scripts) has a say.
+
+A punctuation mark is a token of its own. Where no space parts it from its neighbour it bears the
+joiner on that side, "Yes, no" -> `Yes ￭, no`, so that joining is exact and needs no guess about
+quotes and brackets.
+"""
 
 import collections
+import functools
+import itertools
 import re
+import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from keras_attention.text import word_rules
-from keras_attention.text.special import SPECIAL_TOKENS, UNK_ID
-from keras_attention.text.tokenizer import Tokenizer, check_lines, until_end
+from keras_attention.text.tokenizer import SPECIAL_TOKENS, UNK_ID, Tokenizer, check_lines, until_end
+
+if TYPE_CHECKING:
+    from keras_attention.text.in_graph import WordsInGraph
 
 SPLITS = ("unicode", "whitespace")
+JOINER = "\uffed"
+# Controls, spaces and line separators of Unicode; \x01 and \x02, the rules' own marks, are in it.
+SPACE = "[\\x00-\\x20\\x7f-\\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+SPACE_RULES = ((SPACE + "+", " "), ("^ | $", ""))
+JOIN_RULES = (
+    (f"{JOINER}? {JOINER}|{JOINER} ", ""),
+    (f"^{JOINER}|{JOINER}$", ""),
+)
+Rules = tuple[tuple[str, str], ...]
 
 
 class WordTokenizer(Tokenizer):
@@ -52,15 +77,13 @@ class WordTokenizer(Tokenizer):
         self._vocabulary = [*SPECIAL_TOKENS, *words]
         # The special tokens stay out: typed in a text, they are words like others.
         self._ids = {word: index + len(SPECIAL_TOKENS) for index, word in enumerate(words)}
-        self._lower = str.maketrans(word_rules.lowercase_map()) if lowercase else {}
-        self._split_rules = (
-            word_rules.split_rules() if split == "unicode" else word_rules.SPACE_RULES
-        )
-        self._join_rules = word_rules.JOIN_RULES if split == "unicode" else ()
+        self._lower = str.maketrans(_lowercase_map()) if lowercase else {}
+        self._split_rules = _split_rules() if split == "unicode" else SPACE_RULES
+        self._join_rules = JOIN_RULES if split == "unicode" else ()
         if len(self._ids) != len(words):
             twice = collections.Counter(words).most_common(1)[0][0]
             raise ValueError(f"Words of a vocabulary must differ. Received twice: {twice!r}")
-        wrong = [word for word in words if not word or re.search(word_rules.SPACE, word)]
+        wrong = [word for word in words if not word or re.search(SPACE, word)]
         if wrong:
             raise ValueError(
                 "Words of a vocabulary must be non-empty and without spaces. "
@@ -128,16 +151,16 @@ class WordTokenizer(Tokenizer):
             ) from None
 
     def tokens(self, line: str) -> list[str]:
-        text = word_rules.apply(self._split_rules, line.translate(self._lower))
+        text = _apply(self._split_rules, line.translate(self._lower))
         return text.split(" ") if text else []
 
     def join(self, tokens: Sequence[str]) -> str:
-        return word_rules.apply(self._join_rules, " ".join(tokens))
+        return _apply(self._join_rules, " ".join(tokens))
 
-    def in_graph(self):
+    def in_graph(self) -> "WordsInGraph":
         from keras_attention.text.in_graph import WordsInGraph
 
-        lower = word_rules.lowercase_map() if self.lowercase else {}
+        lower = _lowercase_map() if self.lowercase else {}
         return WordsInGraph(self._vocabulary, lower, self._split_rules, self._join_rules)
 
     def _content(self) -> bytes:
@@ -151,3 +174,59 @@ class WordTokenizer(Tokenizer):
         # Not splitlines(): only the line feed ends a word.
         words = content.decode().split("\n")[len(SPECIAL_TOKENS) : -1]
         return cls(words, lowercase=options["lowercase"], split=options["split"])
+
+
+@functools.cache
+def _split_rules() -> Rules:
+    """Return the rules that turn text into tokens with one space between them."""
+    mark = f"([^ {_word_characters()}])"
+    return SPACE_RULES + (
+        (JOINER, "\u25a0"),  # the joiner in the text: the same square in full width
+        (mark, "\x01\\1\x02"),
+        (" \x01", " "),
+        ("\x02 ", " "),
+        ("^\x01|\x02$", ""),
+        ("\x02\x01|\x01", f" {JOINER}"),
+        ("\x02", f"{JOINER} "),
+    )
+
+
+def _apply(rules: Rules, text: str) -> str:
+    """Return `text` after every rule in turn."""
+    for pattern, replacement in rules:
+        text = _compiled(pattern).sub(replacement, text)
+    return text
+
+
+@functools.cache
+def _lowercase_map() -> dict[str, str]:
+    """Return the lower case of each character that has one.
+
+    Characters are taken one by one: a capital sigma is σ at the end of a word too.
+    """
+    pairs = ((character, character.lower()) for character in map(chr, range(sys.maxunicode + 1)))
+    return {character: lower for character, lower in pairs if lower != character}
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern:
+    return re.compile(pattern)
+
+
+@functools.cache
+def _word_characters() -> str:
+    """Return the ranges, as in a regular expression's [], of the characters that words have.
+
+    These are letters, marks and numbers, the low line, and the two joiners inside words of Indic
+    scripts and Persian.
+    """
+    inside = [
+        code
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(code))[0] in "LMN" or code in (0x5F, 0x200C, 0x200D)
+    ]
+    ranges = []
+    for _, group in itertools.groupby(enumerate(inside), lambda pair: pair[1] - pair[0]):
+        codes = [code for _, code in group]
+        ranges.append(f"{chr(codes[0])}-{chr(codes[-1])}")
+    return "".join(ranges)

@@ -1,11 +1,13 @@
 """Pictures of attention: heat maps and shaded tokens, in files and in the terminal."""
 
-from keras_attention.visualization.alignment_plot import plot_alignment
-from keras_attention.visualization.alignment_text import alignment_text
-from keras_attention.visualization.shaded_plot import plot_shaded
-from keras_attention.visualization.shaded_text import shaded_html, shaded_text
-from keras_attention.visualization.shading import ShadedTokens
-from keras_attention.visualization.tokens import display_tokens
+from keras_attention.visualization.alignment import alignment_text, plot_alignment
+from keras_attention.visualization.figures import display_tokens
+from keras_attention.visualization.shaded import (
+    ShadedTokens,
+    plot_shaded,
+    shaded_html,
+    shaded_text,
+)
 
 __all__ = [
     "ShadedTokens",

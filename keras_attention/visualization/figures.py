@@ -1,13 +1,86 @@
-"""What every picture of matplotlib needs here: the size of its texts, and its file."""
+"""What every picture needs: readable labels, fonts for whatever script they are in, its file.
 
+matplotlib takes each glyph from the first family of a list that has it; what it does not do is find
+the families. It is imported inside the functions, as it is needed for pictures alone.
+"""
+
+import importlib
 import io
 import os
-from collections.abc import Iterable
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_WORD_START = "▁"
+_JOINED = "·"
+_JOINER = "￭"
+_SPACE = "␣"
+BASE_FAMILY = "DejaVu Sans"  # comes with matplotlib
+
+# Fonts that have a glyph for everything, which shows nothing.
+_PLACEHOLDERS = ("Last Resort", "LastResort", "Adobe Blank", "Unifont")
+_EAST_ASIAN = {"Han", "Hiragana", "Katakana", "Hangul", "Bopomofo"}
+_SCRIPT_OF_NAME = {
+    "CJK": "Han",
+    "FULLWIDTH": "Han",
+    "HALFWIDTH": "Katakana",
+    "KATAKANA-HIRAGANA": "Katakana",
+}
+
+
+def display_tokens(tokens: Sequence[str]) -> list[str]:
+    """Turn tokens into labels that people can read.
+
+    SentencePiece writes the space before a word as `▁`. Here a piece that begins a word loses the
+    mark, and one that goes on inside a word gets a dot: `["▁Straßen", "bahn", "."]` becomes
+    `["Straßen", "·bahn", "."]`. Text with no more than one `▁`, as in Chinese or Japanese, gets no
+    dots, for there the pieces do not tell words apart. Words lose the joiner `￭` of the word
+    tokenizer, which few fonts have; special tokens stay as they are. Spaces and control characters
+    inside a token are made visible.
+
+    Args:
+        tokens: Tokens of one sentence, words or SentencePiece pieces.
+
+    Returns:
+        A list with a label for each token.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import display_tokens
+
+    print(display_tokens(["▁A", "▁play", "ing", "▁dog", "."]))  # ['A', 'play', '·ing', 'dog', '.']
+    ```
+    """
+    spaced = sum(token.startswith(_WORD_START) for token in tokens) > 1
+    return [
+        _label(token, joined=spaced and index > 0 and _goes_on(token))
+        for index, token in enumerate(tokens)
+    ]
+
+
+def make_figure(
+    draw: Callable[[list[str]], "Figure"],
+    texts: Iterable[str],
+    path: str | os.PathLike | None,
+    overwrite: bool,
+) -> "Figure":
+    """Return what `draw` makes with the font families that `texts` need, written where asked."""
+    if path is not None:
+        path = _checked_path(path, overwrite)
+    families = choose_families(texts)
+    with warnings.catch_warnings():
+        # choose_families has said it already, once and with the remedy.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = draw(families)
+        if path is not None:
+            _write_figure(figure, path, overwrite)
+    return figure
 
 
 def extents(texts: Iterable, figure: "Figure") -> list:
@@ -17,7 +90,190 @@ def extents(texts: Iterable, figure: "Figure") -> list:
     return [text.get_window_extent(renderer).transformed(to_inches) for text in texts]
 
 
-def checked_path(path: str | os.PathLike, overwrite: bool) -> Path:
+def choose_families(texts: Iterable[str]) -> list[str]:
+    """Return the font families, most general first, that together have every character.
+
+    A warning names the scripts that no installed font has, and what to install for them.
+    """
+    characters = {c for text in texts for c in text if _is_drawn(c)}
+    entries = _installed_fonts()
+    base = [entry for entry in entries if entry.name == BASE_FAMILY]
+    families = [BASE_FAMILY]
+    missing = characters.difference(*(_covered(entry.fname, characters) for entry in base))
+    missing = _add_families(families, missing, entries)
+    if missing:
+        # matplotlib keeps a list of fonts on disk, which does not know of those installed since.
+        missing = _add_families(families, missing, _fonts_installed_since(entries, missing))
+    if missing:
+        warnings.warn(_missing_message(missing), UserWarning, stacklevel=4)
+    return families
+
+
+def shape_right_to_left(text: str) -> str:
+    """Bring right-to-left text into the order and the letter forms in which it is drawn.
+
+    matplotlib does it itself from version 3.11; before, python-bidi and arabic-reshaper do.
+    """
+    if not _is_right_to_left(text) or _matplotlib_shapes():
+        return text
+    try:
+        reshaper = importlib.import_module("arabic_reshaper")
+        display = importlib.import_module("bidi.algorithm")
+    except ImportError:
+        warnings.warn(
+            "Right-to-left text is drawn in the wrong order and with unjoined letters by this "
+            "version of matplotlib. Install matplotlib 3.11 or newer, or python-bidi and "
+            "arabic-reshaper.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return text
+    return display.get_display(reshaper.reshape(text))
+
+
+def _is_right_to_left(text: str) -> bool:
+    """Whether the text holds letters of a script that runs from right to left."""
+    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
+
+
+def _script_of(character: str) -> str:
+    """Name the script of a character, as in `"Devanagari"`; `"symbols"` for pictures and signs."""
+    if "\u3000" <= character <= "\u303f":  # East Asian punctuation, whose names do not say so
+        return "Han"
+    first = unicodedata.name(character, "").split(" ")[0]
+    if not first or unicodedata.category(character)[0] == "S":
+        return "symbols"
+    return _SCRIPT_OF_NAME.get(first, first.capitalize())
+
+
+def _matplotlib_shapes() -> bool:
+    from matplotlib import ft2font
+
+    return hasattr(ft2font, "__libraqm_version__")
+
+
+def _is_drawn(character: str) -> bool:
+    """Whether a character needs a glyph: no space, control, format or variation selector."""
+    selector = 0xFE00 <= ord(character) <= 0xFE0F
+    return not (selector or character.isspace() or unicodedata.category(character) in ("Cc", "Cf"))
+
+
+def _installed_fonts() -> list:
+    """One upright entry of normal weight for each family that matplotlib knows."""
+    from matplotlib import font_manager
+
+    entries = {}
+    for entry in font_manager.fontManager.ttflist:
+        if entry.style != "normal" or entry.name.startswith(_PLACEHOLDERS):
+            continue
+        known = entries.get(entry.name)
+        if known is None or _from_regular(entry) < _from_regular(known):
+            entries[entry.name] = entry
+    return list(entries.values())
+
+
+def _from_regular(entry: Any) -> int:
+    return abs(entry.weight - 400) if isinstance(entry.weight, int) else 1000
+
+
+def _covered(path: str, characters: Iterable[str]) -> set[str]:
+    """Those of the characters for which the font has a glyph; none if it cannot be read."""
+    from matplotlib import ft2font
+
+    try:
+        font = ft2font.FT2Font(str(path))
+    except (OSError, RuntimeError):
+        return set()
+    return {character for character in characters if font.get_char_index(ord(character))}
+
+
+def _add_families(families: list[str], missing: set[str], entries: list) -> set[str]:
+    """Add the fewest families that have what is missing; return what is missing still."""
+    if not missing:
+        return missing
+    region = _region(missing)
+    found = {entry.name: _covered(entry.fname, missing) for entry in entries}
+    while missing:
+        best = max(
+            found, key=lambda name: (len(found[name] & missing), _suits(name, region)), default=None
+        )
+        if best is None or not found[best] & missing:
+            break
+        families.append(best)
+        missing = missing - found.pop(best)
+    return missing
+
+
+def _suits(name: str, region: str) -> tuple:
+    """Rank families with the same characters: a plain sans of the region's forms first."""
+    words = name.split()
+    special = {"Mono", "Condensed", "Light", "Thin", "Black", "Display", "UI", "Kufi", "Nastaliq"}
+    return (region in words or "CJK" not in words, not special & set(words), "Sans" in words)
+
+
+def _region(characters: Iterable[str]) -> str:
+    """Han characters look different by country: take the country from the script beside them."""
+    scripts = {_script_of(character) for character in characters}
+    for script, region in (("Hiragana", "JP"), ("Katakana", "JP"), ("Hangul", "KR")):
+        if script in scripts:
+            return region
+    return "TC" if "Bopomofo" in scripts else "SC"
+
+
+def _fonts_installed_since(entries: list, missing: set[str]) -> list:
+    """Tell matplotlib of installed fonts that its list lacks and that have what is missing."""
+    from matplotlib import font_manager
+
+    manager = font_manager.fontManager
+    known = {entry.fname for entry in manager.ttflist}
+    names = {entry.name for entry in entries}
+    for path in font_manager.findSystemFonts():
+        if path not in known and _covered(path, missing):
+            try:
+                manager.addfont(path)
+            except (OSError, RuntimeError):
+                continue
+    return [entry for entry in _installed_fonts() if entry.name not in names]
+
+
+def _missing_message(missing: set[str]) -> str:
+    scripts = sorted({_script_of(character) for character in missing})
+    packages = {_package(script) for script in scripts}
+    sample = "".join(sorted(missing)[:8])
+    return (
+        f"No installed font has the characters {sample!r} ({', '.join(scripts)}); they are drawn "
+        "as boxes. Install a font that has them, from https://fonts.google.com/noto or, on Debian "
+        f"and Ubuntu, with: apt-get install {' '.join(sorted(packages))}"
+    )
+
+
+def _package(script: Any) -> str:
+    if script in _EAST_ASIAN:
+        return "fonts-noto-cjk"
+    return "fonts-symbola" if script == "symbols" else "fonts-noto-core"
+
+
+def _goes_on(token: str) -> bool:
+    """Whether a piece continues the word before it: not a mark, a special token or a new word."""
+    special = token.startswith("<") and token.endswith(">")
+    return not special and any(map(str.isalnum, token)) and not token.startswith(_WORD_START)
+
+
+def _label(token: str, joined: bool) -> str:
+    token = token.strip(_JOINER) or token
+    text = "".join(map(_visible, token.removeprefix(_WORD_START)))
+    if token and not text:
+        return _SPACE
+    return (_JOINED if joined else "") + text.replace(_WORD_START, " ")
+
+
+def _visible(character: str) -> str:
+    if character.isspace():
+        return _SPACE
+    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) == "Cc" else character
+
+
+def _checked_path(path: str | os.PathLike, overwrite: bool) -> Path:
     """Return the path of a picture, or raise what says why it cannot be written there."""
     from matplotlib.backend_bases import FigureCanvasBase
 
@@ -33,7 +289,7 @@ def checked_path(path: str | os.PathLike, overwrite: bool) -> Path:
     return path
 
 
-def write_figure(figure: "Figure", path: Path, overwrite: bool) -> None:
+def _write_figure(figure: "Figure", path: Path, overwrite: bool) -> None:
     """Write a picture to a checked path."""
     # First in memory: a picture that fails half-way leaves the file as it was.
     content = io.BytesIO()

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.decoding import CoveragePenalty, LengthPenalty, beam_search
-from keras_attention.decoding.scoring import chunked_top_k, ordered_top_k
+from keras_attention.decoding.loop import chunked_top_k, ordered_top_k
 from tests.decoding.chains import (
     END,
     START,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_attention.text import BucketedBatches
-from keras_attention.text.buckets import choose_lengths, place
+from keras_attention.text.batching import choose_lengths, place
 
 
 def sentences(number: int, seed: int, longest: int = 23) -> list[list[int]]:

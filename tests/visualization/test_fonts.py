@@ -10,7 +10,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
-from keras_attention.visualization import fonts, plot_alignment
+from keras_attention.visualization import figures, plot_alignment
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def few_fonts(monkeypatch):
     """Leave matplotlib its own fonts alone; return the list of the files installed besides."""
     manager = font_manager.fontManager
     own = [entry for entry in manager.ttflist if "mpl-data" in entry.fname]
-    assert fonts.BASE_FAMILY in {entry.name for entry in own}
+    assert figures.BASE_FAMILY in {entry.name for entry in own}
     installed = []
     monkeypatch.setattr(manager, "ttflist", own)
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda *args, **options: installed)
@@ -48,7 +48,7 @@ def make_font(path, family, characters):
 
 
 def test_latin_greek_cyrillic_and_arabic_need_no_other_font(few_fonts):
-    assert fonts.choose_families(["Ωmega", "мир", "سلام", "ÿ ·▁␣…"]) == [fonts.BASE_FAMILY]
+    assert figures.choose_families(["Ωmega", "мир", "سلام", "ÿ ·▁␣…"]) == [figures.BASE_FAMILY]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_font_installed_since_is_found_and_drawn(few_fonts, tmp_path):
         figure = plot_alignment([[1.0]], ["日本"], ["本"])
     figure.canvas.draw()
     label = figure.axes[0].get_yticklabels()[0]
-    assert label.get_fontfamily() == [fonts.BASE_FAMILY, "Square Sans"]
+    assert label.get_fontfamily() == [figures.BASE_FAMILY, "Square Sans"]
     box = label.get_window_extent()
     pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]
     inside = pixels[int(box.y0) : int(box.y1) + 1, int(box.x0) : int(box.x1) + 1, :3]
@@ -99,8 +99,8 @@ def test_the_fewest_families_and_a_plain_sans_first(few_fonts, tmp_path):
         ("Thai Sans", "ไ"),
     ):
         few_fonts.append(make_font(tmp_path / f"{family}.ttf", family, characters))
-    families = fonts.choose_families(["日本語", "ไ"])
-    assert families == [fonts.BASE_FAMILY, "Some Sans", "Thai Sans"]
+    families = figures.choose_families(["日本語", "ไ"])
+    assert families == [figures.BASE_FAMILY, "Some Sans", "Thai Sans"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_fewest_families_and_a_plain_sans_first(few_fonts, tmp_path):
 def test_han_characters_take_the_forms_of_the_script_beside_them(few_fonts, tmp_path, text, region):
     for name in ("HK", "JP", "KR", "SC", "TC"):
         few_fonts.append(make_font(tmp_path / f"{name}.ttf", f"Noto Sans CJK {name}", "日はコ한ㄅ"))
-    assert fonts.choose_families([text]) == [fonts.BASE_FAMILY, f"Noto Sans CJK {region}"]
+    assert figures.choose_families([text]) == [figures.BASE_FAMILY, f"Noto Sans CJK {region}"]
 
 
 def test_a_broken_font_file_is_passed_over(few_fonts, tmp_path):
@@ -118,31 +118,31 @@ def test_a_broken_font_file_is_passed_over(few_fonts, tmp_path):
     broken.write_bytes(b"no font")
     few_fonts.append(str(broken))
     with pytest.warns(UserWarning, match="Han"):
-        assert fonts.choose_families(["日"]) == [fonts.BASE_FAMILY]
+        assert figures.choose_families(["日"]) == [figures.BASE_FAMILY]
 
 
 def test_joiners_and_spaces_need_no_glyph(few_fonts):
-    assert fonts.choose_families(["a\u200d\ufe0f\u3000\u00a0\n"]) == [fonts.BASE_FAMILY]
+    assert figures.choose_families(["a\u200d\ufe0f\u3000\u00a0\n"]) == [figures.BASE_FAMILY]
 
 
 def test_a_matplotlib_that_shapes_gets_the_text_as_it_is(monkeypatch):
-    monkeypatch.setattr(fonts, "_matplotlib_shapes", lambda: True)
-    assert fonts.shape_right_to_left("سلام") == "سلام"
+    monkeypatch.setattr(figures, "_matplotlib_shapes", lambda: True)
+    assert figures.shape_right_to_left("سلام") == "سلام"
 
 
 def test_an_older_matplotlib_gets_text_in_drawing_order(monkeypatch):
     reshaper = types.SimpleNamespace(reshape=lambda text: text.upper())
     algorithm = types.SimpleNamespace(get_display=lambda text: text[::-1])
-    monkeypatch.setattr(fonts, "_matplotlib_shapes", lambda: False)
+    monkeypatch.setattr(figures, "_matplotlib_shapes", lambda: False)
     monkeypatch.setitem(sys.modules, "arabic_reshaper", reshaper)
     monkeypatch.setitem(sys.modules, "bidi", types.ModuleType("bidi"))
     monkeypatch.setitem(sys.modules, "bidi.algorithm", algorithm)
-    assert fonts.shape_right_to_left("אa") == "Aא"
-    assert fonts.shape_right_to_left("abc") == "abc"
+    assert figures.shape_right_to_left("אa") == "Aא"
+    assert figures.shape_right_to_left("abc") == "abc"
 
 
 def test_an_older_matplotlib_without_help_warns(monkeypatch):
-    monkeypatch.setattr(fonts, "_matplotlib_shapes", lambda: False)
+    monkeypatch.setattr(figures, "_matplotlib_shapes", lambda: False)
     monkeypatch.setitem(sys.modules, "arabic_reshaper", None)
     with pytest.warns(UserWarning, match="python-bidi and arabic-reshaper"):
-        assert fonts.shape_right_to_left("سلام") == "سلام"
+        assert figures.shape_right_to_left("سلام") == "سلام"

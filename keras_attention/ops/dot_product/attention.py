@@ -17,6 +17,7 @@ from keras_attention.ops.dot_product.open_lengths import attend_in_turns
 from keras_attention.ops.dot_product.products import by_pairs, dot_products, weighted_sum
 from keras_attention.ops.dot_product.reach import Reach, Span
 from keras_attention.ops.normalizers import entmax15, masked_softmax, sparsemax
+from keras_attention.ops.types import Tensor
 
 # Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
 FUSED_WINDOW_PAIRS = 512 * 512
@@ -24,33 +25,23 @@ NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": en
 
 
 def attention(
-    query,
-    key,
-    value,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     reach: Reach | None = None,
-    table=None,
+    table: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
     seed: random.SeedGenerator | None = None,
-):
-    """`softmax(q . k + bias) v` of every head, without the weights.
+) -> Tensor:
+    """`softmax(q . k + bias) v` of every head, `(B, H, T, dv)`, without the weights.
+
+    Takes queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)` and values `(B, G, S, dv)`,
+    `G` a divisor of `H`: each key head serves `H / G` query heads. `table` has biases by
+    distance, as in `products`; `dropout` needs a `seed`.
 
     Weights of hidden places are exactly 0; a query that sees nothing has a context of zeros, and
-    finite gradients. Memory grows with `T + S`, not with `T S`, where the sequences are long.
-
-    Args:
-        query: `(B, H, T, d)`, scaled already.
-        key: `(B, G, S, d)`, `G` a divisor of `H`: each key head serves `H / G` query heads.
-        value: `(B, G, S, dv)`.
-        reach: `Reach`, or `None` where every query sees all.
-        table: Biases by distance, `(H, T + S - 1)`, from place `1 - T` to place `S - 1` relative to
-            the query; or `None`.
-        normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
-        dropout: Rate at which weights are dropped.
-        seed: A `keras.random.SeedGenerator`, where there is dropout.
-
-    Returns:
-        The context `(B, H, T, dv)`.
+    finite gradients. Memory grows with `T + S`, not with `T S`, where sequences are long.
     """
     if _is_empty(query, key):
         return _nothing(query, value)
@@ -68,31 +59,19 @@ def attention(
 
 
 def attention_with_scores(
-    query,
-    key,
-    value,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     reach: Reach | None = None,
-    table=None,
+    table: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
     seed: random.SeedGenerator | None = None,
     rows: Span | None = None,
-):
-    """Attend, and return the weights too; they are kept whole, and have gradients.
+) -> tuple[Tensor, Tensor]:
+    """Attend as `attention` does, and return the weights `(B, H, T, S)` before dropout too.
 
-    Args:
-        query: As in `attention`, like all arguments up to `seed`.
-        key: `(B, G, S, d)`.
-        value: `(B, G, S, dv)`.
-        reach: `Reach`, or `None`.
-        table: Biases by distance, or `None`.
-        normalizer: From scores to weights.
-        dropout: Rate at which weights are dropped.
-        seed: Seed of the dropout.
-        rows: The `Span` of the queries' places. Default: from 0.
-
-    Returns:
-        The context `(B, H, T, dv)`, and the weights `(B, H, T, S)` before dropout.
+    They are kept whole, and have gradients. `rows` are the queries' places; the default is from 0.
     """
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
@@ -110,18 +89,18 @@ def attention_with_scores(
     return weighted_sum(kept, value), weights
 
 
-def _is_empty(query, key) -> bool:
+def _is_empty(query: Tensor, key: Tensor) -> bool:
     """Whether there is no example, no query or no place, and that is known."""
     return 0 in (query.shape[0], query.shape[2], key.shape[2])
 
 
-def _nothing(query, value):
+def _nothing(query: Tensor, value: Tensor) -> Tensor:
     """Return a context of zeros, with a gradient of zeros for all that it would come from."""
     shape = (*ops.shape(query)[:3], ops.shape(value)[3])
     return ops.zeros(shape, query.dtype) + ops.sum(query[:0]) + ops.sum(value[:0])
 
 
-def _is_fused(query, key, reach) -> bool:
+def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
     """Whether the backend has a kernel that is faster and keeps no weights."""
     backend = keras.backend.backend()
     half = "float16" in keras.backend.standardize_dtype(query.dtype)
@@ -136,7 +115,7 @@ def _is_fused(query, key, reach) -> bool:
     return half and bool(keras.distribution.list_devices("gpu"))
 
 
-def _fused(query, key, value, reach):
+def _fused(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
     heads = query.shape[1]
     query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
     if key.shape[2] == 1 < heads:

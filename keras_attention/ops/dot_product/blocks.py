@@ -15,21 +15,27 @@ of some heads, the groups of heads.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import keras
 from keras import ops, random
 
-from keras_attention.ops.dot_product.parts import Part, cut_to_parts, nothing_after
 from keras_attention.ops.dot_product.products import dot_products, sum_over_queries, weighted_sum
-from keras_attention.ops.dot_product.reach import Reach, Span
+from keras_attention.ops.dot_product.reach import (
+    Part,
+    Piece,
+    Reach,
+    Span,
+    cut_to_parts,
+    nothing_after,
+)
 from keras_attention.ops.normalizers import (
     entmax15_gradient,
     entmax15_weights,
     sparsemax_gradient,
     sparsemax_weights,
 )
-from keras_attention.ops.vjp import vjp
+from keras_attention.ops.types import Tensor
+from keras_attention.ops.vjp import vjp, with_gradient
 
 # Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
 # here they take about what the other tensors of a Transformer's block take.
@@ -53,10 +59,10 @@ class Rule:
     reach: Reach
     normalizer: str = "softmax"
     dropout: float = 0.0
-    seed: Any = None
+    seed: Tensor = None
     has_table: bool = False
 
-    def split(self, rest) -> tuple:
+    def split(self, rest: tuple) -> tuple:
         """Return the table of biases, or `None`, and what the mods learn from, out of both."""
         return (rest[0], rest[1:]) if self.has_table else (None, rest)
 
@@ -70,36 +76,25 @@ class Plan:
     keep: bool
 
 
-def blocked_attention(tensors, rule: Rule, plan: Plan):
-    """Attend as a plan says.
+def blocked_attention(tensors: tuple, rule: Rule, plan: Plan) -> Tensor:
+    """Attend as a plan says: the context `(B, H, T, dv)`.
 
-    Args:
-        tensors: Queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)`, values
-            `(B, G, S, dv)`, with `rule.has_table` the biases by distance `(H, T + S - 1)`, and the
-            tensors of the rule's mods.
-        rule: How scores become weights.
-        plan: What `plan_for` gave.
-
-    Returns:
-        The context `(B, H, T, dv)`.
+    The tensors are queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)`, values
+    `(B, G, S, dv)`, with `rule.has_table` the biases by distance, and those of the rule's mods.
     """
 
-    @ops.custom_gradient
-    def attend(*tensors):
+    @with_gradient
+    def attend(*tensors: Tensor) -> tuple:
         kept = [] if plan.keep else None
         context = _forward_by_groups(tensors, rule, plan, kept)
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            return _backward_by_groups(tensors, context, upstream, rule, plan, kept)
-
-        return context, gradient
+        return context, lambda upstream: _backward_by_groups(
+            tensors, context, upstream, rule, plan, kept
+        )
 
     return attend(*tensors)
 
 
-def plan_for(query_shape, key_shape, reach: Reach) -> Plan | None:
+def plan_for(query_shape: tuple, key_shape: tuple, reach: Reach) -> Plan | None:
     """Choose a plan; `None` where the lengths are known only when the graph runs."""
     batch_size, heads, steps, _ = query_shape
     length = key_shape[2]
@@ -118,7 +113,7 @@ def plan_for(query_shape, key_shape, reach: Reach) -> Plan | None:
     return Plan(parts, small[0] if small else groups[-1], False)
 
 
-def forward(tensors, rule: Rule, plan: Plan, kept: list | None = None):
+def forward(tensors: tuple, rule: Rule, plan: Plan, kept: list | None = None) -> Tensor:
     """Return the context; put what the backward pass needs to `kept`."""
     contexts = []
     for index, part in enumerate(_parts(tensors, rule, plan)):
@@ -128,10 +123,17 @@ def forward(tensors, rule: Rule, plan: Plan, kept: list | None = None):
         if kept is not None:
             kept.append(weights)
         contexts.append(context)
-    return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
+    return _joined(contexts, 2)
 
 
-def backward(tensors, context, upstream, rule: Rule, plan: Plan, kept: list | None = None):
+def backward(
+    tensors: tuple,
+    context: Tensor,
+    upstream: Tensor,
+    rule: Rule,
+    plan: Plan,
+    kept: list | None = None,
+) -> tuple:
     """Return the gradients of all tensors."""
     slope = slope_of(context, upstream)
     totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
@@ -141,11 +143,11 @@ def backward(tensors, context, upstream, rule: Rule, plan: Plan, kept: list | No
         weights = kept[index] if kept else weights_of(part, tensors, rule, index)
         of_query, totals = add_part(part, weights, tensors, slope, upstream, totals, rule)
         queries.append(of_query)
-    of_query = queries[0] if len(queries) == 1 else ops.concatenate(queries, axis=2)
+    of_query = _joined(queries, 2)
     return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, tensors[1:], strict=True))
 
 
-def _parts(tensors, rule, plan):
+def _parts(tensors: tuple, rule: Rule, plan: Plan) -> list[Part]:
     query, key = tensors[:2]
     can_skip = rule.reach.mods.mask is not None and not plan.keep
     return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], plan.parts, rule.reach, can_skip)
@@ -162,17 +164,17 @@ class Weights:
         live: Of each run, whether anything is seen in it: True, or a scalar tensor.
     """
 
-    before: Any
-    factor: Any
-    seen: Any
+    before: Tensor
+    factor: Tensor
+    seen: Tensor
     live: tuple
 
-    def kept(self, dtype="float32"):
+    def kept(self, dtype: str = "float32") -> Tensor:
         """Return the weights after dropout."""
         return _times(self.before, self.factor, dtype)
 
 
-def attend_part(part: Part, tensors, rule: Rule, index):
+def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[Tensor, Weights]:
     """Return the context of a part's queries, and their `Weights`."""
     value, weights = tensors[2], weights_of(part, tensors, rule, index)
     kept = weights.kept(value.dtype)
@@ -189,7 +191,7 @@ def attend_part(part: Part, tensors, rule: Rule, index):
     return context, weights
 
 
-def weights_of(part: Part, tensors, rule: Rule, index) -> Weights:
+def weights_of(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> Weights:
     """Return the weights of a part's queries."""
     table, learned = rule.split(tensors[3:])
     query, key = part.queries(tensors[0]), tensors[1]
@@ -201,19 +203,27 @@ def weights_of(part: Part, tensors, rule: Rule, index) -> Weights:
         live.append(ops.any(mask) if part.can_skip and mask is not None else True)
         shape = (*ops.shape(query)[:3], piece.span.size)
 
-        def score(piece=piece, bias=bias, mask=mask):
+        def score(piece: Piece = piece, bias: Tensor = bias, mask: Tensor = mask) -> tuple:
             products = _float32(dot_products(query, piece.span.cut(key, 2)))
             return (_scored(products, bias, mask, rule, part, piece, learned),)
 
         hidden = lambda shape=shape: (ops.full(shape, HIDDEN, "float32"),)  # noqa: E731
         scores.append(where_live(live[-1], score, hidden)[0])
-    scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=3)
-    weights = SPARSE[rule.normalizer][0](scores) if rule.normalizer in SPARSE else softmax(scores)
+    joined = _joined(scores, 3)
+    weights = SPARSE[rule.normalizer][0](joined) if rule.normalizer in SPARSE else softmax(joined)
     live = tuple(live) if part.apart else (True,)
     return Weights(weights, _dropout_factor(weights, rule, index), _seen(masks, rule.reach), live)
 
 
-def _scored(products, bias, mask, rule, part, piece, learned):
+def _scored(
+    products: Tensor,
+    bias: Tensor,
+    mask: Tensor,
+    rule: Rule,
+    part: Part,
+    piece: Piece,
+    learned: Tensor,
+) -> Tensor:
     """Return the scores of a piece: products, biases, the user's function, hidden places."""
     mods = rule.reach.mods
     if mods.score is not None:
@@ -227,7 +237,7 @@ def _scored(products, bias, mask, rule, part, piece, learned):
     return products if bias is None else products + bias
 
 
-def slope_of(context, upstream):
+def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
     """Return the sum over the places of the weights times their gradients, `(B, H, T, 1)`.
 
     The context, rounded to half precision, is not exact enough: `None`, and the sum is taken over
@@ -238,18 +248,16 @@ def slope_of(context, upstream):
     return ops.sum(_float32(upstream) * _float32(context), axis=-1, keepdims=True)
 
 
-def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rule: Rule):
-    """Return the gradient of a part's queries, and those of all else with the part's share.
-
-    Args:
-        part: The part.
-        weights: Its weights.
-        tensors: As in `blocked_attention`.
-        slope: What `slope_of` gave.
-        upstream: The gradient of the context.
-        totals: The gradients so far of all tensors but the queries, in float32.
-        rule: How scores become weights.
-    """
+def add_part(
+    part: Part,
+    weights: Weights,
+    tensors: tuple,
+    slope: Tensor,
+    upstream: Tensor,
+    totals: list,
+    rule: Rule,
+) -> tuple[Tensor, list]:
+    """Return the gradient of a part's queries, and `totals`, of all else, with its share."""
     query, key, value = part.queries(tensors[0]), *tensors[1:3]
     given = part.queries(upstream)
     if weights.seen is not None:
@@ -264,9 +272,10 @@ def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rul
         )[0]
         for (columns, places), live in runs
     ]
-    of_weights = of_weights[0] if len(of_weights) == 1 else ops.concatenate(of_weights, axis=3)
     slope = None if slope is None else part.queries(slope)
-    of_scores = _of_scores(weights, _times(of_weights, weights.factor), slope, rule.normalizer)
+    of_scores = _of_scores(
+        weights, _times(_joined(of_weights, 3), weights.factor), slope, rule.normalizer
+    )
     of_key, of_value, *of_rest = totals
     if rule.reach.mods.score is not None:
         of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
@@ -274,7 +283,7 @@ def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rul
     of_query = 0
     for (columns, places), live in runs:
 
-        def products(columns=columns, places=places):
+        def products(columns: Span = columns, places: Span = places) -> tuple:
             block = columns.cut(of_products, 3)
             return (
                 weighted_sum(block, places.cut(key, 2)),
@@ -282,7 +291,7 @@ def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rul
                 sum_over_queries(columns.cut(kept, 3), given, key.shape[1]),
             )
 
-        def nothing(places=places):
+        def nothing(places: Span = places) -> tuple:
             parts = (query, places.cut(key, 2), places.cut(value, 2))
             return tuple(ops.zeros_like(each) for each in parts)
 
@@ -295,7 +304,7 @@ def add_part(part: Part, weights: Weights, tensors, slope, upstream, totals, rul
     return of_query, [of_key, of_value, *of_rest]
 
 
-def _of_scores(weights, of_weights, slope, normalizer):
+def _of_scores(weights: Weights, of_weights: Tensor, slope: Tensor, normalizer: str) -> Tensor:
     """Return the gradient of scores; `slope` is the sum of the weights times their gradients."""
     if normalizer in SPARSE:
         return SPARSE[normalizer][1](weights.before, of_weights)
@@ -304,7 +313,9 @@ def _of_scores(weights, of_weights, slope, normalizer):
     return weights.before * (of_weights - slope)
 
 
-def _before_mod(part, weights, tensors, of_scores, totals, rule):
+def _before_mod(
+    part: Part, weights: Weights, tensors: tuple, of_scores: Tensor, totals: list, rule: Rule
+) -> tuple[Tensor, list]:
     """Return the gradient of the scores before the user's function, and of what it learns."""
     table, learned = rule.split(tensors[3:])
     biases = part.biases(None if table is None else _float32(table))
@@ -315,31 +326,36 @@ def _before_mod(part, weights, tensors, of_scores, totals, rule):
     ):
         places, upstream = rule.reach.places(part.rows, piece.span), columns.cut(of_scores, 3)
 
-        def gradients(piece=piece, bias=bias, places=places, upstream=upstream):
+        def gradients(
+            piece: Piece = piece,
+            bias: Tensor = bias,
+            places: tuple = places,
+            upstream: Tensor = upstream,
+        ) -> tuple:
             products = _float32(dot_products(query, piece.span.cut(tensors[1], 2)))
             products = products if bias is None else products + bias
 
-            def scored(products, *learned):
+            def scored(products: Tensor, *learned: Tensor) -> Tensor:
                 return rule.reach.mods.scored(products, places, learned)
 
             return tuple(map(_float32, vjp(scored, (products, *learned), upstream)))
 
-        def nothing(upstream=upstream):
+        def nothing(upstream: Tensor = upstream) -> tuple:
             return tuple(map(_float32, map(ops.zeros_like, (upstream, *learned))))
 
         of_products, *of_learned = where_live(live, gradients, nothing)
         before.append(of_products)
         for place, gradient in enumerate(of_learned):
             totals[first + place] = totals[first + place] + gradient
-    return before[0] if len(before) == 1 else ops.concatenate(before, axis=3), totals
+    return _joined(before, 3), totals
 
 
-def where_live(live, compute: Callable, otherwise: Callable):
+def where_live(live: Tensor, compute: Callable, otherwise: Callable) -> tuple:
     """Return what one of two functions gives, and run that one alone."""
     return compute() if live is True else ops.cond(live, compute, otherwise)
 
 
-def _seen(masks, reach):
+def _seen(masks: list, reach: Reach) -> Tensor:
     """Return which queries see anything, `(B, H, rows, 1)`, or `None` where all do."""
     if any(mask is None for mask in masks) or not (reach.has_masks or reach.window):
         return None
@@ -350,12 +366,12 @@ def _seen(masks, reach):
     return seen
 
 
-def softmax(scores):
+def softmax(scores: Tensor) -> Tensor:
     """Softmax over the last axis; of one place without the warning that Keras has for it."""
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
-def _dropout_factor(weights, rule, index):
+def _dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
     """Return what dropout multiplies the weights with, the same whenever it is asked for."""
     if not rule.dropout:
         return None
@@ -363,7 +379,7 @@ def _dropout_factor(weights, rule, index):
     return ops.cast(numbers >= rule.dropout, "float32") / (1 - rule.dropout)
 
 
-def seed_of(seed, index):
+def seed_of(seed: Tensor, index: Tensor) -> Tensor:
     """Return the seed of a part from that of the whole."""
     index = ops.cast(index, "int32") * 1_000_003
     return seed + ops.cast(ops.stack([index, ops.zeros_like(index)]), seed.dtype)
@@ -372,30 +388,34 @@ def seed_of(seed, index):
 class _FixedSeed(random.SeedGenerator):
     """A seed that is there already, in the form in which Keras takes one that is a tensor."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: Tensor) -> None:
         self.seed = seed
 
-    def next(self, ordered=True):
+    def next(self, ordered: bool = True) -> Tensor:
         return self.seed
 
 
-def _times(weights, factor, dtype="float32"):
+def _times(weights: Tensor, factor: Tensor, dtype: str = "float32") -> Tensor:
     return ops.cast(weights if factor is None else weights * factor, dtype)
 
 
-def _float32(tensor):
+def _joined(tensors: list, axis: int) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
+
+
+def _float32(tensor: Tensor) -> Tensor:
     return ops.cast(tensor, "float32")
 
 
 # Groups of heads.
 
 
-def _forward_by_groups(tensors, rule, plan, kept):
+def _forward_by_groups(tensors: tuple, rule: Rule, plan: Plan, kept: list | None) -> Tensor:
     if plan.groups == 1:
         return forward(tensors, rule, plan, kept)
     query, value = tensors[0], tensors[2]
 
-    def attend_group(group, context):
+    def attend_group(group: Tensor, context: Tensor) -> tuple:
         heads = _Heads.of_group(group + nothing_after(context), plan.groups, tensors)
         part = forward(heads.cut(tensors, rule), heads.rule(rule, plan.parts), plan)
         return group + 1, ops.slice_update(context, (0, heads.query.start, 0, 0), part)
@@ -404,11 +424,13 @@ def _forward_by_groups(tensors, rule, plan, kept):
     return ops.while_loop(lambda group, _: group < plan.groups, attend_group, (0, context))[1]
 
 
-def _backward_by_groups(tensors, context, upstream, rule, plan, kept):
+def _backward_by_groups(
+    tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule, plan: Plan, kept: list | None
+) -> tuple:
     if plan.groups == 1:
         return backward(tensors, context, upstream, rule, plan, kept)
 
-    def attend_group(group, *totals):
+    def attend_group(group: Tensor, *totals: list) -> tuple:
         heads = _Heads.of_group(group + nothing_after(totals[0]), plan.groups, tensors)
         given = [heads.query.cut(tensor, 1) for tensor in (context, upstream)]
         of_group = heads.rule(rule, plan.parts)
@@ -425,17 +447,17 @@ def _backward_by_groups(tensors, context, upstream, rule, plan, kept):
 class _Heads:
     """A group of key heads, and the query heads that read them."""
 
-    group: Any
+    group: Tensor
     query: Span
     key: Span
 
     @classmethod
-    def of_group(cls, group, groups, tensors):
+    def of_group(cls, group: Tensor, groups: int, tensors: tuple) -> "_Heads":
         """Return the heads of one of some groups."""
         size, shared = tensors[1].shape[1] // groups, tensors[0].shape[1] // tensors[1].shape[1]
         return cls(group, Span(group * size * shared, size * shared), Span(group * size, size))
 
-    def cut(self, tensors, rule: Rule):
+    def cut(self, tensors: tuple, rule: Rule) -> tuple:
         """Return the group's part of queries, keys, values and table; the rest as it is."""
         query, key, value, *rest = tensors
         table, learned = rule.split(rest)
@@ -443,7 +465,7 @@ class _Heads:
         memory = self.key.cut(key, 1), self.key.cut(value, 1)
         return (self.query.cut(query, 1), *memory, *table, *learned)
 
-    def write(self, totals, gradients, rule: Rule):
+    def write(self, totals: tuple, gradients: Tensor, rule: Rule) -> list:
         """Return the gradients of all heads with those of the group."""
         query, key = self.query.start, self.key.start
         starts = [(0, query, 0, 0), (0, key, 0, 0), (0, key, 0, 0), (query, 0)]

@@ -30,15 +30,15 @@ assert not np.any(np.asarray(scores)[0, :, 3:, :3])  # no text reads another
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import keras
 from keras import ops
 
 from keras_attention.ops.positions import alibi_slopes
+from keras_attention.ops.types import Tensor
 
 
-def causal(batch, head, query, key):
+def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Hide what follows the query."""
     return key <= query
 
@@ -53,16 +53,11 @@ def first_places(count: int) -> Callable:
     return lambda batch, head, query, key: key < count
 
 
-def documents(query_ids, key_ids=None) -> Callable:
-    """Show pairs of one document alone.
-
-    Args:
-        query_ids: Integers `(B, T)`: the document of each query.
-        key_ids: Integers `(B, S)`. Default: `query_ids`.
-    """
+def documents(query_ids: Tensor, key_ids: Tensor = None) -> Callable:
+    """Show pairs of one document: `query_ids (B, T)` are their numbers, `key_ids` may differ."""
     key_ids = query_ids if key_ids is None else key_ids
 
-    def same(batch, head, query, key):
+    def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return ops.equal(look_up(query_ids, batch, query), look_up(key_ids, batch, key))
 
     return same
@@ -81,20 +76,17 @@ def any_of(*masks: Callable) -> Callable:
 def alibi(num_heads: int) -> Callable:
     """Take a slope of each head times the distance off the score (Press et al. 2022)."""
 
-    def linear(score, batch, head, query, key):
+    def linear(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         slopes = ops.reshape(alibi_slopes(num_heads), (-1,))
         return score - look_up(slopes, head) * ops.cast(ops.abs(query - key), score.dtype)
 
     return linear
 
 
-def look_up(table, *places):
+def look_up(table: Tensor, *places: Tensor) -> Tensor:
     """Return the entries of a table at places, one tensor of them for each axis: `table[i, j]`.
 
-    Args:
-        table: Of any rank.
-        *places: Integer tensors that broadcast together, as many as the table has axes. A place
-            outside of the table takes the nearest one.
+    The places are integers that broadcast together; one outside of the table takes the nearest.
     """
     table = ops.convert_to_tensor(table)
     index = 0
@@ -139,7 +131,7 @@ class Mods:
         named = [self.score.keywords[name] for name in self._names()]
         return [value for v, value in self.values if _is_float(v)] + named
 
-    def scored(self, score, places, tensors):
+    def scored(self, score: Tensor, places: tuple, tensors: list) -> Tensor:
         """Return the scores of a block, computed with `tensors` in place of `self.tensors()`."""
         given, names, function = list(tensors), self._names(), self.score
         mapping = [(v, given.pop(0) if _is_float(v) else value) for v, value in self.values]
@@ -148,12 +140,12 @@ class Mods:
         with keras.StatelessScope(mapping):
             return ops.cast(function(score, *places), score.dtype)
 
-    def shown(self, places):
+    def shown(self, places: tuple) -> Tensor:
         """Return the mask of a block."""
         with keras.StatelessScope([(v, ops.stop_gradient(value)) for v, value in self.mask_values]):
             return ops.cast(self.mask(*places), "bool")
 
-    def _names(self):
+    def _names(self) -> list[str]:
         keywords = getattr(self.score, "keywords", {})  # of a functools.partial
         return [n for n, value in keywords.items() if ops.is_tensor(value) and _is_float(value)]
 
@@ -161,16 +153,16 @@ class Mods:
 class _Recorder(keras.StatelessScope):
     """Notes each variable that is read."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.variables: dict[int, Any] = {}
+        self.variables: dict[int, Tensor] = {}
 
-    def get_current_value(self, variable):
+    def get_current_value(self, variable: Tensor) -> Tensor:
         self.variables[id(variable)] = variable
         return super().get_current_value(variable)
 
 
-def _values_read(function) -> tuple:
+def _values_read(function: Callable) -> tuple:
     """Return the variables that a function reads, with their values."""
     with _Recorder() as recorder:
         function()
@@ -178,5 +170,5 @@ def _values_read(function) -> tuple:
     return tuple((v, ops.convert_to_tensor(v.value)) for v in recorder.variables.values())
 
 
-def _is_float(tensor) -> bool:
+def _is_float(tensor: Tensor) -> bool:
     return keras.backend.is_float_dtype(keras.backend.standardize_dtype(tensor.dtype))

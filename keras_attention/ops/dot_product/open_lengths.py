@@ -5,38 +5,35 @@ longer to trace the more there are, for each attention of a model. XLA wants one
 turns, so the last part begins early enough to be full, and every part reads the whole memory.
 """
 
+from collections.abc import Callable
+
 from keras import ops
 
 from keras_attention.ops.dot_product.blocks import Rule, add_part, attend_part, slope_of, weights_of
-from keras_attention.ops.dot_product.parts import Part, Piece, least
-from keras_attention.ops.dot_product.reach import Span
+from keras_attention.ops.dot_product.reach import Part, Piece, Span, least
+from keras_attention.ops.types import Tensor
+from keras_attention.ops.vjp import with_gradient
 
 # Numbers in the scores of one turn, where that leaves it this many queries at least.
 BLOCK_NUMBERS = 2_000_000
 LEAST_QUERIES = 16
 
 
-def attend_in_turns(tensors, rule: Rule):
+def attend_in_turns(tensors: tuple, rule: Rule) -> Tensor:
     """Return the context; the arguments are those of `blocked_attention`, without a plan."""
 
-    @ops.custom_gradient
-    def attend(*tensors):
+    @with_gradient
+    def attend(*tensors: Tensor) -> tuple:
         context = _forward(tensors, rule)
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            return _backward(tensors, context, upstream, rule)
-
-        return context, gradient
+        return context, lambda upstream: _backward(tensors, context, upstream, rule)
 
     return attend(*tensors)
 
 
-def _forward(tensors, rule):
+def _forward(tensors: tuple, rule: Rule) -> Tensor:
     query, value = tensors[0], tensors[2]
 
-    def attend(turn, part, _, context):
+    def attend(turn: Tensor, part: Part, _: Tensor, context: Tensor) -> tuple:
         rows, _ = attend_part(part, tensors, rule, turn)
         start = (0, 0, part.rows.start, 0)
         return (ops.slice_update(context, start, ops.cast(rows, context.dtype)),)
@@ -45,10 +42,12 @@ def _forward(tensors, rule):
     return _turns(tensors, rule, attend, context)[0]
 
 
-def _backward(tensors, context, upstream, rule):
+def _backward(tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule) -> tuple:
     slope = slope_of(context, upstream)
 
-    def attend(turn, part, is_new, of_query, *totals):
+    def attend(
+        turn: Tensor, part: Part, is_new: Tensor, of_query: Tensor, *totals: Tensor
+    ) -> tuple:
         # Zero the gradient of rows that an overlapping turn already handled.
         given = upstream * ops.cast(is_new, upstream.dtype)
         of_context = None if slope is None else slope * is_new
@@ -61,7 +60,7 @@ def _backward(tensors, context, upstream, rule):
     return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
 
 
-def _turns(tensors, rule, attend, *state):
+def _turns(tensors: tuple, rule: Rule, attend: Callable, *state: Tensor) -> tuple:
     """Run `attend(turn, part, is_new, *state)` for one part of the queries after another.
 
     `is_new` is 1 for the queries `(T, 1)` that were in no part before.
@@ -72,7 +71,7 @@ def _turns(tensors, rule, attend, *state):
     size = ops.minimum(ops.maximum(size, LEAST_QUERIES), steps)
     pieces = (Piece(Span(0, length), rule.reach),)
 
-    def turn(index, *state):
+    def turn(index: Tensor, *state: Tensor) -> tuple:
         rows = Span(least(index * size, steps - size), size)
         part = Part(rows, pieces, 1 - steps, apart=True)
         is_new = ops.cast(ops.arange(steps, dtype="int32") >= index * size, "float32")

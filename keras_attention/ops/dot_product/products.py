@@ -9,30 +9,28 @@ summed up again, by laying rows of a length that is one too long one after anoth
 
 from keras import ops
 
+from keras_attention.ops.types import Tensor
 
-def dot_products(query, key):
+
+def dot_products(query: Tensor, key: Tensor) -> Tensor:
     """`q_t . k_s`: `(B, H, T, d)` and `(B, G, S, d)` give `(B, H, T, S)`."""
     products = ops.einsum("bgtd,bgsd->bgts", _fold(query, key.shape[1]), key)
     return _unfold(products, query.shape[1])
 
 
-def weighted_sum(weights, value):
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     """`sum_s a_ts v_s`: `(B, H, T, S)` and `(B, G, S, d)` give `(B, H, T, d)`."""
     sums = ops.einsum("bgts,bgsd->bgtd", _fold(weights, value.shape[1]), value)
     return _unfold(sums, weights.shape[1])
 
 
-def sum_over_queries(weights, query, groups: int):
+def sum_over_queries(weights: Tensor, query: Tensor, groups: int) -> Tensor:
     """`sum_t a_ts q_t`, over the heads that share keys too: `(B, G, S, d)`."""
     return ops.einsum("bgts,bgtd->bgsd", _fold(weights, groups), _fold(query, groups))
 
 
-def by_pairs(table, rows, columns):
-    """Spread `(H, rows + columns - 1)` over pairs: entry `s - t + rows - 1` of it at `(t, s)`.
-
-    Returns:
-        `(H, rows, columns)`.
-    """
+def by_pairs(table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Spread `(H, rows + columns - 1)` over pairs `(H, rows, columns)`, by their distance."""
     heads, length = table.shape[0], rows + columns - 1
     longer = ops.concatenate([table, ops.zeros_like(table[:, :1])], axis=1)
     # Each row starts one entry later than the one above it.
@@ -40,12 +38,8 @@ def by_pairs(table, rows, columns):
     return ops.reshape(shifted, (heads, rows, length))[:, :, rows - 1 :]
 
 
-def summed_by_distance(pairs, rows, columns):
-    """Sum `(H, rows, columns)` over the pairs of each distance: the transpose of `by_pairs`.
-
-    Returns:
-        `(H, rows + columns - 1)`.
-    """
+def summed_by_distance(pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Sum `(H, rows, columns)` over the pairs of each distance: the transpose of `by_pairs`."""
     heads, length = pairs.shape[0], rows + columns - 1
     wide = ops.concatenate([_zeros(pairs, heads, rows, rows - 1), pairs], axis=2)
     flat = ops.reshape(wide, (heads, rows * length))
@@ -53,11 +47,11 @@ def summed_by_distance(pairs, rows, columns):
     return ops.sum(ops.reshape(flat, (heads, rows, length + 1)), axis=1)[:, :-1]
 
 
-def _zeros(like, *shape):
+def _zeros(like: Tensor, *shape: Tensor) -> Tensor:
     return ops.zeros(shape, like.dtype)
 
 
-def _fold(tensor, groups):
+def _fold(tensor: Tensor, groups: int) -> Tensor:
     """Lay the query heads that share keys one after another: `(B, G, H / G * T, ...)`."""
     batch_size, heads, steps, size = ops.shape(tensor)
     if heads == groups:
@@ -65,7 +59,7 @@ def _fold(tensor, groups):
     return ops.reshape(tensor, (batch_size, groups, heads // groups * steps, size))
 
 
-def _unfold(tensor, heads):
+def _unfold(tensor: Tensor, heads: int) -> Tensor:
     batch_size, groups, rows, size = ops.shape(tensor)
     if heads == groups:
         return tensor

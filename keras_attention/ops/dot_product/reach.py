@@ -1,30 +1,38 @@
-"""Which places of a memory each query may see, for a whole sequence or a part of it."""
+"""Which places of a memory each query may see, for a whole sequence or a part of it.
 
+From top to bottom: neighbouring places (`Span`), what queries see of a memory (`Reach`), and parts
+of a sequence of queries, each with the pieces of the memory that some of them see (`Part`).
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from keras_attention.ops.dot_product.mods import Mods
+from keras_attention.ops.dot_product.products import by_pairs, summed_by_distance
 from keras_attention.ops.masks import combine_masks
+from keras_attention.ops.types import Tensor
 
 
 class Span(NamedTuple):
     """Places `start` to `start + size`; either may be a number or a scalar tensor."""
 
-    start: Any
-    size: Any
+    start: Tensor
+    size: Tensor
 
     @property
-    def stop(self):
+    def stop(self) -> Tensor:
         """The first place after the span."""
         return self.start + self.size
 
-    def places(self):
+    def places(self) -> Tensor:
         """Return the places, int32 `(size,)`."""
         return ops.arange(self.size, dtype="int32") + self.start
 
-    def cut(self, tensor, axis: int):
+    def cut(self, tensor: Tensor, axis: int) -> Tensor:
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
         if tensor.shape[axis] == 1:
             return tensor
@@ -36,11 +44,11 @@ class Span(NamedTuple):
         # TensorFlow forgets the sizes that are known where one is not.
         return ops.reshape(part, sizes) if None in part.shape else part
 
-    def _is_all_of(self, length) -> bool:
+    def _is_all_of(self, length: Tensor) -> bool:
         known = all(isinstance(number, int) for number in (*self, length))
         return known and self.start == 0 and self.size == length
 
-    def add(self, total, part, axis: int):
+    def add(self, total: Tensor, part: Tensor, axis: int) -> Tensor:
         """Return a tensor with `part` added to this span of an axis."""
         length = ops.shape(total)[axis]
         if self._is_all_of(length):
@@ -73,11 +81,11 @@ class Reach:
     causal: bool = False
     window: int | None = None
     num_sinks: int = 0
-    query_mask: Any = None
-    value_mask: Any = None
-    attention_mask: Any = None
+    query_mask: Tensor = None
+    value_mask: Tensor = None
+    attention_mask: Tensor = None
     mods: Mods = Mods()
-    batch_size: Any = None
+    batch_size: Tensor = None
     heads: Span | None = None
 
     @property
@@ -86,7 +94,7 @@ class Reach:
         masks = (self.query_mask, self.value_mask, self.attention_mask, self.mods.mask)
         return any(mask is not None for mask in masks)
 
-    def of_inputs(self, query) -> "Reach":
+    def of_inputs(self, query: Tensor) -> "Reach":
         """Return the reach for queries `(B, H, T, d)`."""
         return replace(self, batch_size=ops.shape(query)[0], heads=Span(0, query.shape[1]))
 
@@ -108,16 +116,10 @@ class Reach:
             for place, span in enumerate(spans)
         )
 
-    def mask(self, rows: Span, columns: Span, without_sinks: bool = False):
-        """Return which of the columns the rows see.
+    def mask(self, rows: Span, columns: Span, without_sinks: bool = False) -> Tensor:
+        """Return which columns the rows see, broadcasts to `(B, H, rows, columns)`; `None`: all.
 
-        Args:
-            rows: Places of the queries.
-            columns: Places of the memory.
-            without_sinks: Whether the sinks are hidden, because they are attended to apart.
-
-        Returns:
-            Boolean, broadcasts to `(B, H, rows, columns)`; `None` where all is seen.
+        `without_sinks` hides the sinks, because they are attended to apart.
         """
         attention_mask = self.attention_mask
         if attention_mask is not None:
@@ -131,7 +133,7 @@ class Reach:
             attention_mask,
         )
 
-    def _mask_by_place(self, rows, columns, without_sinks):
+    def _mask_by_place(self, rows: Span, columns: Span, without_sinks: bool) -> Tensor:
         if not self.causal and self.window is None:
             return None
         places = ops.expand_dims(columns.places(), 0)
@@ -152,9 +154,173 @@ class Reach:
         return ops.expand_dims(seen, (0, 1))
 
 
-def _cut_to_rank_4(mask, span, axis):
+def _cut_to_rank_4(mask: Tensor, span: Span, axis: int) -> Tensor:
     """Return a span of a mask `(B, L)`, its places on one axis of four."""
     if mask is None:
         return None
     others = tuple(place for place in (1, 2, 3) if place != axis)
     return ops.expand_dims(span.cut(mask, 1), others)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring places of the memory, and what hides some of them."""
+
+    span: Span
+    reach: Reach
+    without_sinks: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """Neighbouring queries, and the pieces of the memory that they see.
+
+    Attributes:
+        rows: The places of the queries.
+        pieces: What they see of the memory; their scores stand side by side.
+        first_distance: The distance with which the table of biases starts, `1 - T`.
+        apart: Whether products go piece by piece; else over all pieces, which are neighbours.
+        can_skip: Whether a piece that a mask hides whole is left out.
+        delay: 0, which is added to queries that are read: not to their places, or XLA would work
+            out at length whether sizes depend on it.
+    """
+
+    rows: Span
+    pieces: tuple[Piece, ...]
+    first_distance: Tensor
+    apart: bool = False
+    can_skip: bool = False
+    delay: Tensor = 0
+
+    def once_there(self, tensor: Tensor) -> "Part":
+        """Return the part, to be read when `tensor` is computed."""
+        return replace(self, delay=nothing_after(tensor))
+
+    def queries(self, tensor: Tensor) -> Tensor:
+        """Return the part's rows of `(B, H, T, d)`."""
+        rows = self.rows.cut(tensor, 2)
+        if isinstance(self.delay, int):  # nothing to wait for
+            return rows
+        return rows + ops.cast(self.delay, rows.dtype)
+
+    def columns(self) -> list[Span]:
+        """Return where the pieces stand in the part's scores."""
+        spans, start = [], 0
+        for piece in self.pieces:
+            spans.append(Span(start, piece.span.size))
+            start = spans[-1].stop
+        return spans
+
+    def runs(self) -> list[tuple[Span, Span]]:
+        """Return spans of the scores, and of the memory, that one product goes over."""
+        columns = self.columns()
+        if self.apart:
+            return [(c, piece.span) for c, piece in zip(columns, self.pieces, strict=True)]
+        width = columns[-1].stop
+        return [(Span(0, width), Span(self.pieces[0].span.start, width))]
+
+    def biases(self, table: Tensor) -> list:
+        """Return the biases of each piece, `(1, H, rows, columns)`, from `(H, T + S - 1)`."""
+        if table is None:
+            return [None] * len(self.pieces)
+        return [
+            ops.expand_dims(by_pairs(span.cut(table, 1), self.rows.size, piece.span.size), 0)
+            for piece, span in zip(self.pieces, self._distances(), strict=True)
+        ]
+
+    def add_to_table(self, total: Tensor, gradient: Tensor) -> Tensor:
+        """Add the gradient of the biases, `(H, rows, columns)`, to that of the table."""
+        for piece, columns, span in zip(
+            self.pieces, self.columns(), self._distances(), strict=True
+        ):
+            part = columns.cut(gradient, 2)
+            part = summed_by_distance(part, self.rows.size, piece.span.size)
+            total = span.add(total, part, 1)
+        return total
+
+    def _distances(self) -> list[Span]:
+        """Return the span of the table that each piece needs."""
+        return [
+            Span(
+                piece.span.start - (self.rows.stop - 1) - self.first_distance,
+                self.rows.size + piece.span.size - 1,
+            )
+            for piece in self.pieces
+        ]
+
+
+def cut_to_parts(
+    steps: Tensor, length: Tensor, count: int, reach: Reach, can_skip: bool = False
+) -> list[Part]:
+    """Cut the queries to parts of one size, the last smaller; leave out what none of one sees.
+
+    With `can_skip` the memory is cut to blocks of that size too.
+    """
+    size = max((steps + count - 1) // count, 1)
+    apart = bool(reach.num_sinks or reach.mods.score or can_skip)
+    parts = []
+    for index in range(count):
+        start = least(index * size, steps) if index else 0
+        rows = Span(start, least(start + size, steps) - start)
+        pieces = list(_pieces(rows, length, reach))
+        if can_skip:
+            pieces = [block for piece in pieces for block in _blocks(piece, size)]
+        parts.append(Part(rows, tuple(pieces), 1 - steps, apart, can_skip))
+    return parts
+
+
+def _pieces(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
+    if reach.window is not None:
+        yield from _window(rows, length, reach)
+        return
+    if not reach.causal:
+        yield Piece(Span(0, length), reach)
+        return
+    # All of the part sees the places before it: no mask by place is needed there.
+    before, stop = least(rows.start, length), least(rows.stop, length)
+    if not _is_zero(before):
+        yield Piece(Span(0, before), reach.everywhere())
+    if not _is_zero(stop - before):
+        yield Piece(Span(before, stop - before), reach)
+
+
+def _window(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
+    first = most(rows.start - reach.window + 1, 0)
+    stop = least(rows.stop if reach.causal else rows.stop + reach.window - 1, length)
+    if reach.num_sinks:
+        yield Piece(Span(0, least(reach.num_sinks, length)), reach)
+    # At least one place, hidden where the window has left the memory behind.
+    first = least(first, length - 1)
+    yield Piece(Span(first, most(stop - first, 1)), reach, bool(reach.num_sinks))
+
+
+def _blocks(piece: Piece, size: int) -> Iterator[Piece]:
+    for start in range(piece.span.start, piece.span.stop, size):
+        span = Span(start, min(size, piece.span.stop - start))
+        yield replace(piece, span=span)
+
+
+def nothing_after(tensor: Tensor) -> Tensor:
+    """Return a zero that depends on a tensor of four axes, to force the order of evaluation.
+
+    TensorFlow and XLA start whatever is ready, in a graph the scores of all parts at once, which
+    would take the memory that parts are there to save. No optimiser sees that this is 0.
+    """
+    if keras.backend.backend() == "torch":
+        return 0
+    entry = ops.sum(ops.cast(tensor[:1, :1, :1, :1], "float32"))
+    return ops.cast(entry > float("inf"), "int32")
+
+
+def least(a: Tensor, b: Tensor) -> Tensor:
+    """Return the smaller of two numbers or scalar tensors."""
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)
+
+
+def most(a: Tensor, b: Tensor) -> Tensor:
+    """Return the larger of two numbers or scalar tensors."""
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else ops.maximum(a, b)
+
+
+def _is_zero(size: int) -> bool:
+    return isinstance(size, int) and size == 0

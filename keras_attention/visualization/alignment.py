@@ -1,31 +1,43 @@
-"""The heat map of an alignment, drawn with matplotlib's objects and no global state."""
+"""The heat map of an alignment: drawn by matplotlib, and in characters for a terminal."""
 
+import math
 import os
 import textwrap
-import warnings
+import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.visualization import fonts
-from keras_attention.visualization.figures import checked_path, extents, write_figure
-from keras_attention.visualization.tokens import alignment_weights, display_tokens
+from keras_attention.visualization.figures import (
+    display_tokens,
+    extents,
+    make_figure,
+    shape_right_to_left,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Lengths in inches.
+_LONGEST_LABEL = 24
+
+# Of pictures, lengths in inches.
 _LARGEST_CELL, _SMALLEST_CELL = 0.45, 0.2
 _COMFORTABLE_SIDE, _LARGEST_SIDE = 7.0, 30.0
 _MARGIN, _GAP = 0.12, 0.08
 _BAR_WIDTH, _BAR_HEIGHT = 0.14, 4.0
 _POINTS = 72
-_LONGEST_LABEL = 24
+
+# Of terminals.
+_SHADES = " ░▒▓█"
+_LEGEND = "weight: ░ about 1/4, ▒ 1/2, ▓ 3/4, █ 1"
+_CELL = 2  # columns of a cell: room for an East Asian character of the heading
+_LEFT_TO_RIGHT_MARK = "\N{LEFT-TO-RIGHT MARK}"
 
 
 def plot_alignment(
-    attention,
+    attention: Any,
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
     path: str | os.PathLike | None = None,
@@ -81,29 +93,102 @@ def plot_alignment(
     )
     ```
     """
-    weights = alignment_weights(attention, source_tokens, target_tokens)
+    weights = _weights(attention, source_tokens, target_tokens)
     if maximum is None:
         maximum = max(1.0, float(weights.max()))
     elif not maximum > 0:
         raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
-    if path is not None:
-        path = checked_path(path, overwrite)
     labels = [
-        [fonts.shape_right_to_left(_shorten(label)) for label in display_tokens(tokens)]
+        [shape_right_to_left("".join(_clusters(label))) for label in display_tokens(tokens)]
         for tokens in (source_tokens, target_tokens)
     ]
-    title = None if title is None else fonts.shape_right_to_left(title)
-    families = fonts.choose_families([*labels[0], *labels[1], title or ""])
-    with warnings.catch_warnings():
-        # choose_families has said it already, once and with the remedy.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure = _draw(weights, *labels, title, families, maximum, colormap, dpi)
-        if path is not None:
-            write_figure(figure, path, overwrite)
-    return figure
+    title = shape_right_to_left(title or "")
+
+    def draw(families: list[str]) -> "Figure":
+        return _draw(weights, *labels, title, families, maximum, colormap, dpi)
+
+    return make_figure(draw, [*labels[0], *labels[1], title], path, overwrite)
 
 
-def _draw(weights, source, target, title, families, maximum, colormap, dpi):
+def alignment_text(
+    attention: Any,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    width: int | None = None,
+) -> str:
+    """Draw attention weights with shaded blocks: source tokens downwards along the top.
+
+    Args:
+        attention: Weights of shape `(T, S)`: a row for each target token. A weight above 1 is drawn
+            as 1.
+        source_tokens: The `S` source tokens.
+        target_tokens: The `T` target tokens.
+        width: Columns of the terminal. A longer source is cut into several maps, one under the
+            other; `None` never cuts.
+
+    Returns:
+        The lines of the picture, joined by line feeds, the last without one.
+
+    Raises:
+        ValueError: If the weights do not fit the tokens, or are negative or not finite.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import alignment_text
+
+    print(alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"]))
+    ```
+    """
+    weights = _weights(attention, source_tokens, target_tokens)
+    source = [_clusters(label) for label in display_tokens(source_tokens)]
+    target = [_clusters(label) for label in display_tokens(target_tokens)]
+    margin = max(map(_columns, target)) + 1
+    columns = len(source)
+    if width is not None:
+        columns = max(1, (width - margin) // _CELL)
+        columns = math.ceil(len(source) / math.ceil(len(source) / columns))  # maps of like width
+    maps = [
+        _one_map(weights[:, start : start + columns], source[start : start + columns], target)
+        for start in range(0, len(source), columns)
+    ]
+    return "\n\n".join([*maps, _LEGEND])
+
+
+def _weights(
+    attention: Any, source_tokens: Sequence[str], target_tokens: Sequence[str]
+) -> np.ndarray:
+    """Return the weights as a float array (T, S), or raise a ValueError that says what is wrong."""
+    weights = np.asarray(attention, dtype="float64")
+    expected = (len(target_tokens), len(source_tokens))
+    if weights.shape != expected:
+        raise ValueError(
+            "`attention` must have a row for each target token and a column for each source token, "
+            f"the shape {expected}. Received: attention of shape {weights.shape}"
+        )
+    if 0 in expected:
+        raise ValueError(
+            "An alignment needs at least one source and one target token. "
+            f"Received: {expected[1]} source and {expected[0]} target tokens."
+        )
+    if not np.isfinite(weights).all() or weights.min() < 0:
+        raise ValueError(
+            "`attention` must hold weights, which are finite and not negative. "
+            f"Received: values from {weights.min()} to {weights.max()}"
+        )
+    return weights
+
+
+def _draw(
+    weights: np.ndarray,
+    source: list[str],
+    target: list[str],
+    title: str,
+    families: list[str],
+    maximum: float,
+    colormap: str,
+    dpi: int,
+) -> "Figure":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -130,7 +215,9 @@ def _draw(weights, source, target, title, families, maximum, colormap, dpi):
     return figure
 
 
-def _label_axes(axes, source, target, cell, style):
+def _label_axes(
+    axes: "Axes", source: list[str], target: list[str], cell: float, style: dict[str, Any]
+) -> None:
     # Where cells are smaller than letters, only every so many tokens can have a label.
     stride = int(np.ceil((style["fontsize"] + 1) / (cell * _POINTS)))
     axes.set_xticks(range(0, len(source), stride), source[::stride], **style)
@@ -149,7 +236,9 @@ def _label_axes(axes, source, target, cell, style):
     axes.grid(which="minor", color="0.85", linewidth=0.4)
 
 
-def _arrange(figure, axes, bar, cell, title, families):
+def _arrange(
+    figure: "Figure", axes: "Axes", bar: "Axes", cell: float, title: str, families: list[str]
+) -> None:
     """Give the map its size in inches and the figure what the labels need around it."""
     rows, columns = axes.images[0].get_array().shape
     width, height = columns * cell, rows * cell
@@ -178,7 +267,7 @@ def _arrange(figure, axes, bar, cell, title, families):
     bar.set_position(np.array(bar_place) / scale)
 
 
-def _add_title(figure, title, families, width):
+def _add_title(figure: "Figure", title: str, families: list[str], width: float) -> float:
     """Write the title, in lines no longer than the figure is wide; return the height it takes."""
     if not title:
         return 0.0
@@ -193,9 +282,43 @@ def _add_title(figure, title, families, width):
     return extent.height + _MARGIN
 
 
-def _shorten(label):
-    """Cut what no margin has room for, such as an address, in its middle."""
-    if len(label) <= _LONGEST_LABEL:
-        return label
-    kept = _LONGEST_LABEL // 2
-    return f"{label[:kept]}…{label[1 - kept :]}"
+def _one_map(weights: np.ndarray, source: list[list[str]], target: list[list[str]]) -> str:
+    margin = max(map(_columns, target)) + 1
+    depth = max(map(len, source))
+    lines = []
+    for row in range(depth):
+        cells = [_cell(name, row - (depth - len(name))) for name in source]
+        lines.append(" " * margin + "".join(cells))
+    for label, row in zip(target, weights, strict=True):
+        # The mark keeps a terminal from turning the row round with a right-to-left label.
+        name = " " * (margin - 1 - _columns(label)) + "".join(label) + _LEFT_TO_RIGHT_MARK
+        lines.append(name + " " + "".join(_shade(weight) * _CELL for weight in row))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shade(weight: float) -> str:
+    return _SHADES[round(min(float(weight), 1.0) * (len(_SHADES) - 1))]
+
+
+def _cell(name: list[str], index: int) -> str:
+    cluster = name[index] if index >= 0 else ""
+    return cluster + " " * (_CELL - _columns([cluster]))
+
+
+def _clusters(label: str) -> list[str]:
+    """Cut a label into what a terminal draws in one place, marks with their letter."""
+    clusters = []
+    for character in label:
+        if clusters and unicodedata.category(character) in ("Mn", "Me", "Mc", "Cf"):
+            clusters[-1] += character
+        else:
+            clusters.append(character)
+    if len(clusters) > _LONGEST_LABEL:
+        kept = _LONGEST_LABEL // 2
+        clusters = [*clusters[:kept], "…", *clusters[1 - kept :]]
+    return clusters
+
+
+def _columns(clusters: list[str]) -> int:
+    wide = sum(unicodedata.east_asian_width(c[0]) in "WF" for c in clusters if c)
+    return wide + sum(map(bool, clusters))

@@ -1,0 +1,297 @@
+"""Tokens shaded by their weights: for a terminal, as HTML and drawn by matplotlib."""
+
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_attention.visualization.figures import (
+    display_tokens,
+    extents,
+    make_figure,
+    shape_right_to_left,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+# Of the 256 colours of terminals, from pale yellow to red: black letters can be read on all.
+_COLOURS = (230, 229, 222, 215, 208, 202)
+_PAGE = """\
+<!DOCTYPE html>
+<html>
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font-family: sans-serif; line-height: 1.9; max-width: 60em; margin: 2em auto; }}
+span {{ border-radius: 0.2em; padding: 0.1em 0.15em; }}
+b {{ margin-right: 0.6em; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{rows}
+</body>
+</html>
+"""
+# Lengths in inches.
+_MARGIN, _SPACE, _LINE, _BETWEEN_ROWS, _INDENT = 0.15, 0.08, 0.26, 0.1, 0.3
+
+
+@dataclass(frozen=True)
+class ShadedTokens:
+    """One line of a picture: tokens, and how much weight is on each.
+
+    Attributes:
+        tokens: Words or SentencePiece pieces, shown as in
+            [`display_tokens`][keras_attention.visualization.display_tokens].
+        weights: A weight for each token, not negative: attention, or an inner attention's gates.
+        label: What stands before them, such as a score or a class.
+
+    Raises:
+        ValueError: If the weights do not fit the tokens, or are negative or not finite.
+    """
+
+    tokens: Sequence[str]
+    weights: Sequence[float]
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights, dtype="float64")
+        if weights.shape != (len(self.tokens),):
+            raise ValueError(
+                "`weights` must have one number for each token. "
+                f"Received: {len(self.tokens)} tokens and weights of shape {weights.shape}"
+            )
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise ValueError(
+                "`weights` must be finite and not negative. "
+                f"Received: values from {weights.min()} to {weights.max()}"
+            )
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def labels(self) -> list[str]:
+        """The tokens as people read them."""
+        return display_tokens(self.tokens)
+
+
+def shaded_text(
+    rows: Sequence[ShadedTokens], maximum: float | None = None, color: bool = True
+) -> str:
+    """Write tokens for a terminal, each on a background as strong as its weight.
+
+    Args:
+        rows: A list of `ShadedTokens`, a line each.
+        maximum: The weight of the strongest colour; `None` for the largest there is, so that
+            weights which are spread over a long text can be seen.
+        color: Whether to write ANSI escapes, for 256 colours. Without, the weight follows each
+            token in brackets, for files and programs.
+
+    Returns:
+        The lines, joined by line feeds, the last without one.
+
+    Raises:
+        ValueError: If `rows` is something else or `maximum` is not positive.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import ShadedTokens, shaded_text
+
+    row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    print(shaded_text([row]))
+    print(shaded_text([row], color=False))  # 0.84  It[0.00] opened[0.30] in[0.10] 1931[0.60]
+    ```
+    """
+    lines = []
+    for row, levels in zip(rows, _shades(rows, maximum), strict=True):
+        if color:
+            words = map(_coloured, row.labels, levels)
+        else:
+            words = (f"{label}[{w:.2f}]" for label, w in zip(row.labels, row.weights, strict=True))
+        lines.append((f"{row.label}  " if row.label else "") + " ".join(words))
+    return "\n".join(lines)
+
+
+def shaded_html(
+    rows: Sequence[ShadedTokens],
+    title: str = "Attention",
+    maximum: float | None = None,
+    page: bool = True,
+) -> str:
+    """Write tokens as HTML, each on a background as strong as its weight.
+
+    The weight itself appears where the pointer rests on a token. The page needs no other file.
+
+    Args:
+        rows: A list of `ShadedTokens`, a paragraph each.
+        title: The page's title and heading.
+        maximum: The weight of the strongest colour; `None` for the largest there is.
+        page: Whether to write a whole page; else the paragraphs alone, for a notebook.
+
+    Returns:
+        The page, or the paragraphs, the title first.
+
+    Raises:
+        ValueError: If `rows` is something else or `maximum` is not positive.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import ShadedTokens, shaded_html
+
+    page = shaded_html([ShadedTokens(["a", "<b>"], [0.2, 0.8])], title="Two tokens")
+    assert "&lt;b&gt;" in page
+    ```
+    """
+    paragraphs = []
+    for row, levels in zip(rows, _shades(rows, maximum), strict=True):
+        label = f"<b>{html.escape(row.label)}</b>" if row.label else ""
+        words = (
+            f'<span style="background: rgba(255, 110, 0, {level:.3f})" title="{weight:.4f}">'
+            f"{html.escape(word)}</span>"
+            for word, weight, level in zip(row.labels, row.weights, levels, strict=True)
+        )
+        paragraphs.append(f'<p dir="auto">{label}{" ".join(words)}</p>')
+    if not page:
+        return "\n".join([f"<p><b>{html.escape(title)}</b></p>", *paragraphs])
+    return _PAGE.format(title=html.escape(title), rows="\n".join(paragraphs))
+
+
+def plot_shaded(
+    rows: Sequence[ShadedTokens],
+    path: str | os.PathLike | None = None,
+    *,
+    title: str | None = None,
+    overwrite: bool = False,
+    maximum: float | None = None,
+    width: float = 8.0,
+    colormap: str = "Oranges",
+    dpi: int = 150,
+) -> "Figure":
+    """Draw tokens, each on a background as strong as its weight, in lines like a text's.
+
+    Fonts are chosen for the characters, as in
+    [`plot_alignment`][keras_attention.visualization.plot_alignment].
+
+    Args:
+        rows: A list of `ShadedTokens`; each begins a new line, and long ones are broken.
+        path: File to write; its suffix says the format (`.png`, `.svg`, `.pdf`, ...). `None` writes
+            nothing.
+        title: Line above the picture.
+        overwrite: Whether an existing file is replaced.
+        maximum: The weight of the strongest colour; `None` for the largest there is.
+        width: The longest line, in inches.
+        colormap: Name of a colour map of matplotlib, of which the lighter two thirds are used, so
+            that the letters stay readable.
+        dpi: Pixels to the inch in formats made of pixels.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If `rows` is empty or something else, or the path's suffix is no format of
+            matplotlib.
+        FileExistsError: If the file exists and `overwrite` is False.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import ShadedTokens, plot_shaded
+
+    row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    figure = plot_shaded([row], title="when was it opened ?")
+    ```
+    """
+    levels = _shades(rows, maximum)
+    if not rows:
+        raise ValueError("`rows` must have at least one line of tokens. Received: none")
+    lines = [[row.label, *row.labels] for row in rows]
+    lines = [[shape_right_to_left(word) for word in line] for line in lines]
+    title = shape_right_to_left(title or "")
+
+    def draw(families: list[str]) -> "Figure":
+        return _draw(lines, levels, title, families, width, colormap, dpi)
+
+    return make_figure(draw, [title, *(word for line in lines for word in line)], path, overwrite)
+
+
+def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndarray]:
+    """Return the shades of each row, from 0 to 1 at `maximum`, or else at the largest weight."""
+    if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
+        raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
+    if maximum is None:
+        maximum = max((float(row.weights.max(initial=0.0)) for row in rows), default=0.0) or 1.0
+    elif not maximum > 0:
+        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    return [np.minimum(row.weights / maximum, 1.0) for row in rows]
+
+
+def _coloured(label: str, level: float) -> str:
+    step = round(float(level) * len(_COLOURS))
+    return f"\x1b[30;48;5;{_COLOURS[step - 1]}m{label}\x1b[0m" if step else label
+
+
+def _draw(
+    lines: list[list[str]],
+    levels: list[np.ndarray],
+    title: str,
+    families: list[str],
+    width: float,
+    colormap: str,
+    dpi: int,
+) -> "Figure":
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 1), dpi=dpi)
+    FigureCanvasAgg(figure)
+    colours = matplotlib.colormaps[colormap]
+    style = {"family": families, "fontsize": 10, "parse_math": False, "va": "center_baseline"}
+    placed = []  # (text, inches from the left, inches from the top)
+    down = _MARGIN + _LINE / 2
+    if title:
+        placed.append((figure.text(0, 0, title, weight="bold", **style), _MARGIN, down))
+        down += _LINE + _BETWEEN_ROWS
+    for words, shade in zip(lines, levels, strict=True):
+        texts = [figure.text(0, 0, words[0], weight="bold", **style)] if words[0] else []
+        texts += [
+            figure.text(0, 0, word, bbox=_box(colours, level), **style)
+            for word, level in zip(words[1:], shade, strict=True)
+        ]
+        down = _place_row(texts, figure, width, down, placed) + _LINE + _BETWEEN_ROWS
+    height = down - _BETWEEN_ROWS - _LINE / 2 + _MARGIN
+    boxes = extents([text for text, _, _ in placed], figure)
+    right = max(left + box.width for (_, left, _), box in zip(placed, boxes, strict=True))
+    total = right + _MARGIN
+    figure.set_size_inches(total, height)
+    for text, left, top in placed:
+        text.set_position((left / total, 1 - top / height))
+    return figure
+
+
+def _box(colours: "Colormap", level: float) -> dict[str, Any]:
+    colour = colours(float(level) * 2 / 3) if level > 0 else "none"
+    return {"boxstyle": "round,pad=0.12", "facecolor": colour, "edgecolor": "none"}
+
+
+def _place_row(
+    texts: list["Text"], figure: "Figure", width: float, down: float, placed: list
+) -> float:
+    """Break a row of texts into lines; return how far down the last one is."""
+    left = _MARGIN
+    for text, box in zip(texts, extents(texts, figure), strict=True):
+        if left > _MARGIN and left + box.width > width - _MARGIN:
+            left, down = _MARGIN + _INDENT, down + _LINE
+        placed.append((text, left, down))
+        left += box.width + _SPACE
+    return down
