@@ -16,15 +16,7 @@ from .loop import (
     write_column,
     write_step,
 )
-from .problem import (
-    NEVER,
-    Problem,
-    check_integer,
-    check_number,
-    gather_beams,
-    is_number,
-    take_rows,
-)
+from .problem import NEVER, Problem, check_integer, check_number, gather_beams, is_number, take_rows
 
 
 class LengthPenalty:
@@ -185,11 +177,10 @@ def beam_search(
     """
     check_integer("beam_size", beam_size, 1)
     check_n_best(n_best, beam_size)
-    length_penalty = _as_penalty("length_penalty", length_penalty, LengthPenalty)
-    if is_number(coverage_penalty) and coverage_penalty == 0:
-        coverage_penalty = None
-    else:
-        coverage_penalty = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
+    length = _as_penalty("length_penalty", length_penalty, LengthPenalty)
+    coverage = None
+    if not is_number(coverage_penalty) or coverage_penalty != 0:
+        coverage = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
         if attention_key is None:
             raise ValueError(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
@@ -211,7 +202,7 @@ def beam_search(
         longest=longest,
         copies=beam_size,
     )
-    return _BeamLoop(problem, n_best, length_penalty, coverage_penalty, attention_mask).run()
+    return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 
 def check_n_best(n_best: int, beam_size: int) -> None:

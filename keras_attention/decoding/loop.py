@@ -55,7 +55,7 @@ def run_loop(
     is_open: Callable,
     copies: int = 1,
 ) -> dict:
-    """Run `advance(loop, fixed)` while `unfinished(loop)`; return the `results(loop, fixed)` of all.
+    """Run `advance(loop, fixed)` while `unfinished(loop)`; return all `results(loop, fixed)`.
 
     The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `loop` and `fixed`
     are nested dictionaries of tensors, what steps change and what they do not. `is_open(loop)` has
@@ -66,7 +66,7 @@ def run_loop(
     finished leaves when there is much of it. The steps of a stretch need not ask, and write to
     tensors that nothing else holds. On JAX, whose loops have fixed sizes, it is one stretch.
     """
-    rooms = _Rooms(problem.growing_axes, problem.longest)
+    rooms: _Rooms | None = _Rooms(problem.growing_axes, problem.longest)
     departures = _Departures(is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None

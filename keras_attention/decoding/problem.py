@@ -90,7 +90,7 @@ class Problem:
         )
         self._constants = {key: state[key] for key in constant_keys}
         # In the order of `map_structure`, which need not be that of `flatten`.
-        self.constants = []
+        self.constants: list = []
         tree.map_structure(
             lambda x: None if x is None else self.constants.append(x), self._constants
         )

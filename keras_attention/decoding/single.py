@@ -19,14 +19,7 @@ from .loop import (
     write_column,
     write_step,
 )
-from .problem import (
-    NEVER,
-    Problem,
-    broadcast_rows,
-    check_integer,
-    check_number,
-    gather_beams,
-)
+from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256

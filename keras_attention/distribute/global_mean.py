@@ -1,5 +1,8 @@
 """A mean over the examples of all replicas."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -45,7 +48,7 @@ class GlobalMean(keras.losses.Loss):
     ```
     """
 
-    def __init__(self, loss, name=None):
+    def __init__(self, loss: keras.losses.Loss, name: str | None = None) -> None:
         if not isinstance(loss, keras.losses.Loss):
             raise ValueError(
                 "`loss` must be a keras.losses.Loss; keras.losses.get makes one of a name. "
@@ -59,7 +62,7 @@ class GlobalMean(keras.losses.Loss):
         super().__init__(name=name or loss.name, reduction=loss.reduction, dtype=loss.dtype)
         self.loss = loss
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         context = _replica_context()
         if context is None or self.reduction == "sum":
             return self.loss(y_true, y_pred, sample_weight)
@@ -67,10 +70,10 @@ class GlobalMean(keras.losses.Loss):
         total, weight = find(y_true, y_pred, sample_weight)
         return ops.divide_no_nan(total, context.all_reduce("SUM", weight))
 
-    def _total_and_weight(self, y_true, y_pred, sample_weight):
+    def _total_and_weight(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple:
         kept = []
 
-        def values(*arguments):
+        def values(*arguments: Any) -> Any:
             kept.append(self.loss.call(*arguments))
             return kept[-1]
 
@@ -79,18 +82,18 @@ class GlobalMean(keras.losses.Loss):
         counts = sample_weight if self.reduction == "mean_with_sample_weight" else None
         return total, _summed(self.loss, lambda *_: _ones(kept[0]))(y_true, y_pred, counts)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         return self.loss.call(y_true, y_pred)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"loss": keras.saving.serialize_keras_object(self.loss), "name": self.name}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "GlobalMean":
         return cls(keras.saving.deserialize_keras_object(config["loss"]), config["name"])
 
 
-def _summed(loss, call):
+def _summed(loss: keras.losses.Loss, call: Callable) -> keras.losses.Loss:
     """Return `loss` with other values, added up."""
     changed = object.__new__(type(loss))  # copy.copy would save and load it: see its __reduce__
     changed.__dict__.update(loss.__dict__)
@@ -99,7 +102,7 @@ def _summed(loss, call):
     return changed
 
 
-def _ones(values):
+def _ones(values: Any) -> Any:
     """Return ones with the mask of `values`, by which a loss says what it ignores."""
     ones = ops.ones_like(values)
     mask = getattr(values, "_keras_mask", None)
@@ -108,7 +111,7 @@ def _ones(values):
     return ones
 
 
-def _replica_context():
+def _replica_context() -> Any:
     """Return the context of this replica where there are several, else None."""
     if keras.backend.backend() != "tensorflow":
         return None

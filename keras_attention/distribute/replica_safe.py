@@ -1,9 +1,17 @@
-"""What `fit` and `evaluate` need under a strategy of several replicas."""
+"""What `fit`, `evaluate` and random numbers need under a strategy of several replicas."""
 
 import functools
 import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+# A prime: seeds that a user may choose one after another (1, 2, 3) stay apart on all replicas.
+STRIDE = 1_000_003
 
 
 def make_replica_safe(model: keras.Model) -> keras.Model:
@@ -63,8 +71,8 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     model.fit(parts, steps_per_epoch=3, shuffle=False, verbose=0)
     ```
     """
-    strategy = getattr(model, "distribute_strategy", None)
-    if strategy is None or strategy.num_replicas_in_sync == 1:
+    strategy = _strategy_of_several(model)
+    if strategy is None:
         return model
     _check(model)
     share = _share_of_loss(model)
@@ -74,11 +82,58 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     return model
 
 
-def _train_step(model, strategy, share_of_loss):
+def spread_seeds(model: keras.Model) -> None:
+    """Give the seed generators of `model` another seed on each replica.
+
+    A model's seed generators are variables, equal on all replicas, so that dropout would leave out
+    the same units in the first row of every replica's part. Replica `r` gets its generators' seed
+    plus `1000003 r`, counters unchanged: deterministic, and replica 0 keeps its own. Call it when
+    the model is built, and again after the variables were restored from a checkpoint (which holds
+    those of replica 0).
+
+    Args:
+        model: A built model, made under a strategy's scope. Without several replicas nothing is
+            changed.
+
+    Example:
+
+    ```python
+    import keras
+    from keras_attention.distribute import spread_seeds
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5)])
+    spread_seeds(model)  # one replica: nothing to do
+    ```
+    """
+    strategy = _strategy_of_several(model)
+    if strategy is None:
+        return
+    import tensorflow as tf
+
+    states = [v for v in model.variables if v.name.startswith("seed_generator_state")]
+    firsts = [state.numpy() for state in states]  # the same on every worker
+
+    def shift() -> None:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        for state, first in zip(states, firsts, strict=True):
+            shifted = tf.constant(first) + tf.cast([STRIDE * replica, 0], first.dtype)
+            state.assign(shifted)
+
+    tf.function(lambda: strategy.run(shift))()
+
+
+def _strategy_of_several(model: keras.Model) -> "tf.distribute.Strategy | None":
+    strategy = getattr(model, "distribute_strategy", None)
+    return strategy if strategy is not None and strategy.num_replicas_in_sync > 1 else None
+
+
+def _train_step(
+    model: keras.Model, strategy: "tf.distribute.Strategy", share_of_loss: Callable
+) -> Callable[[Any], None]:
     """Return a function of a distributed batch that makes one update."""
     import tensorflow as tf
 
-    def share(data):
+    def share(data: Any) -> dict:
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             loss = share_of_loss(data, training=True)
@@ -88,7 +143,7 @@ def _train_step(model, strategy, share_of_loss):
         known = {i: gradient for i, gradient in gradients.items() if gradient is not None}
         return tf.distribute.get_replica_context().all_reduce("SUM", known)
 
-    def step(data):
+    def step(data: Any) -> None:
         sums = strategy.run(share, args=(data,))
         # The sums are equal on all replicas. With one of them the optimizer needs no knowledge of
         # replicas: it sets all copies of its variables and of the model's.
@@ -99,14 +154,16 @@ def _train_step(model, strategy, share_of_loss):
     return step
 
 
-def _test_step(strategy, share_of_loss):
-    def step(data):
+def _test_step(
+    strategy: "tf.distribute.Strategy", share_of_loss: Callable
+) -> Callable[[Any], None]:
+    def step(data: Any) -> None:
         strategy.run(lambda part: share_of_loss(part, training=False), args=(data,))
 
     return step
 
 
-def _share_of_loss(model):
+def _share_of_loss(model: keras.Model) -> Callable:
     """Return a function of a replica's data that gives its share of the loss of a batch.
 
     It updates the metrics.
@@ -119,7 +176,7 @@ def _share_of_loss(model):
     if hasattr(model, "_aggregate_additional_loss"):
         model._aggregate_additional_loss = lambda loss: tf.zeros((), "float32")
 
-    def share(data, training):
+    def share(data: Any, training: bool) -> "tf.Tensor":
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         context = tf.distribute.get_replica_context()
         rows = tf.cast(tf.shape(tf.nest.flatten(x)[0])[0], "float32")
@@ -139,14 +196,16 @@ def _share_of_loss(model):
     return share
 
 
-def _function(model, strategy, step):
+def _function(
+    model: keras.Model, strategy: "tf.distribute.Strategy", step: Callable[[Any], None]
+) -> Callable[[Any], dict]:
     """Return what `fit` calls with an iterator for each execution of one or more steps."""
     import tensorflow as tf
 
-    def execute(iterator):
+    def execute(iterator: Any) -> dict:
         steps = model.steps_per_execution
 
-        def one_more(done):
+        def one_more(done: "tf.Tensor") -> "tf.Tensor":
             step(iterator.get_next())
             return done + 1
 
@@ -163,7 +222,7 @@ def _function(model, strategy, step):
     )
 
     @functools.wraps(execute)
-    def function(iterator):
+    def function(iterator: Any) -> dict:
         if tf.distribute.in_cross_replica_context():
             raise ValueError(
                 "A replica-safe model trains outside of its strategy's scope: build and compile "
@@ -175,14 +234,14 @@ def _function(model, strategy, step):
     return function
 
 
-def _build_from_one_replica(model, strategy):
+def _build_from_one_replica(model: keras.Model, strategy: "tf.distribute.Strategy") -> None:
     import tensorflow as tf
 
     build = getattr(model, "_maybe_symbolic_build", None)
     if build is None:
         return
 
-    def build_from_one_replica(iterator=None, data_batch=None):
+    def build_from_one_replica(iterator: Any = None, data_batch: Any = None) -> None:
         if iterator is not None:
             _, _, batches = next(iter(iterator))
             data_batch = tf.nest.map_structure(
@@ -193,7 +252,7 @@ def _build_from_one_replica(model, strategy):
     model._maybe_symbolic_build = build_from_one_replica
 
 
-def _check(model):
+def _check(model: keras.Model) -> None:
     if not getattr(model, "compiled", False):
         raise ValueError("The model must be compiled first. Received: a model without compile()")
     for name in ("train_step", "test_step"):

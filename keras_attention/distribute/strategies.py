@@ -1,7 +1,7 @@
-"""Strategies by name."""
+"""Strategies by name, and batches cut for their devices: on `tf.distribute`, and on JAX."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -45,12 +45,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
     import tensorflow as tf
 
     present = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
-    for device in devices:
-        if device not in present or list(devices).count(device) > 1:
-            raise ValueError(
-                f"Devices are some of {', '.join(present)}, each once. "
-                f"Received: {', '.join(devices)}"
-            )
+    _check_devices(devices, present)
     chosen = list(devices) or [device for device in present if device.startswith("GPU:")]
     if name == "none" or (name == "auto" and len(chosen) < 2):
         return tf.distribute.get_strategy()
@@ -63,3 +58,145 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
         return tf.distribute.MirroredStrategy(chosen)
     # The collective operations that are the default connect one set of devices in a process.
     return tf.distribute.MirroredStrategy(chosen, tf.distribute.ReductionToOneDevice())
+
+
+def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataParallel:
+    """Return the distribution that keeps a copy of the model on each device and cuts batches.
+
+    `keras.distribution.set_distribution` takes it, before a model is built. Means are over the
+    whole batch by themselves then, as JAX compiles one program for all devices. Batches must have
+    a size that the number of devices divides: see `even_batches`.
+
+    Args:
+        devices: Names such as `gpu:0` and `gpu:1`, in capitals or not; all devices of JAX's
+            default kind where none are given.
+
+    Raises:
+        ValueError: Where the backend is not JAX, or a device is not there or given twice.
+
+    Example:
+
+    ```py
+    import keras
+    from keras_attention.distribute import even_batches, make_data_parallel
+
+    distribution = make_data_parallel()
+    keras.distribution.set_distribution(distribution)
+    ...  # build and compile the model here
+    model.fit(even_batches(dataset, distribution.device_mesh.devices.size))
+    ```
+    """
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise ValueError(
+            "The strategy data-parallel is JAX's: set KERAS_BACKEND=jax, or use the strategy "
+            f"mirrored. Received: the backend {backend}"
+        )
+    present = keras.distribution.list_devices()
+    chosen = [device.lower() for device in devices] or present
+    _check_devices(chosen, present)
+    return keras.distribution.DataParallel(devices=chosen)
+
+
+def even_batches(dataset: "tf.data.Dataset", parts: int) -> "tf.data.Dataset":
+    """Fill up every batch with rows of zeros, to a number of rows that `parts` divides.
+
+    Sample weights come in, which leave these rows out of losses: a real row of `n`, in a batch that
+    has been filled up to `m`, weighs `m / n` times what it weighed, a row of zeros nothing. So both
+    a mean over all rows and a mean over all weights are what they were. (Losses that a layer adds
+    by itself know no sample weights.)
+
+    Args:
+        dataset: Of batches `(x, y)` or `(x, y, sample_weight)`, nested as `fit` takes them, with
+            weights `(B,)`.
+        parts: How many devices share a batch.
+
+    Returns:
+        The dataset of batches `(x, y, sample_weight)`.
+
+    Example:
+
+    ```python
+    import tensorflow as tf
+    from keras_attention.distribute import even_batches
+
+    rows = tf.data.Dataset.from_tensor_slices((tf.ones((5, 3)), tf.ones((5, 1))))
+    for x, y, weight in even_batches(rows.batch(4), 2):
+        print(x.shape, weight.numpy())  # (4, 3) [1. 1. 1. 1.], then (2, 3) [2. 0.]
+    ```
+    """
+    import tensorflow as tf
+
+    def filled(x: Any, y: Any, weight: "tf.Tensor | None" = None) -> tuple:
+        rows = tf.shape(tf.nest.flatten(x)[0])[0]
+        missing = -rows % parts
+        if weight is None:
+            weight = tf.ones([rows], "float32")
+        weight = weight * tf.cast((rows + missing) / rows, weight.dtype)
+
+        def with_zeros(array: "tf.Tensor") -> "tf.Tensor":
+            return tf.pad(array, [[0, missing]] + [[0, 0]] * (len(array.shape) - 1))
+
+        return tf.nest.map_structure(with_zeros, (x, y, weight))
+
+    return dataset.map(filled).prefetch(tf.data.AUTOTUNE)
+
+
+def replica_batches(
+    strategy: "tf.distribute.Strategy", make_dataset: Callable[[], "tf.data.Dataset"]
+) -> "tf.distribute.DistributedDataset":
+    """Cut every batch of a dataset into one part for each replica, in order.
+
+    Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`: the parts are
+    the batch, whatever its size, and no row is in two of them. (Left to itself, `tf.distribute`
+    shards a dataset of unknown batch size over workers by whole batches.) Each worker makes the
+    dataset for itself and keeps its own rows, so it must be the same on all of them.
+
+    A batch of fewer rows than replicas leaves some replicas none.
+
+    Args:
+        strategy: The strategy that the model was made under.
+        make_dataset: Returns the dataset of whole batches.
+
+    Returns:
+        A distributed dataset, which `fit` takes.
+
+    Example:
+
+    ```python
+    import tensorflow as tf
+    from keras_attention.distribute import make_strategy, replica_batches
+
+    strategy = make_strategy("auto")
+    dataset = replica_batches(strategy, lambda: tf.data.Dataset.range(10).batch(4))
+    sizes = [int(tf.shape(batch)[0]) for batch in dataset]  # 4, 4, 2
+    ```
+    """
+    import tensorflow as tf
+
+    replicas = strategy.num_replicas_in_sync
+
+    def of_worker(context: "tf.distribute.InputContext") -> "tf.data.Dataset":
+        here = replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * here
+
+        def parts(*batch: Any) -> "tf.data.Dataset":
+            batch = batch[0] if len(batch) == 1 else batch
+
+            def part(replica: "tf.Tensor") -> Any:
+                rows = tf.shape(tf.nest.flatten(batch)[0], out_type=tf.int64)[0]
+                start, stop = replica * rows // replicas, (replica + 1) * rows // replicas
+                return tf.nest.map_structure(lambda array: array[start:stop], batch)
+
+            return tf.data.Dataset.range(first, first + here).map(part)
+
+        return make_dataset().flat_map(parts).prefetch(2 * here)
+
+    return strategy.distribute_datasets_from_function(of_worker)
+
+
+def _check_devices(devices: Sequence[str], present: Sequence[str]) -> None:
+    if set(devices) - set(present) or len(set(devices)) < len(devices):
+        raise ValueError(
+            f"Devices are some of {', '.join(present)}, each once. Received: {', '.join(devices)}"
+        )

@@ -1,16 +1,122 @@
-"""What the workers of a training tell each other."""
+"""The processes of a training on several machines, and what they tell each other."""
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.distribute.cluster import Cluster, answers
-
 if TYPE_CHECKING:
     import tensorflow as tf
+
+EXPECTED = '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The workers of a training, and which of them this process is.
+
+    Args:
+        addresses: `host:port` of each worker; the first is the chief.
+        index: which of them this process is.
+    """
+
+    addresses: tuple[str, ...]
+    index: int
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker writes what is shared."""
+        return self.index == 0
+
+
+def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
+    """Return the cluster that `TF_CONFIG` or else Slurm describes; None where neither does.
+
+    Of Slurm's variables, those that `srun` sets for each task are read, by TensorFlow's
+    `SlurmClusterResolver`: each task is a worker. (`srun` with one task is no cluster.)
+
+    Args:
+        environment: The environment variables. Slurm's are always those of the process.
+
+    Raises:
+        ValueError: Where `TF_CONFIG` is not what it should be: what was expected is named.
+
+    Example:
+
+    ```python
+    from keras_attention.distribute import find_cluster
+
+    task = '{"cluster": {"worker": ["a:5000", "b:5000"]}, "task": {"type": "worker", "index": 1}}'
+    find_cluster({"TF_CONFIG": task})  # Cluster(addresses=('a:5000', 'b:5000'), index=1)
+    ```
+    """
+    text = environment.get("TF_CONFIG", "").strip()
+    if text:
+        return _read(text)
+    if int(environment.get("SLURM_STEP_NUM_TASKS", 1)) < 2 or "SLURM_PROCID" not in environment:
+        return None
+    import tensorflow as tf
+
+    # Which GPUs a task sees is Slurm's to say, by --gpus-per-task: the numbers here only have to
+    # fit each other, and spare the call of nvidia-smi.
+    tasks = int(environment["SLURM_STEP_NUM_TASKS"])
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False
+    )
+    addresses = resolver.cluster_spec().as_dict()["worker"]
+    return Cluster(tuple(addresses), resolver.task_id)
+
+
+def multi_worker_strategy(
+    cluster: Cluster, timeout: float = 600.0
+) -> "tf.distribute.MultiWorkerMirroredStrategy":
+    """Wait for all workers, and return the strategy of this one.
+
+    TensorFlow waits for workers without end and without a word; here the wait ends, and the error
+    names who did not come. Call it before TensorFlow runs its first operation, which is when the
+    connections between workers can still be set up.
+
+    Args:
+        cluster: The workers, the same on each but for `index`.
+        timeout: Seconds that the workers may take to start.
+
+    Raises:
+        TimeoutError: Naming the addresses at which nobody answered.
+    """
+    import tensorflow as tf
+
+    wait_for_workers(cluster, timeout)
+    task = {"type": "worker", "index": cluster.index}
+    os.environ["TF_CONFIG"] = json.dumps(
+        {"cluster": {"worker": list(cluster.addresses)}, "task": task}
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def wait_for_workers(cluster: Cluster, timeout: float) -> None:
+    """Wait until somebody answers at the address of every other worker.
+
+    Until TensorFlow listens at this worker's own port, a plain socket does.
+    """
+    end = time.monotonic() + timeout
+    port = int(cluster.addresses[cluster.index].rpartition(":")[2])
+    missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]
+    with _listening(port):
+        while missing:
+            missing = [address for address in missing if not _answers(address)]
+            if missing and time.monotonic() > end:
+                raise TimeoutError(
+                    f"no worker answered at {', '.join(missing)} within {timeout:g} seconds: is "
+                    "it running there, with the same list of workers, and is the port open?"
+                )
+            if missing:
+                time.sleep(0.2)
 
 
 class WorkerLost(RuntimeError):
@@ -40,15 +146,16 @@ class Workers:
 
     def __init__(
         self, strategy: "tf.distribute.Strategy | None" = None, cluster: Cluster | None = None
-    ):
+    ) -> None:
         self.cluster = cluster
         self.count = len(cluster.addresses) if cluster else 1
-        self._sum = _sum_function(strategy, self.count) if self.count > 1 else None
+        self._index = cluster.index if cluster else 0
+        self._sum: Any = _sum_function(strategy, self.count) if self.count > 1 else None
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes what is shared."""
-        return self.cluster is None or self.cluster.is_chief
+        return self._index == 0
 
     def address(self, index: int) -> str:
         """Return how a worker is called in messages."""
@@ -108,14 +215,12 @@ class Workers:
     def silent(self) -> list[str]:
         """Return the addresses of the other workers at which nobody answers any more."""
         others = self.cluster.addresses if self.cluster else ()
-        return [
-            each for i, each in enumerate(others) if i != self.cluster.index and not answers(each)
-        ]
+        return [each for i, each in enumerate(others) if i != self._index and not _answers(each)]
 
     def _gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values (n,) of all workers, (workers, n); each below 2**24."""
         rows = np.zeros((self.count, len(values)), "float32")
-        rows[self.cluster.index] = values
+        rows[self._index] = values
         with naming_lost_workers():
             return self._sum(rows).numpy()
 
@@ -138,20 +243,74 @@ def naming_lost_workers() -> Iterator[None]:
         raise WorkerLost("another worker has ended or cannot be reached") from error
 
 
-def _sum_function(strategy, count):
+def _sum_function(
+    strategy: "tf.distribute.Strategy", count: int
+) -> Callable[[np.ndarray], "tf.Tensor"]:
     """Return a function that adds up an array `(n, m)` over the workers."""
     import tensorflow as tf
 
     here = strategy.num_replicas_in_sync // count
 
-    def share(array):
+    def share(array: "tf.Tensor") -> "tf.Tensor":
         context = tf.distribute.get_replica_context()
         # One of a worker's replicas speaks for it.
         speaks = context.replica_id_in_sync_group % here == 0
         return context.all_reduce("SUM", tf.where(speaks, array, tf.zeros_like(array)))
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], "float32")], autograph=False)
-    def total(array):
+    def total(array: "tf.Tensor") -> "tf.Tensor":
         return strategy.experimental_local_results(strategy.run(share, args=(array,)))[0]
 
     return total
+
+
+def _listening(port: int) -> socket.socket:
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        server.bind(("", port))
+        server.listen(128)
+    except OSError as error:
+        server.close()
+        raise OSError(f"this worker cannot listen at its port {port}: {error.strerror}") from None
+    return server
+
+
+def _answers(address: str) -> bool:
+    """Return whether somebody listens at `host:port`."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _read(text: str) -> Cluster:
+    """Return the cluster that a `TF_CONFIG` describes, chief first."""
+
+    def refuse(what: str) -> ValueError:
+        return ValueError(f"TF_CONFIG {what}. Expected: {EXPECTED}. Received: {text}")
+
+    try:
+        content = json.loads(text)
+        jobs, task = content["cluster"], content["task"]
+        kind, index = task["type"], int(task["index"])
+        jobs = {name: list(addresses) for name, addresses in jobs.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise refuse(f"is not as it should be ({type(error).__name__}: {error})") from None
+    if other := set(jobs) - {"chief", "worker"}:
+        raise refuse(f"has the job {min(other)}, and all are workers here (or one is the chief)")
+    if len(jobs.get("chief", ())) > 1 or not any(jobs.values()):
+        raise refuse("must name one worker or more, and one chief at most")
+    addresses = [*jobs.get("chief", ()), *jobs.get("worker", ())]
+    for address in addresses:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise refuse(f"has the address {address!r}, which is not host:port")
+        if addresses.count(address) > 1:
+            raise refuse(f"has the address {address} twice")
+    if not 0 <= index < len(jobs.get(kind, ())):
+        raise refuse(f"says that this is {kind} {index}, and there is no such worker")
+    before = len(jobs.get("chief", ())) if kind == "worker" else 0
+    return Cluster(tuple(addresses), before + index)

@@ -1,17 +1,14 @@
 """Losses over padded sequences."""
 
-from keras_attention.losses.crossentropy import (
+from ..ops.coverage import coverage_loss
+from ..ops.masks import token_weights
+from ..ops.occam import occam_penalty
+from .crossentropy import (
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
     masked_sparse_categorical_crossentropy,
 )
-from keras_attention.losses.likelihood import (
-    MaskedNegativeLogLikelihood,
-    masked_negative_log_likelihood,
-)
-from keras_attention.ops.coverage import coverage_loss
-from keras_attention.ops.masks import token_weights
-from keras_attention.ops.occam import occam_penalty
+from .likelihood import MaskedNegativeLogLikelihood, masked_negative_log_likelihood
 
 __all__ = [
     "MaskedNegativeLogLikelihood",

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.ops.crossentropy import linear_crossentropy, smoothed_crossentropy
-from keras_attention.ops.masks import check_token_shapes, real_tokens, token_values, token_weights
-from keras_attention.ops.types import Tensor
+from ..ops.crossentropy import linear_crossentropy, smoothed_crossentropy
+from ..ops.masks import check_token_shapes, real_tokens, token_values, token_weights
+from ..ops.types import Tensor
 
 REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
 
@@ -50,15 +50,11 @@ def masked_sparse_categorical_crossentropy(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.losses import masked_sparse_categorical_crossentropy
-
-    logits = np.zeros((1, 3, 4), "float32")  # four tokens, all equally likely
-    target = np.array([[2, 3, 0]])  # the last one is padding
-    values = masked_sparse_categorical_crossentropy(target, logits)
-    # [[1.3862944, 1.3862944, 0.]], ln(4) for each real token
-    ```
+    >>> import numpy as np
+    >>> logits = np.zeros((1, 3, 4), "float32")  # four tokens, all equally likely
+    >>> values = masked_sparse_categorical_crossentropy(np.array([[2, 3, 0]]), logits)
+    >>> [round(float(value), 3) for value in values[0]]  # log 4 twice, padding
+    [1.386, 1.386, 0.0]
     """
     check_smoothing(label_smoothing)
 
@@ -99,16 +95,12 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
 
     Keras' own default divides by every position, so that a batch with more padding weighs less.
     This loss divides by the number of real tokens of the whole batch, which are those whose target
-    is not `ignore_index` (and that an implicit Keras mask on the logits, where there is one,
-    keeps); with `sample_weight` each token counts as much as it weighs. A batch of padding alone
-    costs 0, with gradients of 0. See
-    [`masked_sparse_categorical_crossentropy`][keras_attention.losses.masked_sparse_categorical_crossentropy]
-    for the value of one token.
+    is not `ignore_index` (and that an implicit Keras mask on the predictions, where there is one,
+    keeps). A batch of padding alone costs 0, with gradients of 0.
 
     Args:
-        label_smoothing: Float in `[0, 1)`: the part of the probability that is spread evenly over
-            the whole vocabulary.
-        ignore_index: Integer id of the padding, or `None` to count every position.
+        label_smoothing: As in `masked_sparse_categorical_crossentropy`, the value of one token.
+        ignore_index: As there.
         reduction: `"mean_with_sample_weight"`: the weighted sum over the real tokens, divided by
             the sum of their weights (their number, where no weights are given). `"sum"`: the
             weighted sum. `"none"`: the weighted value of each token.
@@ -116,15 +108,14 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
 
     Call arguments:
         y_true: Token ids, of shape `(B, T)`.
-        y_pred: Logits, of shape `(B, T, V)`, in any float dtype; the loss is float32.
+        y_pred: Logits, of shape `(B, T, V)`, in any float dtype.
         sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
 
     Returns:
         A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
 
     Raises:
-        ValueError: If the smoothing lies outside `[0, 1)`, the reduction is none of the above, or
-            the shapes do not fit each other.
+        ValueError: If the reduction is none of the above, and as the function.
 
     Example:
 
@@ -168,24 +159,20 @@ def masked_linear_crossentropy(
 ) -> Tensor:
     """Mean cross-entropy of the real tokens, whose logits never exist as a whole.
 
-    With the logits `z = x W + b`, the value is that of
-    [`MaskedSparseCategoricalCrossentropy`][keras_attention.losses.MaskedSparseCategoricalCrossentropy]
-    on them, for training: logits and their gradient, a model's largest tensors where the vocabulary
-    is large, are computed for a part of the tokens at a time, the gradient together with the value.
-    No product is computed twice, but without a backward pass two of three are for nothing. Of
-    features in half precision the products are computed in it, and everything else in float32.
+    With the logits `z = x W + b`, the value is that of `MaskedSparseCategoricalCrossentropy` on
+    them, for training: logits and their gradient, a model's largest tensors where the vocabulary is
+    large, are computed for a part of the tokens at a time, the gradient together with the value. No
+    product is computed twice, but without a backward pass two of three are for nothing. Of features
+    in half precision the products are computed in it, and everything else in float32.
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
         features: `x`, of shape `(..., D)`.
         kernel: `W`, of shape `(D, V)`; of tied embeddings, their transposed table.
         bias: `b`, of shape `(V,)`.
-        label_smoothing: Float in `[0, 1)`, the part of the probability that is spread evenly over
-            the whole vocabulary.
-        ignore_index: Integer id whose positions cost nothing (the padding), or `None` to count
-            every position. It may lie outside the vocabulary, as -1 does.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`; no gradient goes to
-            them.
+        label_smoothing: As in the loss, like `ignore_index`.
+        ignore_index: Integer id of the padding, or `None`.
+        sample_weight: As in the loss; no gradient goes to the weights.
 
     Returns:
         A float32 scalar: the weighted sum divided by the sum of the weights, or 0 where that is 0.
@@ -195,16 +182,11 @@ def masked_linear_crossentropy(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.losses import masked_linear_crossentropy
-
-    features = np.ones((1, 3, 2), "float32")
-    kernel, bias = np.zeros((2, 4), "float32"), np.zeros(4, "float32")
-    target = np.array([[2, 3, 0]])  # the last one is padding
-    loss = masked_linear_crossentropy(target, features, kernel, bias)
-    assert abs(float(loss) - np.log(4)) < 1e-6
-    ```
+    >>> import numpy as np
+    >>> features, target = np.ones((1, 3, 2), "float32"), np.array([[2, 3, 0]])
+    >>> kernel, bias = np.zeros((2, 4), "float32"), np.zeros(4, "float32")
+    >>> round(float(masked_linear_crossentropy(target, features, kernel, bias)), 3)
+    1.386
     """
     check_smoothing(label_smoothing)
     target = ops.cast(ops.convert_to_tensor(target), "int32")

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attention.losses.crossentropy import TokenLoss
-from keras_attention.ops.masks import token_values
-from keras_attention.ops.types import Tensor
+from ..ops.masks import token_values
+from ..ops.types import Tensor
+from .crossentropy import TokenLoss
 
 
 def masked_negative_log_likelihood(
@@ -19,8 +19,7 @@ def masked_negative_log_likelihood(
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
         log_probabilities: Of shape `(..., V)`.
-        ignore_index: Integer id whose positions cost nothing (the padding), or `None` to count
-            every position. It may lie outside the vocabulary, as -1 does.
+        ignore_index: As in `masked_sparse_categorical_crossentropy`.
 
     Returns:
         A float32 tensor with the shape of `target`.
@@ -48,27 +47,8 @@ def masked_negative_log_likelihood(
 class MaskedNegativeLogLikelihood(TokenLoss):
     """`-log P(y)`, averaged over the real tokens of the batch, for models of log probabilities.
 
-    As in `MaskedSparseCategoricalCrossentropy`, real tokens are those whose target is not
-    `ignore_index` (and that an implicit Keras mask on the predictions, where there is one, keeps);
-    a batch of padding alone costs 0.
-
-    Args:
-        ignore_index: Integer id of the padding, or `None` to count every position.
-        reduction: `"mean_with_sample_weight"`: the weighted sum over the real tokens, divided by
-            the sum of their weights. `"sum"`: the weighted sum. `"none"`: the weighted value of
-            each token.
-        name: Name of the loss.
-
-    Call arguments:
-        y_true: Token ids, of shape `(B, T)`.
-        y_pred: Log probabilities, of shape `(B, T, V)`, in any float dtype; the loss is float32.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
-
-    Returns:
-        A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
-
-    Raises:
-        ValueError: If the reduction is none of the above, or the shapes do not fit each other.
+    It is `MaskedSparseCategoricalCrossentropy` with log probabilities `(B, T, V)` in place of
+    logits, and without label smoothing: arguments, result and errors are as there.
 
     Example:
 

@@ -1,12 +1,7 @@
 """Measures of models and of their output: over tokens, over text and over alignments."""
 
-from keras_attention.metrics.alignment import (
-    Alignment,
-    AlignmentErrorRate,
-    alignment_error_rate,
-    read_alignments,
-)
-from keras_attention.metrics.classification import (
+from .alignment import Alignment, AlignmentErrorRate, alignment_error_rate, read_alignments
+from .classification import (
     Calibration,
     F1Scores,
     LabelScores,
@@ -14,16 +9,8 @@ from keras_attention.metrics.classification import (
     confusion_matrix,
     f1_scores,
 )
-from keras_attention.metrics.corpus import (
-    CorpusScore,
-    LengthBucket,
-    bleu,
-    bleu_by_length,
-    chrf,
-    repeated_ngrams,
-    rouge,
-)
-from keras_attention.metrics.ranking import (
+from .corpus import CorpusScore, LengthBucket, bleu, bleu_by_length, chrf, repeated_ngrams, rouge
+from .ranking import (
     RankingScore,
     pair_accuracy,
     rank,
@@ -32,7 +19,7 @@ from keras_attention.metrics.ranking import (
     read_trec_run,
     trec_run_lines,
 )
-from keras_attention.metrics.tokens import MaskedSparseCategoricalAccuracy, Perplexity
+from .tokens import MaskedSparseCategoricalAccuracy, Perplexity
 
 __all__ = [
     "Alignment",

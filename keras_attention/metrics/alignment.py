@@ -92,7 +92,7 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
 
 def alignment_error_rate(
-    predicted: Sequence[Alignment] | Sequence[Iterable[tuple[int, int]]],
+    predicted: Sequence[Alignment | Iterable[tuple[int, int]]],
     gold: Sequence[Alignment],
 ) -> AlignmentErrorRate:
     """Alignment error rate, precision and recall over a corpus.
@@ -135,8 +135,8 @@ def alignment_error_rate(
             f"Received: {len(predicted)} predicted and {len(gold)} gold."
         )
     links = sure = in_sure = in_possible = 0
-    for guess, truth in zip(predicted, gold, strict=True):
-        guess = guess.possible if isinstance(guess, Alignment) else frozenset(guess)
+    for each, truth in zip(predicted, gold, strict=True):
+        guess = each.possible if isinstance(each, Alignment) else frozenset(each)
         links += len(guess)
         sure += len(truth.sure)
         in_sure += len(guess & truth.sure)
@@ -150,7 +150,8 @@ def alignment_error_rate(
 
 
 def _parse_line(line: str, one_indexed: bool, place: str) -> Alignment:
-    sure, possible = set(), set()
+    sure: set[tuple[int, int]] = set()
+    possible: set[tuple[int, int]] = set()
     for text in line.split():
         match = _LINK.fullmatch(text)
         if match is None:

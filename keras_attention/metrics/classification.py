@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+Ints = Sequence[int] | np.ndarray
+Floats = Sequence[float] | np.ndarray
+
 
 class LabelScores(NamedTuple):
     """Figures of each label.
@@ -54,7 +57,7 @@ class Calibration:
     bins: list[dict[str, float | int | None]]
 
 
-def confusion_matrix(truth: Sequence[int], predicted: Sequence[int], labels: int) -> np.ndarray:
+def confusion_matrix(truth: Ints, predicted: Ints, labels: int) -> np.ndarray:
     """Count which label was taken for which.
 
     Args:
@@ -127,7 +130,8 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
             f"Received: shapes {truth.shape} and {predicted.shape}"
         )
     if not truth.size:
-        return F1Scores(0.0, 0.0, LabelScores(*([[0] * truth.shape[1]] * 4)))
+        nothing = [0] * truth.shape[1]
+        return F1Scores(0.0, 0.0, LabelScores([*nothing], [*nothing], [*nothing], nothing))
     from sklearn.metrics import precision_recall_fscore_support
 
     # One more label, which never comes: a single column would be taken for one label an example.
@@ -143,9 +147,7 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
     )
 
 
-def calibration(
-    confidence: Sequence[float], correct: Sequence[bool], bins: int = 10
-) -> Calibration:
+def calibration(confidence: Floats, correct: Floats, bins: int = 10) -> Calibration:
     """Expected calibration error: how far confidence is from accuracy.
 
     Predictions are put into bins of like confidence, `(b-1)/M < p ≤ b/M`; with `n_b` of `n` in a

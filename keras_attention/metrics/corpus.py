@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 References = Sequence[str] | Sequence[Sequence[str]]
@@ -88,7 +89,7 @@ def bleu(
     print(f"{score.value:.2f}", score.signature)
     ```
     """
-    from sacrebleu.metrics import BLEU
+    from sacrebleu import BLEU
 
     if tokenize not in BLEU.TOKENIZERS:
         raise ValueError(
@@ -137,7 +138,7 @@ def chrf(
     print(chrf(["A dog runs on the grass."], ["A dog runs over the grass."]))
     ```
     """
-    from sacrebleu.metrics import CHRF
+    from sacrebleu import CHRF
 
     streams = _reference_streams(hypotheses, references)
     metric = CHRF(lowercase=lowercase, word_order=word_order)
@@ -205,7 +206,7 @@ def bleu_by_length(
     return buckets
 
 
-def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str | None]]:
+def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[Any]]:
     """Turn the references of each sentence into sacrebleu's streams, `None` where one lacks."""
     for name, lines in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(lines, str):

@@ -116,9 +116,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
             f"candidate and {only_right} have right ones only (protocol {protocol})."
         )
-    return RankingScore(
-        *(total / questions for total in sums), protocol, questions, without_right, only_right
-    )
+    means = (total / questions for total in sums)
+    return RankingScore(*means, protocol, questions, without_right, only_right)  # type: ignore[call-arg, arg-type]
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:
@@ -225,7 +224,7 @@ def trec_run_lines(run: Run, name: str = "keras-attention") -> list[str]:
 def _read(
     path: str | os.PathLike, fields: int, column: int, number: Callable[[str], Any], form: str
 ) -> dict[str, dict[str, Any]]:
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     lines = Path(path).read_text(encoding="utf-8").split("\n")
     for position, line in enumerate(lines, 1):
         words = line.split()

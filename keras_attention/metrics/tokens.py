@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.ops.masks import token_values, token_weights
-from keras_attention.ops.types import Tensor
+from ..ops.masks import token_values, token_weights
+from ..ops.types import Tensor
 
 
 class _TokenMean(keras.metrics.MeanMetricWrapper):
@@ -91,30 +91,16 @@ class Perplexity(_TokenMean):
 class MaskedSparseCategoricalAccuracy(_TokenMean):
     """Part of the real tokens to which the model gives the highest score of the vocabulary.
 
-    Args:
-        ignore_index: Integer id of the padding, or `None` to count every position.
-        name: Name of the metric.
-        dtype: Data type of the counts; Keras' default float.
-
-    Call arguments:
-        y_true: Token ids, of shape `(B, T)`.
-        y_pred: Logits or probabilities, of shape `(B, T, V)`. Where they carry an implicit Keras
-            mask, the tokens that it leaves out are not counted.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
-
-    Raises:
-        ValueError: If the shapes do not fit each other.
+    Arguments, call arguments and errors are those of `Perplexity`; probabilities do as well as
+    logits.
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.metrics import MaskedSparseCategoricalAccuracy
-
-    metric = MaskedSparseCategoricalAccuracy()
-    metric.update_state(np.array([[1, 2, 0]]), np.array([[[0, 9, 0], [0, 9, 0], [0, 9, 0]]]))
-    print(float(metric.result()))  # 0.5: one of two real tokens
-    ```
+    >>> import numpy as np
+    >>> metric = MaskedSparseCategoricalAccuracy()
+    >>> metric.update_state(np.array([[1, 2, 0]]), np.array([[[0, 9, 0], [0, 9, 0], [0, 9, 0]]]))
+    >>> float(metric.result())  # one of two real tokens
+    0.5
     """
 
     def __init__(

@@ -7,8 +7,8 @@ keep it (with its neighbours) for the backward pass: 400 MB for 16 sentences of 
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import with_gradient
+from .types import Tensor
+from .vjp import with_gradient
 
 # Numbers in one block: about 7 MB in float32. Smaller blocks lose to the loop's overhead, larger
 # ones leave the processor's cache (benchmarks, additive attention).

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,6 @@ class Axes:
         sizes = [shape[axis] for axis in self.order()]
         count = len(self.attended)
         return tuple(sizes[:-count]), tuple(sizes[-count:])
-
-    def folded_shape(self, shape: tuple) -> tuple:
-        """Return the folded shape; an axis of which a part is open is open."""
-        batch, steps = self.sizes(shape)
-        return (_product(batch), _product(steps), *shape[self.rank - 1 :])
 
     def fold(self, tensor: Tensor) -> Tensor:
         """Fold inputs, or a mask of them without features; `None` stays `None`."""
@@ -94,7 +89,3 @@ class Axes:
         """Return the shape of the scores."""
         (batch, steps), (_, length) = self.sizes(query_shape), self.sizes(value_shape)
         return (*batch, heads, *steps, *length)
-
-
-def _product(sizes: tuple) -> int | None:
-    return None if None in sizes else math.prod(sizes)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def write_place(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:

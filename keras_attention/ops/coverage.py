@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attention.ops.masks import check_mask
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import with_gradient
+from .masks import check_mask
+from .types import Tensor
+from .vjp import with_gradient
 
 
 @with_gradient

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import with_gradient
+from .types import Tensor
+from .vjp import with_gradient
 
 LOGITS_AT_ONCE = 2**21
 """8 MB in float32: far larger tensors are memory that the system gives anew at each step."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def combine_masks(*masks: Tensor) -> Tensor:

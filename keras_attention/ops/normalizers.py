@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from keras import backend, ops
 
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import with_gradient
+from .types import Tensor
+from .vjp import with_gradient
 
 
 def masked_softmax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:

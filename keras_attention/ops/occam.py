@@ -2,7 +2,7 @@
 
 from keras import backend, ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def occam_penalty(

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:

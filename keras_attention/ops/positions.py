@@ -8,7 +8,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def places(length: Tensor, start_index: Tensor = 0) -> Tensor:

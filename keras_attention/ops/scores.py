@@ -6,8 +6,8 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 
 from keras import backend, ops
 
-from keras_attention.ops.additive import blocked_additive_score
-from keras_attention.ops.types import Tensor
+from .additive import blocked_additive_score
+from .types import Tensor
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:

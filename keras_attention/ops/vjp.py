@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[..., Tensor]:

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from .types import Tensor
 
 
 def window_positions(center: Tensor, half_width: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Tokenizers and batches of text."""
 
-from keras_attention.text.batching import BucketedBatches
-from keras_attention.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attention.text.tokenizer import (
+from .batching import BucketedBatches
+from .sentencepiece_tokenizer import SentencePieceTokenizer
+from .tokenizer import (
     END_ID,
     PAD_ID,
     SPECIAL_TOKENS,
@@ -12,7 +12,7 @@ from keras_attention.text.tokenizer import (
     load_tokenizer,
     tokenizer_from_config,
 )
-from keras_attention.text.word_tokenizer import WordTokenizer
+from .word_tokenizer import WordTokenizer
 
 __all__ = [
     "END_ID",

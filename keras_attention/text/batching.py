@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.text.tokenizer import PAD_ID
+from .tokenizer import PAD_ID
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -1,12 +1,15 @@
-"""Tokenizers as TensorFlow modules, for exported models. Importing this imports TensorFlow."""
+"""Tokenizers as TensorFlow modules, for exported models. Importing this imports TensorFlow.
+
+`Tokenizer.in_graph` says what their methods take and give.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.text.tokenizer import END_ID, PAD_ID, START_ID, UNK_ID
-from keras_attention.text.word_tokenizer import Rules
+from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID
+from .word_tokenizer import Rules
 
 
 class SentencePieceInGraph(tf.Module):
@@ -20,19 +23,15 @@ class SentencePieceInGraph(tf.Module):
         self._model = model
 
     def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of each string: (B,) to ragged (B, None) int32."""
         return self._tokenizer(tf.int32).tokenize(strings)
 
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
         return self._tokenizer(tf.int32).detokenize(_until_end(ids))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Written pieces of each string: (B,) to ragged (B, None)."""
         return self._tokenizer(tf.string).tokenize(strings)
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        """Text that rows of written pieces stand for: ragged (B, None) to (B,)."""
         text = tf.strings.reduce_join(tokens, axis=-1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
 
@@ -71,19 +70,15 @@ class WordsInGraph(tf.Module):
         self._join_rules = join_rules
 
     def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of each string: (B,) to ragged (B, None) int32."""
         return tf.ragged.map_flat_values(self._ids.lookup, self.tokens(strings))
 
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Text of each row of ids up to its end: (B, L) or ragged to (B,)."""
         return self.join(tf.gather(self._vocabulary, _until_end(ids)))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Written tokens of each string: (B,) to ragged (B, None)."""
         return tf.strings.split(_apply(self._split_rules, self._lowered(strings)))
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        """Text that rows of written tokens stand for: ragged (B, None) to (B,)."""
         return _apply(self._join_rules, tf.strings.reduce_join(tokens, axis=-1, separator=" "))
 
     def _lowered(self, strings: tf.Tensor) -> tf.Tensor:

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_attention.text.tokenizer import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    UNK_ID,
-    Tokenizer,
-    check_lines,
-    until_end,
-)
+from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, Tokenizer, check_lines, until_end
 
 if TYPE_CHECKING:
-    from keras_attention.text.in_graph import SentencePieceInGraph
+    from .in_graph import SentencePieceInGraph
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
@@ -165,7 +157,7 @@ class SentencePieceTokenizer(Tokenizer):
         return "".join(tokens).replace(_SPACE, " ").removeprefix(" ")
 
     def in_graph(self) -> "SentencePieceInGraph":
-        from keras_attention.text.in_graph import SentencePieceInGraph
+        from .in_graph import SentencePieceInGraph
 
         return SentencePieceInGraph(self._model)
 

@@ -8,7 +8,7 @@ import json
 import lzma
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -136,6 +136,8 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     Example:
 
     ```python
+    from keras_attention.text import WordTokenizer, load_tokenizer
+
     tokenizer = WordTokenizer.train(["the cat", "the dog"], vocabulary_size=20)
     tokenizer.save("run", "source")
     assert load_tokenizer("run", "source").vocabulary_size == tokenizer.vocabulary_size
@@ -169,6 +171,8 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
     Example:
 
     ```python
+    from keras_attention.text import WordTokenizer, tokenizer_from_config
+
     tokenizer = WordTokenizer.train(["the cat", "the dog"], vocabulary_size=20)
     assert tokenizer_from_config(tokenizer.get_config()).vocabulary == tokenizer.vocabulary
     ```
@@ -198,7 +202,7 @@ def until_end(ids: Sequence[int]) -> list[int]:
     return kept
 
 
-def check_lines(lines: Sequence[str], where: str) -> None:
+def check_lines(lines: Iterable[str], where: str) -> None:
     """Raise a ValueError for a single string where a list of lines is wanted."""
     if isinstance(lines, str | bytes):
         raise ValueError(
@@ -209,7 +213,7 @@ def check_lines(lines: Sequence[str], where: str) -> None:
 
 def _kind(description: Mapping[str, Any], where: Path | str) -> type[Tokenizer]:
     kinds = {kind.kind: kind for kind in Tokenizer.__subclasses__() if hasattr(kind, "kind")}
-    kind = kinds.get(description.get("kind"))
+    kind = kinds.get(description.get("kind", ""))
     if kind is None:
         raise ValueError(
             f"{where}: expected a tokenizer of kind {sorted(kinds)}. "

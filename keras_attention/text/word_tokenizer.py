@@ -19,10 +19,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from keras_attention.text.tokenizer import SPECIAL_TOKENS, UNK_ID, Tokenizer, check_lines, until_end
+from .tokenizer import SPECIAL_TOKENS, UNK_ID, Tokenizer, check_lines, until_end
 
 if TYPE_CHECKING:
-    from keras_attention.text.in_graph import WordsInGraph
+    from .in_graph import WordsInGraph
 
 SPLITS = ("unicode", "whitespace")
 JOINER = "\uffed"
@@ -158,7 +158,7 @@ class WordTokenizer(Tokenizer):
         return _apply(self._join_rules, " ".join(tokens))
 
     def in_graph(self) -> "WordsInGraph":
-        from keras_attention.text.in_graph import WordsInGraph
+        from .in_graph import WordsInGraph
 
         lower = _lowercase_map() if self.lowercase else {}
         return WordsInGraph(self._vocabulary, lower, self._split_rules, self._join_rules)

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.visualization.figures import (
-    display_tokens,
-    extents,
-    make_figure,
-    shape_right_to_left,
-)
+from .figures import display_tokens, extents, make_figure, shape_right_to_left
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LONGEST_LABEL = 24
@@ -98,16 +92,16 @@ def plot_alignment(
         maximum = max(1.0, float(weights.max()))
     elif not maximum > 0:
         raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
-    labels = [
+    source, target = (
         [shape_right_to_left("".join(_clusters(label))) for label in display_tokens(tokens)]
         for tokens in (source_tokens, target_tokens)
-    ]
+    )
     title = shape_right_to_left(title or "")
 
     def draw(families: list[str]) -> "Figure":
-        return _draw(weights, *labels, title, families, maximum, colormap, dpi)
+        return _draw(weights, source, target, title, families, maximum, colormap, dpi)
 
-    return make_figure(draw, [*labels[0], *labels[1], title], path, overwrite)
+    return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
 def alignment_text(
@@ -216,7 +210,7 @@ def _draw(
 
 
 def _label_axes(
-    axes: "Axes", source: list[str], target: list[str], cell: float, style: dict[str, Any]
+    axes: Any, source: list[str], target: list[str], cell: float, style: dict[str, Any]
 ) -> None:
     # Where cells are smaller than letters, only every so many tokens can have a label.
     stride = int(np.ceil((style["fontsize"] + 1) / (cell * _POINTS)))
@@ -237,7 +231,7 @@ def _label_axes(
 
 
 def _arrange(
-    figure: "Figure", axes: "Axes", bar: "Axes", cell: float, title: str, families: list[str]
+    figure: "Figure", axes: Any, bar: Any, cell: float, title: str, families: list[str]
 ) -> None:
     """Give the map its size in inches and the figure what the labels need around it."""
     rows, columns = axes.images[0].get_array().shape
@@ -271,7 +265,7 @@ def _add_title(figure: "Figure", title: str, families: list[str], width: float) 
     """Write the title, in lines no longer than the figure is wide; return the height it takes."""
     if not title:
         return 0.0
-    style = {"family": families, "fontsize": 11, "parse_math": False}
+    style: dict[str, Any] = {"family": families, "fontsize": 11, "parse_math": False}
     text = figure.text(0.5, 1, title, ha="center", va="top", **style)
     (extent,) = extents([text], figure)
     available = width - 2 * _MARGIN
@@ -307,7 +301,7 @@ def _cell(name: list[str], index: int) -> str:
 
 def _clusters(label: str) -> list[str]:
     """Cut a label into what a terminal draws in one place, marks with their letter."""
-    clusters = []
+    clusters: list[str] = []
     for character in label:
         if clusters and unicodedata.category(character) in ("Mn", "Me", "Mc", "Cf"):
             clusters[-1] += character

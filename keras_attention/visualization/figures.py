@@ -83,7 +83,7 @@ def make_figure(
     return figure
 
 
-def extents(texts: Iterable, figure: "Figure") -> list:
+def extents(texts: Iterable, figure: Any) -> list:
     """The box of each text, in inches."""
     renderer = figure.canvas.get_renderer()
     to_inches = figure.dpi_scale_trans.inverted()
@@ -162,7 +162,7 @@ def _installed_fonts() -> list:
     """One upright entry of normal weight for each family that matplotlib knows."""
     from matplotlib import font_manager
 
-    entries = {}
+    entries: dict[str, Any] = {}
     for entry in font_manager.fontManager.ttflist:
         if entry.style != "normal" or entry.name.startswith(_PLACEHOLDERS):
             continue

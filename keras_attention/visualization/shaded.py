@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.visualization.figures import (
-    display_tokens,
-    extents,
-    make_figure,
-    shape_right_to_left,
-)
+from .figures import display_tokens, extents, make_figure, shape_right_to_left
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -59,7 +54,7 @@ class ShadedTokens:
     """
 
     tokens: Sequence[str]
-    weights: Sequence[float]
+    weights: Sequence[float] | np.ndarray
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -114,9 +109,9 @@ def shaded_text(
     lines = []
     for row, levels in zip(rows, _shades(rows, maximum), strict=True):
         if color:
-            words = map(_coloured, row.labels, levels)
+            words = list(map(_coloured, row.labels, levels))
         else:
-            words = (f"{label}[{w:.2f}]" for label, w in zip(row.labels, row.weights, strict=True))
+            words = [f"{label}[{w:.2f}]" for label, w in zip(row.labels, row.weights, strict=True)]
         lines.append((f"{row.label}  " if row.label else "") + " ".join(words))
     return "\n".join(lines)
 
@@ -229,10 +224,10 @@ def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndar
     if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
         raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
     if maximum is None:
-        maximum = max((float(row.weights.max(initial=0.0)) for row in rows), default=0.0) or 1.0
+        maximum = max((float(np.max(row.weights, initial=0.0)) for row in rows), default=0.0) or 1.0
     elif not maximum > 0:
         raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
-    return [np.minimum(row.weights / maximum, 1.0) for row in rows]
+    return [np.minimum(np.asarray(row.weights) / maximum, 1.0) for row in rows]
 
 
 def _coloured(label: str, level: float) -> str:
@@ -256,7 +251,12 @@ def _draw(
     figure = Figure(figsize=(width, 1), dpi=dpi)
     FigureCanvasAgg(figure)
     colours = matplotlib.colormaps[colormap]
-    style = {"family": families, "fontsize": 10, "parse_math": False, "va": "center_baseline"}
+    style: dict[str, Any] = {
+        "family": families,
+        "fontsize": 10,
+        "parse_math": False,
+        "va": "center_baseline",
+    }
     placed = []  # (text, inches from the left, inches from the top)
     down = _MARGIN + _LINE / 2
     if title:

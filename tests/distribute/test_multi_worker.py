@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.distribute import Cluster, find_cluster
-from keras_attention.distribute.cluster import wait_for_workers
+from keras_attention.distribute.workers import wait_for_workers
 from tests.applications.cluster import free_addresses
 from tests.distribute.same_training import train
 

@@ -12,12 +12,12 @@
 import keras
 from keras import ops, random
 
-from keras_attention.ops.dot_product.blocks import Rule, blocked_attention, plan_for
-from keras_attention.ops.dot_product.open_lengths import attend_in_turns
-from keras_attention.ops.dot_product.products import by_pairs, dot_products, weighted_sum
-from keras_attention.ops.dot_product.reach import Reach, Span
-from keras_attention.ops.normalizers import entmax15, masked_softmax, sparsemax
-from keras_attention.ops.types import Tensor
+from ..normalizers import entmax15, masked_softmax, sparsemax
+from ..types import Tensor
+from .blocks import Rule, blocked_attention, plan_for
+from .open_lengths import attend_in_turns
+from .products import by_pairs, dot_products, weighted_sum
+from .reach import Reach, Span
 
 # Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
 FUSED_WINDOW_PAIRS = 512 * 512
@@ -32,7 +32,7 @@ def attention(
     table: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
-    seed: random.SeedGenerator | None = None,
+    seed: random.SeedGenerator = None,
 ) -> Tensor:
     """`softmax(q . k + bias) v` of every head, `(B, H, T, dv)`, without the weights.
 
@@ -66,7 +66,7 @@ def attention_with_scores(
     table: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
-    seed: random.SeedGenerator | None = None,
+    seed: random.SeedGenerator = None,
     rows: Span | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend as `attention` does, and return the weights `(B, H, T, S)` before dropout too.

@@ -13,29 +13,17 @@ of some heads, the groups of heads.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import keras
 from keras import ops, random
 
-from keras_attention.ops.dot_product.products import dot_products, sum_over_queries, weighted_sum
-from keras_attention.ops.dot_product.reach import (
-    Part,
-    Piece,
-    Reach,
-    Span,
-    cut_to_parts,
-    nothing_after,
-)
-from keras_attention.ops.normalizers import (
-    entmax15_gradient,
-    entmax15_weights,
-    sparsemax_gradient,
-    sparsemax_weights,
-)
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import vjp, with_gradient
+from ..normalizers import entmax15_gradient, entmax15_weights, sparsemax_gradient, sparsemax_weights
+from ..types import Tensor
+from ..vjp import vjp, with_gradient
+from .products import dot_products, sum_over_queries, weighted_sum
+from .reach import Part, Piece, Reach, Span, cut_to_parts, nothing_after
 
 # Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
 # here they take about what the other tensors of a Transformer's block take.
@@ -62,7 +50,7 @@ class Rule:
     seed: Tensor = None
     has_table: bool = False
 
-    def split(self, rest: tuple) -> tuple:
+    def split(self, rest: Sequence[Tensor]) -> tuple:
         """Return the table of biases, or `None`, and what the mods learn from, out of both."""
         return (rest[0], rest[1:]) if self.has_table else (None, rest)
 
@@ -85,7 +73,7 @@ def blocked_attention(tensors: tuple, rule: Rule, plan: Plan) -> Tensor:
 
     @with_gradient
     def attend(*tensors: Tensor) -> tuple:
-        kept = [] if plan.keep else None
+        kept: list | None = [] if plan.keep else None
         context = _forward_by_groups(tensors, rule, plan, kept)
         return context, lambda upstream: _backward_by_groups(
             tensors, context, upstream, rule, plan, kept
@@ -115,7 +103,7 @@ def plan_for(query_shape: tuple, key_shape: tuple, reach: Reach) -> Plan | None:
 
 def forward(tensors: tuple, rule: Rule, plan: Plan, kept: list | None = None) -> Tensor:
     """Return the context; put what the backward pass needs to `kept`."""
-    contexts = []
+    contexts: list[Tensor] = []
     for index, part in enumerate(_parts(tensors, rule, plan)):
         if contexts and kept is None:
             part = part.once_there(contexts[-1])
@@ -137,7 +125,7 @@ def backward(
     """Return the gradients of all tensors."""
     slope = slope_of(context, upstream)
     totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
-    queries = []
+    queries: list[Tensor] = []
     for index, part in enumerate(_parts(tensors, rule, plan)):
         part = part.once_there(queries[-1]) if queries and kept is None else part
         weights = kept[index] if kept else weights_of(part, tensors, rule, index)
@@ -179,7 +167,7 @@ def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[
     value, weights = tensors[2], weights_of(part, tensors, rule, index)
     kept = weights.kept(value.dtype)
     shape = (*ops.shape(kept)[:3], ops.shape(value)[3])
-    context = 0
+    context: Tensor = 0
     for (columns, places), live in zip(part.runs(), weights.live, strict=True):
         context += where_live(
             live,
@@ -211,8 +199,8 @@ def weights_of(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> Weights
         scores.append(where_live(live[-1], score, hidden)[0])
     joined = _joined(scores, 3)
     weights = SPARSE[rule.normalizer][0](joined) if rule.normalizer in SPARSE else softmax(joined)
-    live = tuple(live) if part.apart else (True,)
-    return Weights(weights, _dropout_factor(weights, rule, index), _seen(masks, rule.reach), live)
+    factor, seen = _dropout_factor(weights, rule, index), _seen(masks, rule.reach)
+    return Weights(weights, factor, seen, tuple(live) if part.apart else (True,))
 
 
 def _scored(
@@ -280,7 +268,7 @@ def add_part(
     if rule.reach.mods.score is not None:
         of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
     of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(value.dtype)
-    of_query = 0
+    of_query: Tensor = 0
     for (columns, places), live in runs:
 
         def products(columns: Span = columns, places: Span = places) -> tuple:
@@ -430,9 +418,9 @@ def _backward_by_groups(
     if plan.groups == 1:
         return backward(tensors, context, upstream, rule, plan, kept)
 
-    def attend_group(group: Tensor, *totals: list) -> tuple:
+    def attend_group(group: Tensor, *totals: Tensor) -> tuple:
         heads = _Heads.of_group(group + nothing_after(totals[0]), plan.groups, tensors)
-        given = [heads.query.cut(tensor, 1) for tensor in (context, upstream)]
+        given = (heads.query.cut(context, 1), heads.query.cut(upstream, 1))
         of_group = heads.rule(rule, plan.parts)
         gradients = backward(heads.cut(tensors, rule), *given, of_group, plan)
         return group + 1, *heads.write(totals, gradients, rule)

@@ -28,14 +28,15 @@ assert not np.any(np.asarray(scores)[0, :, 3:, :3])  # no text reads another
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.ops.positions import alibi_slopes
-from keras_attention.ops.types import Tensor
+from ..positions import alibi_slopes
+from ..types import Tensor
 
 
 def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -110,8 +111,8 @@ class Mods:
         mask_values: The same of the mask's function.
     """
 
-    score: Callable | None = None
-    mask: Callable | None = None
+    score: Any = None
+    mask: Any = None
     values: tuple = field(default=(), repr=False)
     mask_values: tuple = field(default=(), repr=False)
 
@@ -131,7 +132,7 @@ class Mods:
         named = [self.score.keywords[name] for name in self._names()]
         return [value for v, value in self.values if _is_float(v)] + named
 
-    def scored(self, score: Tensor, places: tuple, tensors: list) -> Tensor:
+    def scored(self, score: Tensor, places: tuple, tensors: Sequence[Tensor]) -> Tensor:
         """Return the scores of a block, computed with `tensors` in place of `self.tensors()`."""
         given, names, function = list(tensors), self._names(), self.score
         mapping = [(v, given.pop(0) if _is_float(v) else value) for v, value in self.values]

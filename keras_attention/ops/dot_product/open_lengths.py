@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_attention.ops.dot_product.blocks import Rule, add_part, attend_part, slope_of, weights_of
-from keras_attention.ops.dot_product.reach import Part, Piece, Span, least
-from keras_attention.ops.types import Tensor
-from keras_attention.ops.vjp import with_gradient
+from ..types import Tensor
+from ..vjp import with_gradient
+from .blocks import Rule, add_part, attend_part, slope_of, weights_of
+from .reach import Part, Piece, Span, least
 
 # Numbers in the scores of one turn, where that leaves it this many queries at least.
 BLOCK_NUMBERS = 2_000_000
@@ -52,8 +52,8 @@ def _backward(tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule) -> 
         given = upstream * ops.cast(is_new, upstream.dtype)
         of_context = None if slope is None else slope * is_new
         weights = weights_of(part, tensors, rule, turn)
-        rows, totals = add_part(part, weights, tensors, of_context, given, list(totals), rule)
-        return part.rows.add(of_query, rows, 2), *totals
+        rows, sums = add_part(part, weights, tensors, of_context, given, list(totals), rule)
+        return part.rows.add(of_query, rows, 2), *sums
 
     totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
     gradients = _turns(tensors, rule, attend, ops.zeros_like(tensors[0]), *totals)

@@ -9,7 +9,7 @@ summed up again, by laying rows of a length that is one too long one after anoth
 
 from keras import ops
 
-from keras_attention.ops.types import Tensor
+from ..types import Tensor
 
 
 def dot_products(query: Tensor, key: Tensor) -> Tensor:

@@ -6,15 +6,15 @@ of a sequence of queries, each with the pieces of the memory that some of them s
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from keras_attention.ops.dot_product.mods import Mods
-from keras_attention.ops.dot_product.products import by_pairs, summed_by_distance
-from keras_attention.ops.masks import combine_masks
-from keras_attention.ops.types import Tensor
+from ..masks import combine_masks
+from ..types import Tensor
+from .mods import Mods
+from .products import by_pairs, summed_by_distance
 
 
 class Span(NamedTuple):
@@ -86,7 +86,7 @@ class Reach:
     attention_mask: Tensor = None
     mods: Mods = Mods()
     batch_size: Tensor = None
-    heads: Span | None = None
+    heads: Any = None
 
     @property
     def has_masks(self) -> bool:
