@@ -40,9 +40,10 @@ test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and 
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
 
-check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, import rules, docs
+check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, types, import rules, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m mypy
 	$(PYTEST) -q tests/test_import_rules.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
@@ -55,7 +56,7 @@ bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and pl
 	$(BIN)/python -m benchmarks.training
 
 clean: ## Remove .venv and everything built
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: setup.py pyproject.toml

@@ -62,6 +62,7 @@ setup(
             "pytest>=8",
             "pytest-xdist",
             "hypothesis",
+            "mypy",
             "ruff",
             "shtab",
             "gensim>=4.3",

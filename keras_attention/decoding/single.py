@@ -65,7 +65,6 @@ def greedy_search(
     Example:
 
     >>> import numpy as np
-    >>> from keras import ops
     >>> # After token 1 (the start) comes 2 or 3; after both comes 0, the end.
     >>> table = ops.log(np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [1, 0, 0, 0], [1, 0, 0, 0.0]]))
     >>> def step(tokens, state, index):
@@ -73,8 +72,6 @@ def greedy_search(
     >>> result = greedy_search(step, {"row": ops.zeros((1, 1))}, start_id=1, end_id=0, max_length=4)
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
-    >>> ops.convert_to_numpy(result.lengths).tolist()
-    [[2]]
     """
     problem = Problem(
         step,

@@ -49,12 +49,9 @@ def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
 
     Example:
 
-    ```python
-    from keras_attention.distribute import find_cluster
-
-    task = '{"cluster": {"worker": ["a:5000", "b:5000"]}, "task": {"type": "worker", "index": 1}}'
-    find_cluster({"TF_CONFIG": task})  # Cluster(addresses=('a:5000', 'b:5000'), index=1)
-    ```
+    >>> task = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    >>> find_cluster({"TF_CONFIG": task})
+    Cluster(addresses=('a:1', 'b:1'), index=1)
     """
     text = environment.get("TF_CONFIG", "").strip()
     if text:
@@ -136,12 +133,8 @@ class Workers:
 
     Example:
 
-    ```python
-    from keras_attention.distribute import Workers
-
-    workers = Workers()
-    workers.texts("ready")  # ["ready"]: there is one
-    ```
+    >>> Workers().texts("ready")  # there is one
+    ['ready']
     """
 
     def __init__(

@@ -71,15 +71,10 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
     Example:
 
-    ```python
-    import pathlib, tempfile
-    from keras_attention.metrics import read_alignments
-
-    path = pathlib.Path(tempfile.mkdtemp()) / "gold"
-    path.write_text("1-1 2p3\\n\\n")
-    first, second = read_alignments(path, one_indexed=True)
-    print(first.sure, sorted(first.possible))  # frozenset({(0, 0)}) [(0, 0), (1, 2)]
-    ```
+    >>> _ = Path("gold").write_text("1-1 2p3\\n\\n")
+    >>> first, second = read_alignments("gold", one_indexed=True)
+    >>> sorted(first.sure), sorted(first.possible)
+    ([(0, 0)], [(0, 0), (1, 2)])
     """
     # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
     lines = Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")
@@ -121,13 +116,9 @@ def alignment_error_rate(
 
     Example:
 
-    ```python
-    from keras_attention.metrics import Alignment, alignment_error_rate
-
-    gold = [Alignment(sure={(0, 0), (1, 2)}, possible={(1, 1)})]
-    print(alignment_error_rate([{(0, 0), (1, 1)}], gold))
-    # AER 25.00% (precision 100.00%, recall 50.00%, 1 sentence pairs)
-    ```
+    >>> gold = [Alignment(sure={(0, 0), (1, 2)}, possible={(1, 1)})]
+    >>> print(alignment_error_rate([{(0, 0), (1, 1)}], gold))
+    AER 25.00% (precision 100.00%, recall 50.00%, 1 sentence pairs)
     """
     if len(predicted) != len(gold) or not gold:
         raise ValueError(

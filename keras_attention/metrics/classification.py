@@ -73,11 +73,8 @@ def confusion_matrix(truth: Ints, predicted: Ints, labels: int) -> np.ndarray:
 
     Example:
 
-    ```python
-    from keras_attention.metrics import confusion_matrix
-
-    print(confusion_matrix([0, 0, 1], [0, 1, 1], labels=2))  # [[1 1] [0 1]]
-    ```
+    >>> confusion_matrix([0, 0, 1], [0, 1, 1], labels=2).tolist()
+    [[1, 1], [0, 1]]
     """
     truth, predicted = np.asarray(truth, "int64"), np.asarray(predicted, "int64")
     if truth.shape != predicted.shape or truth.ndim != 1:
@@ -114,14 +111,10 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.metrics import f1_scores
-
-    truth = np.array([[1, 0], [0, 1], [0, 1]], bool)
-    scores = f1_scores(truth, np.array([[1, 0], [1, 0], [0, 1]], bool))
-    print(scores.micro, scores.macro)  # both 0.667
-    ```
+    >>> truth = np.array([[1, 0], [0, 1], [0, 1]], bool)
+    >>> scores = f1_scores(truth, np.array([[1, 0], [1, 0], [0, 1]], bool))
+    >>> round(scores.micro, 3), round(scores.macro, 3)
+    (0.667, 0.667)
     """
     truth, predicted = np.asarray(truth, bool), np.asarray(predicted, bool)
     if truth.shape != predicted.shape or truth.ndim != 2:
@@ -169,11 +162,8 @@ def calibration(confidence: Floats, correct: Floats, bins: int = 10) -> Calibrat
 
     Example:
 
-    ```python
-    from keras_attention.metrics import calibration
-
-    print(calibration([0.9, 0.9, 0.6], [True, False, True]).error)  # (2 * 0.4 + 0.4) / 3
-    ```
+    >>> round(calibration([0.9, 0.9, 0.6], [True, False, True]).error, 3)  # (2 * 0.4 + 0.4) / 3
+    0.4
     """
     confidence, correct = np.asarray(confidence, "float64"), np.asarray(correct, "float64")
     if confidence.shape != correct.shape or confidence.ndim != 1 or not confidence.size:

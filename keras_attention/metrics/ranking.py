@@ -82,13 +82,10 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
     Example:
 
-    ```python
-    from keras_attention.metrics import ranking_score
-
-    run = {"q1": {"a": 0.9, "b": 0.5, "c": 0.1}, "q2": {"a": 0.3, "b": 0.3}}
-    judgements = {"q1": {"a": 0, "b": 1, "c": 0}, "q2": {"a": 0, "b": 1}}
-    print(ranking_score(run, judgements))  # MAP 0.7500  MRR 0.7500  P@1 0.5000 (filtered: 2 ...
-    ```
+    >>> run = {"q1": {"a": 0.9, "b": 0.5, "c": 0.1}, "q2": {"a": 0.3, "b": 0.3}}
+    >>> judgements = {"q1": {"a": 0, "b": 1, "c": 0}, "q2": {"a": 0, "b": 1}}
+    >>> print(ranking_score(run, judgements))
+    MAP 0.7500  MRR 0.7500  P@1 0.5000 (filtered: 2 questions)
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"`protocol` must be one of {list(PROTOCOLS)}. Received: {protocol!r}")
@@ -116,8 +113,9 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
             f"candidate and {only_right} have right ones only (protocol {protocol})."
         )
-    means = (total / questions for total in sums)
-    return RankingScore(*means, protocol, questions, without_right, only_right)  # type: ignore[call-arg, arg-type]
+    precision, reciprocal, first = (total / questions for total in sums)
+    counts = (questions, without_right, only_right)
+    return RankingScore(precision, reciprocal, first, protocol, *counts)
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:
@@ -175,8 +173,7 @@ def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
         For each question id the score of each candidate id.
 
     Raises:
-        ValueError: If a line has not six fields or no number as its score, or a candidate comes
-            twice; the message names the file and the line.
+        ValueError: Naming file and line, if a line has another form or a candidate comes twice.
         OSError: If the file cannot be read.
     """
     return _read(path, 6, 4, float, "question Q0 candidate rank score name")
@@ -192,9 +189,7 @@ def read_trec_judgements(path: str | os.PathLike) -> dict[str, dict[str, int]]:
         For each question id the label of each candidate id.
 
     Raises:
-        ValueError: If a line has not four fields or no whole number as its label, or a candidate
-            comes twice; the message names the file and the line.
-        OSError: If the file cannot be read.
+        ValueError: As `read_trec_run`, like the OSError.
     """
     return _read(path, 4, 3, int, "question 0 candidate label")
 

@@ -63,14 +63,11 @@ class Perplexity(_TokenMean):
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.metrics import Perplexity
-
-    metric = Perplexity()
-    metric.update_state(np.array([[1, 3, 0]]), np.zeros((1, 3, 5)))  # five equally likely tokens
-    print(float(metric.result()))  # 5.0
-    ```
+    >>> import numpy as np
+    >>> metric = Perplexity()
+    >>> metric.update_state(np.array([[1, 3, 0]]), np.zeros((1, 3, 5)))  # five tokens
+    >>> round(float(metric.result()), 3)
+    5.0
     """
 
     def __init__(

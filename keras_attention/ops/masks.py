@@ -98,15 +98,9 @@ def token_weights(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras import ops
-    from keras_attention.losses import token_weights
-
-    target = np.array([[5, 7, 0], [6, 0, 0]])
-    weights = ops.convert_to_numpy(token_weights(target, sample_weight=[1.0, 0.5]))
-    assert weights.tolist() == [[1, 1, 0], [0.5, 0, 0]]
-    ```
+    >>> weights = token_weights([[5, 7, 0], [6, 0, 0]], sample_weight=[1.0, 0.5])
+    >>> ops.convert_to_numpy(weights).tolist()
+    [[1.0, 1.0, 0.0], [0.5, 0.0, 0.0]]
     """
     target = ops.convert_to_tensor(target)
     real = ops.cast(real_tokens(target, ignore_index), "float32")

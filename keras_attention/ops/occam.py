@@ -36,16 +36,10 @@ def occam_penalty(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.losses import occam_penalty
-
-    scores = np.array([[0.5, 1.0, 0.9]])
-    mask = np.array([[True, True, False]])  # the last one is padding
-    query, vector = np.array([[1.0, 1.0]]), np.array([0.25, 0.25])
-    penalty = occam_penalty(scores, query, vector, minimum=0.1, mask=mask)
-    assert float(penalty) == 0.5 * 1.5
-    ```
+    >>> import numpy as np
+    >>> scores, mask = [[0.5, 1.0, 0.9]], np.array([[True, True, False]])  # the last one is padding
+    >>> float(occam_penalty(scores, [[1.0, 1.0]], [0.25, 0.25], minimum=0.1, mask=mask))
+    0.75
     """
     if not minimum > 0:
         raise ValueError(

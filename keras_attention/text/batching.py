@@ -47,13 +47,10 @@ class BucketedBatches:
 
     Example:
 
-    ```python
-    from keras_attention.text import BucketedBatches
-
-    columns = ([[5, 6], [7]], [[8], [9, 4]])
-    batches = BucketedBatches(columns, batch_size=2, number_of_buckets=1)
-    source, target = batches.batch(epoch=0, index=0)  # (2, 2) and (2, 2)
-    ```
+    >>> columns = ([[5, 6], [7]], [[8], [9, 4]])
+    >>> source, target = BucketedBatches(columns, batch_size=2, shuffle=False).batch(0, 0)
+    >>> source.tolist(), target.tolist()
+    ([[5, 6], [7, 0]], [[8, 0], [9, 4]])
     """
 
     def __init__(

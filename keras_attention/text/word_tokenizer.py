@@ -56,13 +56,11 @@ class WordTokenizer(Tokenizer):
 
     Example:
 
-    ```python
-    from keras_attention.text import WordTokenizer
-
-    tokenizer = WordTokenizer.train(["Yes, no.", "Yes!"], vocabulary_size=100)
-    tokenizer.tokens("No, yes!")  # ["No", "￭,", "yes", "￭!"]
-    tokenizer.decode(tokenizer.encode(["Yes, Yes!"]))  # ["Yes, Yes!"]
-    ```
+    >>> tokenizer = WordTokenizer.train(["Yes, no.", "Yes!"], vocabulary_size=100)
+    >>> tokenizer.tokens("No, yes!")
+    ['No', '￭,', 'yes', '￭!']
+    >>> tokenizer.decode(tokenizer.encode(["Yes, Yes!"]))
+    ['Yes, Yes!']
     """
 
     kind = "words"

@@ -51,11 +51,8 @@ def display_tokens(tokens: Sequence[str]) -> list[str]:
 
     Example:
 
-    ```python
-    from keras_attention.visualization import display_tokens
-
-    print(display_tokens(["▁A", "▁play", "ing", "▁dog", "."]))  # ['A', 'play', '·ing', 'dog', '.']
-    ```
+    >>> display_tokens(["▁A", "▁play", "ing", "▁dog", "."])
+    ['A', 'play', '·ing', 'dog', '.']
     """
     spaced = sum(token.startswith(_WORD_START) for token in tokens) > 1
     return [

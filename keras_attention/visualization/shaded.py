@@ -98,13 +98,9 @@ def shaded_text(
 
     Example:
 
-    ```python
-    from keras_attention.visualization import ShadedTokens, shaded_text
-
-    row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
-    print(shaded_text([row]))
-    print(shaded_text([row], color=False))  # 0.84  It[0.00] opened[0.30] in[0.10] 1931[0.60]
-    ```
+    >>> row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    >>> print(shaded_text([row], color=False))
+    0.84  It[0.00] opened[0.30] in[0.10] 1931[0.60]
     """
     lines = []
     for row, levels in zip(rows, _shades(rows, maximum), strict=True):
@@ -140,12 +136,9 @@ def shaded_html(
 
     Example:
 
-    ```python
-    from keras_attention.visualization import ShadedTokens, shaded_html
-
-    page = shaded_html([ShadedTokens(["a", "<b>"], [0.2, 0.8])], title="Two tokens")
-    assert "&lt;b&gt;" in page
-    ```
+    >>> page = shaded_html([ShadedTokens(["a", "<b>"], [0.2, 0.8])], title="Two tokens")
+    >>> "&lt;b&gt;" in page
+    True
     """
     paragraphs = []
     for row, levels in zip(rows, _shades(rows, maximum), strict=True):
