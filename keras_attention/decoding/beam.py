@@ -1,6 +1,7 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from keras import ops, tree
@@ -42,8 +43,7 @@ class LengthPenalty:
 
     Example:
 
-    >>> penalty = LengthPenalty(alpha=1.0)
-    >>> float(penalty(7))
+    >>> float(LengthPenalty(alpha=1.0)(7))
     2.0
     """
 
@@ -60,7 +60,7 @@ class CoveragePenalty:
 
     `cp = beta * sum_s log(min(max(coverage_s, floor), 1))`, where `coverage_s` is the sum over the
     hypothesis' tokens of the attention that memory step `s` got. It is never positive, and 0 where
-    each step got at least 1 in all.
+    each step got at least 1 in all. The reference is that of `LengthPenalty`.
 
     Args:
         beta: Float, at least 0. Values around 0.2 are usual in translation.
@@ -75,14 +75,9 @@ class CoveragePenalty:
     Returns:
         Float tensor `(...)`.
 
-    Reference:
-        - Wu et al. 2016, [Google's neural machine translation system](
-            https://arxiv.org/abs/1609.08144), section 7.
-
     Example:
 
-    >>> penalty = CoveragePenalty(beta=1.0)
-    >>> round(float(penalty([1.3, 0.5])), 4)
+    >>> round(float(CoveragePenalty(beta=1.0)([1.3, 0.5])), 4)
     -0.6931
     """
 
@@ -142,8 +137,8 @@ def beam_search(
         step: The step function over `B * beam_size` rows; this and each argument that is not listed
             here is as in `search`, and `beam_size`, `n_best` and `no_repeat_ngram` as in
             `SearchOptions`. A beam of 1 is greedy search only where there is no length penalty.
-        max_length: As in `greedy_search`.
-        min_length: As in `greedy_search`.
+        max_length: As in `greedy_search`, like `min_length`.
+        min_length: Integer, fewest tokens.
         length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
             lengths to divisors that are positive and do not decrease with the length.
         coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
@@ -156,13 +151,11 @@ def beam_search(
         ValueError: As `search`.
 
     Reference:
-        - Wu et al. 2016, [Google's neural machine translation system](
-            https://arxiv.org/abs/1609.08144), section 7, for the score.
+        As `LengthPenalty`, for the score.
 
     Example:
 
     >>> import numpy as np
-    >>> from keras import ops
     >>> # After token 1 (the start) comes 2 or 3. After 2 the end is only as likely as 2 again.
     >>> table = np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [0.5, 0, 0.5, 0], [0.9, 0, 0, 0.1]])
     >>> def step(tokens, state, index):
@@ -227,6 +220,7 @@ def _as_penalty(name: str, penalty: float | Callable, kind: type) -> Callable:
     )
 
 
+@dataclass(frozen=True)
 class _BeamLoop:
     """Grows `K` prefixes of each of `B` sentences, and keeps the `N` best that are complete.
 
@@ -248,35 +242,26 @@ class _BeamLoop:
     A beam with log-probability `-inf` is empty: it goes through the step, and leads to nothing.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        n_best: int,
-        length_penalty: Callable,
-        coverage_penalty: Callable | None,
-        attention_mask: Tensor,
-    ) -> None:
-        self.problem = problem
-        self.beam_size = problem.copies
-        self.n_best = n_best
-        self.length_penalty = length_penalty
-        self.coverage_penalty = coverage_penalty
-        self.attention_mask = attention_mask
+    problem: Problem
+    n_best: int
+    length_penalty: Callable
+    coverage_penalty: Callable | None
+    attention_mask: Tensor
+
+    @property
+    def beam_size(self) -> int:
+        """`K`, the prefixes of a sentence."""
+        return self.problem.copies
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
-        results = run_loop(
-            self.problem,
-            lambda loop: ops.any(_is_open(loop)) & (loop["index"] < self.problem.longest),
-            self._advance,
-            *self._first(),
-            self._results,
-            _is_open,
-            self.beam_size,
-        )
-        return DecodingResult(**results)
+        return DecodingResult(**run_loop(self, self.beam_size))
 
-    def _results(self, loop: dict, fixed: dict) -> dict:
+    def is_open(self, loop: dict) -> Tensor:
+        """Return whether something may yet be kept of each sentence `(B,)`: a beam is not empty."""
+        return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)
+
+    def results(self, loop: dict, fixed: dict) -> dict:
         done = loop["done"]
         results = {key: done[key] for key in ("lengths", "scores", "log_probabilities")}
         step = ops.arange(self.problem.longest, dtype="int32")
@@ -291,7 +276,7 @@ class _BeamLoop:
             results["attention"] = ops.where(is_token[..., None], picked, ops.zeros_like(picked))
         return results
 
-    def _first(self) -> tuple[dict, dict]:
+    def first(self) -> tuple[dict, dict]:
         """Return the variables before the first step, and what no step changes."""
         problem, beams = self.problem, (self.problem.batch_size, self.beam_size)
         # The beams of a sentence are alike as yet: one of them grows, into K different ones.
@@ -325,7 +310,7 @@ class _BeamLoop:
         names = ("tokens", "beams") if self.problem.keeps_attention else ("tokens",)
         return {name: ops.zeros(shape, dtype="int32") for name in names}
 
-    def _advance(self, loop: dict, fixed: dict) -> dict:
+    def advance(self, loop: dict, fixed: dict) -> dict:
         """Take one step."""
         index, live = loop["index"], loop["live"]
         last = ops.reshape(live["last"], (-1,))
@@ -427,8 +412,3 @@ class _BeamLoop:
         """`(R, ...)` is `(B, K, ...)`."""
         rows, *rest = ops.shape(x)
         return ops.reshape(x, (rows // self.beam_size, self.beam_size, *rest))
-
-
-def _is_open(loop: dict) -> Tensor:
-    """Return whether something may yet be kept of each sentence `(B,)`: not all beams are empty."""
-    return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)

@@ -1,6 +1,7 @@
 """What all searches share: their result, the compiled loop, its buffers, the k largest of a row."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -45,35 +46,37 @@ class DecodingResult(NamedTuple):
     attention: Any = None
 
 
-def run_loop(
-    problem: Problem,
-    unfinished: Callable,
-    advance: Callable,
-    loop: dict,
-    fixed: dict,
-    results: Callable,
-    is_open: Callable,
-    copies: int = 1,
-) -> dict:
-    """Run `advance(loop, fixed)` while `unfinished(loop)`; return all `results(loop, fixed)`.
+def run_loop(search: Any, copies: int = 1) -> dict:
+    """Run the steps of a search, and return its results.
 
-    The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `loop` and `fixed`
-    are nested dictionaries of tensors, what steps change and what they do not. `is_open(loop)` has
-    a boolean for each of what may leave the batch when it is finished, with `copies` rows of the
-    caller's state.
+    The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `search` has
+
+    - `problem`, the `Problem`;
+    - `first()`: the variables of the loop, and what is fixed, two nested dictionaries of tensors;
+    - `advance(loop, fixed)`: the variables after a step, of the same names, shapes and dtypes;
+    - `is_open(loop)`: a boolean for each of what may leave the batch when it is finished, with
+      `copies` rows of the caller's state;
+    - `results(loop, fixed)`: a dictionary of tensors.
 
     Sizes change between stretches of the loop only: rooms are made when they are full, and what is
     finished leaves when there is much of it. The steps of a stretch need not ask, and write to
     tensors that nothing else holds. On JAX, whose loops have fixed sizes, it is one stretch.
     """
+    problem: Problem = search.problem
+    results = search.results
+    loop, fixed = search.first()
+
+    def unfinished(loop: dict) -> Tensor:
+        return ops.any(search.is_open(loop)) & (loop["index"] < problem.longest)
+
     rooms: _Rooms | None = _Rooms(problem.growing_axes, problem.longest)
-    departures = _Departures(is_open, copies) if problem.shrinks else None
+    departures = _Departures(search.is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None
         if rooms:
             loop, rooms = {**loop, "state": rooms.whole(loop["state"])}, None
     if not rooms and not departures:
-        return results(_stretch(unfinished, advance, loop, fixed), fixed)
+        return results(_stretch(unfinished, search.advance, loop, fixed), fixed)
 
     def stretch(loop: dict, fixed: dict) -> tuple[dict, dict]:
         if rooms:
@@ -85,7 +88,7 @@ def run_loop(
                 is_on = is_on & ~departures.are_due(variables)
             return is_on & rooms.fits(loop["state"], variables["index"]) if rooms else is_on
 
-        loop = _stretch(goes_on, advance, loop, fixed)
+        loop = _stretch(goes_on, search.advance, loop, fixed)
         return departures.made(loop, fixed, results) if departures else (loop, fixed)
 
     if departures:
@@ -108,6 +111,7 @@ def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> d
     return loop
 
 
+@dataclass(frozen=True)
 class _Rooms:
     """The places for steps in a search's state, of which there are few at first.
 
@@ -117,9 +121,8 @@ class _Rooms:
     full.
     """
 
-    def __init__(self, axes: Mapping[str, int], longest: Tensor) -> None:
-        self.axes = dict(axes)
-        self.longest = longest
+    axes: Mapping[str, int]
+    longest: Tensor
 
     def __bool__(self) -> bool:
         return bool(self.axes)
@@ -156,6 +159,7 @@ class _Rooms:
         return tree.map_structure(widened, state[key])
 
 
+@dataclass(frozen=True)
 class _Departures:
     """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
 
@@ -164,13 +168,12 @@ class _Departures:
     of what leaves as one, `index` and `results` have none, and all others have one.
     """
 
-    def __init__(self, is_open: Callable, copies: int = 1) -> None:
-        self._is_open = is_open
-        self._copies = copies
+    is_open: Callable
+    copies: int
 
     def first(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
         """Return the variables and what is fixed, their numbers of rows unknown to a graph."""
-        count = known_when_run(ops.shape(self._is_open(loop))[0])
+        count = known_when_run(ops.shape(self.is_open(loop))[0])
         numbers = ops.arange(count, dtype="int32")
         fixed = {**fixed, "numbers": numbers}
         fixed["results"] = results(loop, fixed)
@@ -178,7 +181,7 @@ class _Departures:
 
     def are_due(self, loop: dict) -> Tensor:
         """Whether so many are finished that it pays to shrink the batch."""
-        is_open = self._is_open(loop)
+        is_open = self.is_open(loop)
         return ops.sum(ops.cast(is_open, "int32")) * OF <= ops.shape(is_open)[0] * OPEN
 
     def made(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
@@ -192,12 +195,12 @@ class _Departures:
             fixed["results"],
             results(loop, fixed),
         )
-        (places,) = ops.nonzero(self._is_open(loop))
+        (places,) = ops.nonzero(self.is_open(loop))
         places = ops.cast(places, "int32")
         return self._picked(loop, places), self._picked({**fixed, "results": noted}, places)
 
     def _picked(self, parts: dict, places: Tensor) -> dict:
-        rows = places[:, None] * self._copies + ops.arange(self._copies, dtype="int32")
+        rows = places[:, None] * self.copies + ops.arange(self.copies, dtype="int32")
         rows = ops.reshape(rows, (-1,))
         chosen = {"state": (rows, 0), "constants": (rows, 0), "weights": (rows, 1)}
 

@@ -1,6 +1,7 @@
 """One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -205,6 +206,7 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
     check_number("top_p", top_p, "in (0, 1]", lambda x: 0 < x <= 1)
 
 
+@dataclass(frozen=True)
 class _SingleHypothesisLoop:
     """Extends each row by the token that `choose` picks, until every row is complete.
 
@@ -217,23 +219,18 @@ class _SingleHypothesisLoop:
     length, its scores and its attention stay.
     """
 
-    def __init__(self, problem: Problem, choose: Callable) -> None:
-        self.problem = problem
-        self.choose = choose
+    problem: Problem
+    choose: Callable
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, in the order of the rows."""
-        results = run_loop(
-            self.problem,
-            lambda loop: ops.any(loop["open"]) & (loop["index"] < self.problem.longest),
-            self._advance,
-            *self._first(),
-            self._results,
-            lambda loop: loop["open"],
-        )
+        results = run_loop(self)
         return DecodingResult(**tree.map_structure(self._by_sentence, results))
 
-    def _results(self, loop: dict, fixed: dict) -> dict:
+    def is_open(self, loop: dict) -> Tensor:
+        return loop["open"]
+
+    def results(self, loop: dict, fixed: dict) -> dict:
         is_token = ops.arange(self.problem.longest, dtype="int32") < loop["lengths"][:, None]
         results = {key: loop[key] for key in ("lengths", "scores", "log_probabilities")}
         results["tokens"] = ops.where(is_token, loop["tokens"], self.problem.pad_id)
@@ -245,7 +242,7 @@ class _SingleHypothesisLoop:
         """`(B * copies, ...)` is `(B, copies, ...)`."""
         return ops.reshape(x, (self.problem.batch_size, self.problem.copies, *ops.shape(x)[1:]))
 
-    def _first(self) -> tuple[dict, dict]:
+    def first(self) -> tuple[dict, dict]:
         problem = self.problem
         rows = problem.batch_size * problem.copies
         loop = {
@@ -267,7 +264,7 @@ class _SingleHypothesisLoop:
             "rows": ops.arange(rows, dtype="int32"),
         }
 
-    def _advance(self, loop: dict, fixed: dict) -> dict:
+    def advance(self, loop: dict, fixed: dict) -> dict:
         index, is_open, end_id = loop["index"], loop["open"], self.problem.end_id
         logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)

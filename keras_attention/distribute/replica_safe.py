@@ -35,8 +35,7 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     model's optimizer as it is, and every copy of the variables takes it. Logs are those of all
     replicas together. Losses should be wrapped in `GlobalMean`, and batches cut by
     `replica_batches`. A loss that a layer adds, which is a mean over its part's rows, counts by
-    their number; so do a regularizer's, which are the same everywhere. Where the model has one
-    replica nothing is changed.
+    their number; so do a regularizer's, which are the same everywhere.
 
     Keras offers two ways in: `train_function` and `test_function`, which `fit` and `evaluate` keep
     if they are set. Two more have no public name, and are left alone in a version that does not
@@ -48,7 +47,7 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
             of the scope. Compiling it anew undoes what this function did.
 
     Returns:
-        The same model.
+        The same model; with one replica nothing is changed.
 
     Raises:
         ValueError: If the model is not compiled, has a `train_step` or `test_step` of its own, or
@@ -58,7 +57,6 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 
     ```python
     import keras
-    import tensorflow as tf
     from keras_attention import distribute
 
     strategy = distribute.make_strategy("auto")
@@ -66,9 +64,6 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         model.compile("sgd", distribute.GlobalMean(keras.losses.MeanSquaredError()))
     distribute.make_replica_safe(model)
-    rows = tf.data.Dataset.from_tensor_slices((tf.ones((10, 3)), tf.ones((10, 1))))
-    parts = distribute.replica_batches(strategy, lambda: rows.batch(4).repeat())
-    model.fit(parts, steps_per_epoch=3, shuffle=False, verbose=0)
     ```
     """
     strategy = _strategy_of_several(model)
@@ -92,18 +87,11 @@ def spread_seeds(model: keras.Model) -> None:
     those of replica 0).
 
     Args:
-        model: A built model, made under a strategy's scope. Without several replicas nothing is
-            changed.
+        model: A built model, made under a strategy's scope; with one replica nothing is changed.
 
     Example:
 
-    ```python
-    import keras
-    from keras_attention.distribute import spread_seeds
-
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5)])
-    spread_seeds(model)  # one replica: nothing to do
-    ```
+    >>> spread_seeds(keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5)]))
     """
     strategy = _strategy_of_several(model)
     if strategy is None:

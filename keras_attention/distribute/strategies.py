@@ -116,14 +116,10 @@ def even_batches(dataset: "tf.data.Dataset", parts: int) -> "tf.data.Dataset":
 
     Example:
 
-    ```python
-    import tensorflow as tf
-    from keras_attention.distribute import even_batches
-
-    rows = tf.data.Dataset.from_tensor_slices((tf.ones((5, 3)), tf.ones((5, 1))))
-    for x, y, weight in even_batches(rows.batch(4), 2):
-        print(x.shape, weight.numpy())  # (4, 3) [1. 1. 1. 1.], then (2, 3) [2. 0.]
-    ```
+    >>> import tensorflow as tf
+    >>> rows = tf.data.Dataset.from_tensor_slices((tf.ones((5, 3)), tf.ones((5, 1))))
+    >>> [weight.numpy().tolist() for _, _, weight in even_batches(rows.batch(4), 2)]
+    [[1.0, 1.0, 1.0, 1.0], [2.0, 0.0]]
     """
     import tensorflow as tf
 
@@ -150,9 +146,8 @@ def replica_batches(
     Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`: the parts are
     the batch, whatever its size, and no row is in two of them. (Left to itself, `tf.distribute`
     shards a dataset of unknown batch size over workers by whole batches.) Each worker makes the
-    dataset for itself and keeps its own rows, so it must be the same on all of them.
-
-    A batch of fewer rows than replicas leaves some replicas none.
+    dataset for itself and keeps its own rows, so it must be the same on all of them. A batch of
+    fewer rows than replicas leaves some replicas none.
 
     Args:
         strategy: The strategy that the model was made under.
@@ -163,14 +158,10 @@ def replica_batches(
 
     Example:
 
-    ```python
-    import tensorflow as tf
-    from keras_attention.distribute import make_strategy, replica_batches
-
-    strategy = make_strategy("auto")
-    dataset = replica_batches(strategy, lambda: tf.data.Dataset.range(10).batch(4))
-    sizes = [int(tf.shape(batch)[0]) for batch in dataset]  # 4, 4, 2
-    ```
+    >>> import tensorflow as tf
+    >>> make_dataset = lambda: tf.data.Dataset.range(10).batch(4)
+    >>> [len(batch) for batch in replica_batches(make_strategy("none"), make_dataset)]
+    [4, 4, 2]
     """
     import tensorflow as tf
 

@@ -125,14 +125,14 @@ def shaded_html(
     Args:
         rows: A list of `ShadedTokens`, a paragraph each.
         title: The page's title and heading.
-        maximum: The weight of the strongest colour; `None` for the largest there is.
+        maximum: As in `shaded_text`.
         page: Whether to write a whole page; else the paragraphs alone, for a notebook.
 
     Returns:
         The page, or the paragraphs, the title first.
 
     Raises:
-        ValueError: If `rows` is something else or `maximum` is not positive.
+        ValueError: As `shaded_text`.
 
     Example:
 
@@ -167,13 +167,10 @@ def plot_shaded(
 ) -> "Figure":
     """Draw tokens, each on a background as strong as its weight, in lines like a text's.
 
-    Fonts are chosen for the characters, as in
-    [`plot_alignment`][keras_attention.visualization.plot_alignment].
-
     Args:
         rows: A list of `ShadedTokens`; each begins a new line, and long ones are broken.
-        path: File to write; its suffix says the format (`.png`, `.svg`, `.pdf`, ...). `None` writes
-            nothing.
+        path: As in [`plot_alignment`][keras_attention.visualization.plot_alignment], like `title`,
+            `overwrite` and `dpi`.
         title: Line above the picture.
         overwrite: Whether an existing file is replaced.
         maximum: The weight of the strongest colour; `None` for the largest there is.
