@@ -72,7 +72,10 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     _check(model)
     share = _share_of_loss(model)
     model.train_function = _function(model, strategy, _train_step(model, strategy, share))
-    model.test_function = _function(model, strategy, _test_step(strategy, share))
+    evaluate = functools.partial(share, training=False)
+    model.test_function = _function(
+        model, strategy, lambda data: strategy.run(evaluate, args=(data,))
+    )
     _build_from_one_replica(model, strategy)
     return model
 
@@ -138,15 +141,6 @@ def _train_step(
         known = {i: strategy.experimental_local_results(g)[0] for i, g in sums.items()}
         variables = model.trainable_variables
         model.optimizer.apply([known.get(i) for i in range(len(variables))], variables)
-
-    return step
-
-
-def _test_step(
-    strategy: "tf.distribute.Strategy", share_of_loss: Callable
-) -> Callable[[Any], None]:
-    def step(data: Any) -> None:
-        strategy.run(lambda part: share_of_loss(part, training=False), args=(data,))
 
     return step
 

@@ -258,15 +258,10 @@ def _sum_function(
 
 
 def _listening(port: int) -> socket.socket:
-    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        server.bind(("", port))
-        server.listen(128)
+        return socket.create_server(("", port), backlog=128)
     except OSError as error:
-        server.close()
         raise OSError(f"this worker cannot listen at its port {port}: {error.strerror}") from None
-    return server
 
 
 def _answers(address: str) -> bool:

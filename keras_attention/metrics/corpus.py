@@ -74,16 +74,17 @@ def bleu(
         A `CorpusScore`; its details are the n-gram precisions, brevity penalty and lengths.
 
     Raises:
-        ValueError: If there are no sentences, if the numbers of hypotheses and references differ,
-            if a sentence has no reference, or if the tokeniser is unknown.
+        ValueError: If there are no sentences, the numbers of hypotheses and references differ, a
+            sentence has no reference, or the tokeniser is unknown.
 
     Reference:
         Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 
     Example:
 
-    >>> f'{bleu(["A dog runs on the grass."], ["A dog runs over the grass."]).value:.2f}'
-    '39.28'
+    >>> score = bleu(["A dog runs on the grass."], ["A dog runs over the grass."])
+    >>> f"{score.value:.2f}"
+    '41.11'
     """
     from sacrebleu import BLEU
 
@@ -151,12 +152,12 @@ def bleu_by_length(
     Args:
         sources: The source sentences: strings, whose length is counted in words between spaces, or
             lists of tokens (for a script without spaces), counted as they are.
-        hypotheses: The output, a string for each sentence.
+        hypotheses: As for `bleu`, like `references`, `lowercase` and `tokenize`.
         references: For each sentence its reference, or the list of its references.
         edges: The length at which each bucket but the first begins, ascending: `(10, 20)` makes
             the buckets 0-9, 10-19 and 20+.
-        lowercase: As for `bleu`.
-        tokenize: As for `bleu`.
+        lowercase: Whether case is ignored.
+        tokenize: sacrebleu's tokeniser.
 
     Returns:
         A list of `LengthBucket`, shortest sources first; an empty bucket has no score.

@@ -36,14 +36,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     Example:
 
-    ```python
-    from keras_attention.text import SentencePieceTokenizer
-
-    lines = ["the cat sat on the mat", "the dog sat on the log"]
-    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=19)
-    ids = tokenizer.encode(["the cat sat"])
-    tokenizer.decode(ids)  # ["the cat sat"]
-    ```
+    >>> lines = ["the cat sat on the mat", "the dog sat on the log"]
+    >>> tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=19)
+    >>> tokenizer.decode(tokenizer.encode(["the cat sat"]))
+    ['the cat sat']
     """
 
     kind = "sentencepiece"

@@ -286,12 +286,9 @@ def _one_map(weights: np.ndarray, source: list[list[str]], target: list[list[str
     for label, row in zip(target, weights, strict=True):
         # The mark keeps a terminal from turning the row round with a right-to-left label.
         name = " " * (margin - 1 - _columns(label)) + "".join(label) + _LEFT_TO_RIGHT_MARK
-        lines.append(name + " " + "".join(_shade(weight) * _CELL for weight in row))
+        levels = np.round(np.minimum(row, 1.0) * (len(_SHADES) - 1)).astype(int)
+        lines.append(name + " " + "".join(_SHADES[level] * _CELL for level in levels))
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _shade(weight: float) -> str:
-    return _SHADES[round(min(float(weight), 1.0) * (len(_SHADES) - 1))]
 
 
 def _cell(name: list[str], index: int) -> str:
