@@ -39,13 +39,9 @@ class GlobalMean(keras.losses.Loss):
 
     Example:
 
-    ```python
-    import keras
-    from keras_attention.distribute import GlobalMean
-    from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-
-    loss = GlobalMean(MaskedSparseCategoricalCrossentropy())
-    ```
+    >>> loss = GlobalMean(keras.losses.MeanSquaredError())
+    >>> float(loss([[1.0], [2.0]], [[0.0], [0.0]]))
+    2.5
     """
 
     def __init__(self, loss: keras.losses.Loss, name: str | None = None) -> None:

@@ -39,8 +39,7 @@ class BucketedBatches:
         seed: the seed of the order.
         shuffle: draw a new order in each epoch; else examples keep their order in each bucket,
             and buckets follow one another from the shortest.
-        assemble: what a batch is made into, a function of the padded arrays, one for each
-            column. A tuple of the arrays when not given.
+        assemble: makes a batch of the padded arrays, one for each column; a tuple by default.
 
     Raises:
         ValueError: where columns differ in rows or have none, or an example fits no bucket.
@@ -65,7 +64,13 @@ class BucketedBatches:
         shuffle: bool = True,
         assemble: Callable[..., Any] | None = None,
     ) -> None:
-        _check(columns, batch_size, tokens_per_batch, number_of_buckets, multiple_of)
+        _check(
+            columns,
+            batch_size=batch_size,
+            tokens_per_batch=tokens_per_batch,
+            number_of_buckets=number_of_buckets,
+            multiple_of=multiple_of,
+        )
         self.seed = seed
         self.shuffle = shuffle
         self._assemble = assemble or (lambda *arrays: arrays)
@@ -212,30 +217,19 @@ class _Column:
         return np.where(inside, self._flat[places], np.int32(PAD_ID))
 
 
-def _check(
-    columns: Sequence[Sequence[Sequence[int]]],
-    batch_size: int | None,
-    tokens_per_batch: int | None,
-    number_of_buckets: int,
-    multiple_of: int,
-) -> None:
+def _check(columns: Sequence[Sequence[Sequence[int]]], **sizes: int | None) -> None:
     counts = [len(column) for column in columns]
     if not counts or len(set(counts)) > 1 or counts[0] == 0:
         raise ValueError(
             "`columns` must be one or more lists of sequences, equally many in each and at least "
             f"one. Received: columns of {counts} sequences"
         )
+    batch_size, tokens_per_batch = sizes["batch_size"], sizes["tokens_per_batch"]
     if (batch_size is None) == (tokens_per_batch is None):
         raise ValueError(
             "Give one of `batch_size` and `tokens_per_batch`. "
             f"Received: batch_size={batch_size}, tokens_per_batch={tokens_per_batch}"
         )
-    sizes = {
-        "batch_size": batch_size,
-        "tokens_per_batch": tokens_per_batch,
-        "number_of_buckets": number_of_buckets,
-        "multiple_of": multiple_of,
-    }
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {size}")
