@@ -137,14 +137,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.encode(list(lines))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        rows = [until_end(row) for row in ids]
-        highest = max((max(row) for row in rows if row), default=0)
-        if highest >= self.vocabulary_size:
-            raise ValueError(
-                f"Expected ids below the vocabulary's size {self.vocabulary_size}. "
-                f"Received: {highest}"
-            )
-        return self._processor.decode(rows)
+        return self._processor.decode(until_end(ids, self.vocabulary_size))
 
     def tokens(self, line: str) -> list[str]:
         return self._processor.encode(line, out_type=str)

@@ -4,6 +4,7 @@ import abc
 import base64
 import binascii
 import hashlib
+import itertools
 import json
 import lzma
 import os
@@ -186,15 +187,16 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
         ) from None
 
 
-def until_end(ids: Sequence[int]) -> list[int]:
-    """Return the ids before the first end, without padding and start."""
-    kept = []
-    for token in ids:
-        if token == END_ID:
-            break
-        if token not in (PAD_ID, START_ID):
-            kept.append(int(token))
-    return kept
+def until_end(ids: Sequence[Sequence[int]], vocabulary_size: int) -> list[list[int]]:
+    """Return the ids of each row before its first end, without padding and start."""
+    before_end = (itertools.takewhile(lambda token: token != END_ID, row) for row in ids)
+    rows = [[int(i) for i in row if i not in (PAD_ID, START_ID)] for row in before_end]
+    highest = max(itertools.chain.from_iterable(rows), default=0)
+    if highest >= vocabulary_size:
+        raise ValueError(
+            f"Expected ids below the vocabulary's size {vocabulary_size}. Received: {highest}"
+        )
+    return rows
 
 
 def check_lines(lines: Iterable[str], where: str) -> None:

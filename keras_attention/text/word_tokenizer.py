@@ -140,13 +140,8 @@ class WordTokenizer(Tokenizer):
         return [[self._ids.get(token, UNK_ID) for token in self.tokens(line)] for line in lines]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        try:
-            return [self.join([self._vocabulary[i] for i in until_end(row)]) for row in ids]
-        except IndexError:
-            raise ValueError(
-                f"Expected ids below the vocabulary's size {self.vocabulary_size}. "
-                f"Received: {max(max(row, default=0) for row in ids)}"
-            ) from None
+        rows = until_end(ids, self.vocabulary_size)
+        return [self.join([self._vocabulary[i] for i in row]) for row in rows]
 
     def tokens(self, line: str) -> list[str]:
         text = _apply(self._split_rules, line.translate(self._lower))
