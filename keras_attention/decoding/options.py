@@ -109,11 +109,7 @@ class SearchOptions:
         return bool(self.coverage_penalty) and self.beam_size > 1 and not self.sample
 
     def longest(self, source_length: int | None = None) -> int:
-        """Return the most tokens of any hypothesis, the end counted.
-
-        Args:
-            source_length: Integer, the most tokens of any source; None where it is unknown.
-        """
+        """Return the most tokens of any hypothesis, the end counted, of sources no longer than that."""
         shortest = self.min_length + 1
         longest = max(shortest, self.max_length)
         if source_length is None or self.max_length_ratio is None:
@@ -125,11 +121,7 @@ class SearchOptions:
         return min(longest, max(shortest, math.ceil(words) + SPARE_TOKENS))
 
     def limits(self, source_lengths: Tensor) -> Tensor:
-        """Return the most tokens of each sentence `(B,)`, the end counted.
-
-        Args:
-            source_lengths: Tensor `(B,)`, the tokens of each source.
-        """
+        """Return the most tokens of each sentence `(B,)`, the end counted."""
         shortest, longest = self.min_length + 1, self.longest()
         if self.max_length_ratio is None:
             return ops.full(ops.shape(source_lengths), longest, dtype="int32")

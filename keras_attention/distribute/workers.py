@@ -179,22 +179,14 @@ class Workers:
     def from_chief(self, make: Callable[[], Any]) -> Any:
         """Return on each worker what `make` returns on the chief, where alone it is called.
 
-        Args:
-            make: Returns something that JSON keeps; NumPy's numbers become Python's.
+        It is something that JSON keeps; NumPy's numbers become Python's.
         """
         if self.count == 1:
             return make()
         return json.loads(self.texts(json.dumps(make(), default=float) if self.is_chief else "")[0])
 
     def agree(self, facts: dict[str, Any]) -> None:
-        """Compare what should be the same on all of them.
-
-        Args:
-            facts: Names, and values that JSON keeps.
-
-        Raises:
-            ValueError: Naming the first fact that differs, its values and who has them.
-        """
+        """Raise a ValueError that names the first of the facts, which JSON keeps, that differs."""
         found = [json.loads(text) for text in self.texts(json.dumps(facts))]
         for index, other in enumerate(found[1:], 1):
             for name in dict.fromkeys([*found[0], *other]):
