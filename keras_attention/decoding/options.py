@@ -109,7 +109,7 @@ class SearchOptions:
         return bool(self.coverage_penalty) and self.beam_size > 1 and not self.sample
 
     def longest(self, source_length: int | None = None) -> int:
-        """Return the most tokens of any hypothesis, the end counted, of sources no longer than that."""
+        """Return the most tokens of any hypothesis, the end counted, for sources up to a length."""
         shortest = self.min_length + 1
         longest = max(shortest, self.max_length)
         if source_length is None or self.max_length_ratio is None:
