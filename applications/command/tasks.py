@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(find_spec("keras_attention").submodule_search_locations[0])
-ALIASES = {"beam_size": ("--beam",)}
+ALIASES = {"beam_size": "--beam"}
 """What users type beside the name of a search option."""
 
 
@@ -38,21 +38,21 @@ class TaskCommand:
 class Option:
     """An option of a verb: its flags, its help, and what else argparse's `add_argument` takes."""
 
-    def __init__(self, *flags: str, help: str, group: str | None = None, **settings: Any):
-        self.flags, self.group = flags, group
+    def __init__(self, flags: str, help: str, group: str | None = None, **settings: Any):
+        self.flags, self.group = flags.split(), group
         self.settings = {"help": help, **settings}
 
 
 def file(flag: str, help: str, metavar: str = "F", **settings: Any) -> Option:
-    return Option(flag, help=help, metavar=metavar, **settings)
+    return Option(flag, help, metavar=metavar, **settings)
 
 
 def text(flag: str, help: str, **settings: Any) -> Option:
-    return Option(flag, help=help, metavar="TEXT", **settings)
+    return Option(flag, help, metavar="TEXT", **settings)
 
 
 def switch(flag: str, help: str) -> Option:
-    return Option(flag, help=help, action="store_true")
+    return Option(flag, help, action="store_true")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
@@ -102,10 +102,10 @@ def search_options() -> dict[str, Option]:
     options = {}
     for field in (each for each in search.body if isinstance(each, ast.AnnAssign)):
         name, kind = field.target.id, ast.unparse(field.annotation).split(" ")[0]
-        flags = [f"--{name.replace('_', '-')}", *ALIASES.get(name, ())]
+        flags = f"--{name.replace('_', '-')} {ALIASES.get(name, '')}"
         meaning = " ".join(described[name].split()).rstrip(".").replace("%", "%%")
-        own = {"help": f"{meaning} (default: the run's own)", "group": "search", **kinds[kind]}
-        options[name] = Option(*flags, dest=name, default=None, **own)
+        meaning += " (default: the run's own)"
+        options[name] = Option(flags, meaning, "search", dest=name, default=None, **kinds[kind])
     return options
 
 
@@ -120,7 +120,7 @@ QUESTION = text("--question", "the question", required=True)
 
 def split(*names: str) -> Option:
     words = "which of the run's own sets (default: test if it has one, else dev)"
-    return Option("--split", choices=names, help=words)
+    return Option("--split", words, choices=names)
 
 
 PAIRS = (
@@ -136,22 +136,20 @@ GOLD = (
     ),
     Option(
         "--gold-start",
-        type=int,
-        choices=(0, 1),
-        default=1,
-        help="the number of the first word in --gold (default: 1)",
+        "the number of the first word in --gold (default: 1)",
+        **{"type": int, "choices": (0, 1), "default": 1},
     ),
 )
 OF_A_TRANSFORMER = {"group": "with architecture transformer", "type": natural, "metavar": "N"}
 ATTENTION = (
     Option(
         "--attention-layer",
-        help="the decoder layer, from 0, whose attention to show (default: the configuration's)",
+        "the decoder layer, from 0, whose attention to show (default: the configuration's)",
         **OF_A_TRANSFORMER,
     ),
     Option(
         "--attention-head",
-        help="its head, from 0 (default: with --attention-layer the mean of all, else the "
+        "its head, from 0 (default: with --attention-layer the mean of all, else the "
         "configuration's)",
         **OF_A_TRANSFORMER,
     ),
@@ -163,11 +161,11 @@ ALIGNMENTS = switch(
 )
 FORMAT = Option(
     "--format",
-    choices=("saved_model", "keras", "ctranslate2"),
-    default="saved_model",
-    help="saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
+    "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
     "keras: model.keras, ids in, logits out, and the tokenizers; ctranslate2: for that engine "
     "(architecture transformer), and the tokenizers (default: saved_model)",
+    choices=("saved_model", "keras", "ctranslate2"),
+    default="saved_model",
 )
 LINES = file("--input", "file to read; standard input if not given")
 TARGET = text("--target", "align this translation instead of the model's own")
@@ -200,13 +198,8 @@ TRANSLATION = TaskCommand(
 
 OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
 SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
-LEAD = Option(
-    "--lead",
-    type=positive,
-    default=1,
-    metavar="K",
-    help="compare with the first K sentences (default: 1)",
-)
+COUNT = {"type": positive, "metavar": "N"}
+LEAD = Option("--lead", "compare with the first N sentences (default: 1)", default=1, **COUNT)
 JSON_LINES = switch(
     "--json", "read JSON lines with source (a text or a list of sentences), write JSON lines"
 )
@@ -244,6 +237,7 @@ SUMMARIZATION = TaskCommand(
 QUESTIONS = file(
     "--file", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
 )
+ANSWERS = text("--answer", "an answer; may be given several times", required=True, action="append")
 CANDIDATES = file("--candidates", "file of candidates, one a line; standard input if not given")
 ANSWER_SELECTION = TaskCommand(
     "answer-selection",
@@ -266,21 +260,12 @@ ANSWER_SELECTION = TaskCommand(
             "rank the candidates of a question",
             [
                 *(QUESTION, CANDIDATES, OUTPUT),
-                Option("--top", type=positive, metavar="N", help="write the best N only"),
+                Option("--top", "write the best N only", **COUNT),
             ],
         ),
         "visualize": (
             "shade the words of answers by their attention",
-            [
-                QUESTION,
-                text(
-                    "--answer",
-                    "an answer; may be given several times",
-                    required=True,
-                    action="append",
-                ),
-                PAGE,
-            ],
+            [QUESTION, ANSWERS, PAGE],
         ),
         "export": ("write a SavedModel: questions and candidates in, scores out", [FOLDER]),
     },
