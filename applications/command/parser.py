@@ -204,12 +204,11 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
     for name, summary in VERBS_ON_A_RUN.items():
         if task is not None and name not in task.verbs:
             continue
-        description, options = task.verbs[name] if task else (summary, ())
-        of_task = f" (a run of {task.name})" if task else ""
-        verb = parser.add_verb(name, summary, f"{description}{of_task}")
+        of_task = f"{task.verbs[name]} (a run of {task.name})" if task else ""
+        verb = parser.add_verb(name, summary, of_task)
         run = "a run folder that `train` made, or a preset (`dates`, a folder)"
         verb.add_argument("run", metavar="RUN", help=run)
-        add_options(verb, options)
+        add_options(verb, task.options[name] if task else ())
     average = parser.add_verb(
         "average", "write a preset whose weights are the mean of those of several runs"
     )

@@ -19,14 +19,15 @@ class TaskCommand:
     """A task as the command line knows it: by its name there and in a run folder.
 
     Its application is a module of the same name, `task_class` the name of its class there, and
-    `classes` are those whose presets it reads. `examples` are command lines of `train`; a verb on a
-    run has a line of help and its options.
+    `classes` are those whose presets it reads. `examples` are command lines of `train`; the `verbs`
+    on a run each have a line of help, and `options`.
     """
 
     name: str
     task_class: str
     examples: str
-    verbs: Mapping[str, tuple[str, Sequence["Option"]]]
+    verbs: Mapping[str, str]
+    options: Mapping[str, Sequence["Option"]]
     classes: tuple[str, ...] = ()
 
     @property
@@ -47,8 +48,8 @@ def file(flag: str, help: str, metavar: str = "F", **settings: Any) -> Option:
     return Option(flag, help, metavar=metavar, **settings)
 
 
-def text(flag: str, help: str, **settings: Any) -> Option:
-    return Option(flag, help, metavar="TEXT", **settings)
+def text(flag: str, help: str, required: bool = True, **settings: Any) -> Option:
+    return Option(flag, help, metavar="TEXT", required=required, **settings)
 
 
 def switch(flag: str, help: str) -> Option:
@@ -115,7 +116,7 @@ OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file("--output", "new .png, .svg or .pdf; the terminal if not given", metavar="F.png")
 PAGE = file("--output", "new .html, .png, .svg or .pdf")
 FOLDER = file("--output", "new folder", metavar="D", required=True)
-QUESTION = text("--question", "the question", required=True)
+COUNT = {"type": positive, "metavar": "N"}
 
 
 def split(*names: str) -> Option:
@@ -123,12 +124,14 @@ def split(*names: str) -> Option:
     return Option("--split", words, choices=names)
 
 
-PAIRS = (
+# ---- Translation.
+
+PAIRS = [
     file("--source", "source sentences, one a line"),
     file("--target", "their translations, one a line"),
     file("--tsv", "instead: source, tab, target on each line"),
-)
-GOLD = (
+]
+GOLD = [
     file(
         "--gold",
         "gold word alignments of the same sentences (sure i-j, possible ipj), for the alignment "
@@ -139,9 +142,9 @@ GOLD = (
         "the number of the first word in --gold (default: 1)",
         **{"type": int, "choices": (0, 1), "default": 1},
     ),
-)
+]
 OF_A_TRANSFORMER = {"group": "with architecture transformer", "type": natural, "metavar": "N"}
-ATTENTION = (
+ATTENTION = [
     Option(
         "--attention-layer",
         "the decoder layer, from 0, whose attention to show (default: the configuration's)",
@@ -153,12 +156,14 @@ ATTENTION = (
         "configuration's)",
         **OF_A_TRANSFORMER,
     ),
-)
+]
+LINES = file("--input", "file to read; standard input if not given")
 ALIGNMENTS = switch(
     "--alignments",
     "add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
     "source-target, counted from 0 (Pharaoh form)",
 )
+TARGET = text("--target", "align this translation instead of the model's own", required=False)
 FORMAT = Option(
     "--format",
     "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
@@ -167,8 +172,6 @@ FORMAT = Option(
     choices=("saved_model", "keras", "ctranslate2"),
     default="saved_model",
 )
-LINES = file("--input", "file to read; standard input if not given")
-TARGET = text("--target", "align this translation instead of the model's own")
 TRANSLATION = TaskCommand(
     "translation",
     "Translator",
@@ -179,26 +182,27 @@ TRANSLATION = TaskCommand(
       --data.dev_source dev.en --data.dev_target dev.de --output runs/en-de
 """,
     verbs={
-        "evaluate": (
-            "measure translations of a test set, or of files",
-            [*PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
-        ),
-        "predict": (
-            "translate each line of standard input or a file",
-            [LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
-        ),
-        "score": ("write the log-probability of given translations", [*PAIRS, OUTPUT]),
-        "visualize": (
-            "draw the alignment of a sentence and its translation",
-            [text("--input", "the sentence", required=True), TARGET, PICTURE, *ATTENTION],
-        ),
-        "export": ("write the translator for use elsewhere", [FORMAT, FOLDER]),
+        "evaluate": "measure translations of a test set, or of files",
+        "predict": "translate each line of standard input or a file",
+        "score": "write the log-probability of given translations",
+        "visualize": "draw the alignment of a sentence and its translation",
+        "export": "write the translator for use elsewhere",
+    },
+    options={
+        "evaluate": [*PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
+        "predict": [LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
+        "score": [*PAIRS, OUTPUT],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
+        "export": [FORMAT, FOLDER],
     },
 )
 
+# ---- Summarisation.
+
 OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
 SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
-COUNT = {"type": positive, "metavar": "N"}
+WITH_SUMMARIES = file("--input", "JSON lines with source and target")
+DOCUMENTS = file("--input", "a document a line; standard input if not given")
 LEAD = Option("--lead", "compare with the first N sentences (default: 1)", default=1, **COUNT)
 JSON_LINES = switch(
     "--json", "read JSON lines with source (a text or a list of sentences), write JSON lines"
@@ -212,33 +216,29 @@ SUMMARIZATION = TaskCommand(
       --model.architecture paulus2017 --output runs/mine
 """,
     verbs={
-        "evaluate": (
-            "measure summaries of a test set, or of a file",
-            [
-                file("--input", "JSON lines with source and target"),
-                *(split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON),
-            ],
-        ),
-        "predict": (
-            "summarise each line of standard input or a file",
-            [
-                file("--input", "a document a line; standard input if not given"),
-                *(OUTPUT, JSON_LINES, *SUMMARY_SEARCH),
-            ],
-        ),
-        "visualize": (
-            "draw what each word of a summary was drawn from",
-            [text("--input", "the document", required=True), PICTURE],
-        ),
-        "export": ("write the summariser for use elsewhere", [FOLDER]),
+        "evaluate": "measure summaries of a test set, or of a file",
+        "predict": "summarise each line of standard input or a file",
+        "visualize": "draw what each word of a summary was drawn from",
+        "export": "write the summariser for use elsewhere",
+    },
+    options={
+        "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
+        "predict": [DOCUMENTS, OUTPUT, JSON_LINES, *SUMMARY_SEARCH],
+        "visualize": [text("--input", "the document"), PICTURE],
+        "export": [FOLDER],
     },
 )
 
+# ---- Answer selection.
+
+QUESTION = text("--question", "the question")
 QUESTIONS = file(
     "--file", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
 )
-ANSWERS = text("--answer", "an answer; may be given several times", required=True, action="append")
+RANKING = file("--trec-run", "new file for the ranking, in trec_eval's form")
 CANDIDATES = file("--candidates", "file of candidates, one a line; standard input if not given")
+TOP = Option("--top", "write the best N only", **COUNT)
+ANSWERS = text("--answer", "an answer; may be given several times", action="append")
 ANSWER_SELECTION = TaskCommand(
     "answer-selection",
     "AnswerRanker",
@@ -248,30 +248,23 @@ ANSWER_SELECTION = TaskCommand(
       --model.encoder inner-context --model.occam true --output runs/answers
 """,
     verbs={
-        "evaluate": (
-            "measure the ranking of candidates of a set, or of a file",
-            [
-                *(split("dev", "test"), QUESTIONS),
-                file("--trec-run", "new file for the ranking, in trec_eval's form"),
-                JSON,
-            ],
-        ),
-        "predict": (
-            "rank the candidates of a question",
-            [
-                *(QUESTION, CANDIDATES, OUTPUT),
-                Option("--top", "write the best N only", **COUNT),
-            ],
-        ),
-        "visualize": (
-            "shade the words of answers by their attention",
-            [QUESTION, ANSWERS, PAGE],
-        ),
-        "export": ("write a SavedModel: questions and candidates in, scores out", [FOLDER]),
+        "evaluate": "measure the ranking of candidates of a set, or of a file",
+        "predict": "rank the candidates of a question",
+        "visualize": "shade the words of answers by their attention",
+        "export": "write a SavedModel: questions and candidates in, scores out",
+    },
+    options={
+        "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
+        "predict": [QUESTION, CANDIDATES, OUTPUT, TOP],
+        "visualize": [QUESTION, ANSWERS, PAGE],
+        "export": [FOLDER],
     },
 )
 
-TABLE = file(
+# ---- Classification.
+
+LABELLED = file("--input", "a table with the run's columns")
+TEXTS = file(
     "--input",
     "a table with the run's text columns (.csv, .tsv, .jsonl), or a text a line (pairs: two with a "
     "tab between); standard input if not given",
@@ -279,6 +272,8 @@ TABLE = file(
 SKIP = switch(
     "--skip", "leave out, and count, texts that are empty, too long or of an unknown label"
 )
+CONFUSION = file("--picture", "draw the confusion matrix: a new file", metavar="F.png")
+SECOND = text("--second", "the second text of a pair", required=False)
 CLASSIFICATION = TaskCommand(
     "classification",
     "ClassificationTask",
@@ -289,25 +284,16 @@ CLASSIFICATION = TaskCommand(
       --data.label_column rating --output runs/reviews
 """,
     verbs={
-        "evaluate": (
-            "measure labels on a test set, or on a file",
-            [
-                file("--input", "a table with the run's columns"),
-                *(split("train", "dev", "test"), SKIP),
-                file("--picture", "draw the confusion matrix: a new file", metavar="F.png"),
-                JSON,
-            ],
-        ),
-        "predict": ("label each text of standard input or a file, as JSON lines", [TABLE, OUTPUT]),
-        "visualize": (
-            "shade the words of a text by what is attended to",
-            [
-                text("--input", "the text", required=True),
-                text("--second", "the second text of a pair"),
-                PAGE,
-            ],
-        ),
-        "export": ("write the classifier for use elsewhere, as a SavedModel", [FOLDER]),
+        "evaluate": "measure labels on a test set, or on a file",
+        "predict": "label each text of standard input or a file, as JSON lines",
+        "visualize": "shade the words of a text by what is attended to",
+        "export": "write the classifier for use elsewhere, as a SavedModel",
+    },
+    options={
+        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
+        "predict": [TEXTS, OUTPUT],
+        "visualize": [text("--input", "the text"), SECOND, PAGE],
+        "export": [FOLDER],
     },
 )
 

@@ -70,11 +70,20 @@ def save_config(config: Any, path: Path, known: bool = False) -> None:
     write_text(path, text, known)
 
 
+def by_key(config: Any) -> dict[str, Any]:
+    """Return the values of a configuration, or of what YAML holds, by `section.key`."""
+    sections = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config
+    return {
+        f"{section}.{key}": value
+        for section, keys in (sections.items() if isinstance(sections, dict) else ())
+        for key, value in (keys.items() if isinstance(keys, dict) else ())
+    }
+
+
 def changed_keys(old: Any, new: Any) -> list[str]:
     """Return the `section.key` names whose values differ between two configurations."""
-    before, after = dataclasses.asdict(old), dataclasses.asdict(new)
-    names = [(section, key) for section, keys in before.items() for key in keys]
-    return [f"{at}.{key}" for at, key in names if before[at][key] != after[at][key]]
+    before, after = by_key(old), by_key(new)
+    return [key for key in before | after if before.get(key) != after.get(key)]
 
 
 def _accepted(config_class: type) -> dict[str, list[str]]:

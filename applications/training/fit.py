@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import keras
@@ -132,8 +132,7 @@ def _compile(model, config, loss, metrics, steps) -> None:
             f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
             f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
         )
-    strategy = _strategy_of(model)
-    with strategy.scope() if strategy else nullcontext():
+    with scope_of(model):
         model.compile(
             make_optimizer(config, steps),
             loss=loss if isinstance(loss, str) else GlobalMean(loss),
@@ -160,6 +159,12 @@ def _parts(model, batches, start):
 def _strategy_of(model):
     """Return TensorFlow's strategy, under which `model` was made; None on other backends."""
     return getattr(model, "distribute_strategy", None)
+
+
+def scope_of(model: keras.Model) -> AbstractContextManager:
+    """Return the scope in which to make what trains with a model, such as metrics."""
+    strategy = _strategy_of(model)
+    return strategy.scope() if strategy else nullcontext()
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from keras_attention import __version__
 from ..common import files
 from ..common.errors import UserError
 from ..common.files import json_object, read_bytes, write_text
-from .config import read_yaml, save_config
+from .config import by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 2
 FORMAT = "FORMAT"
@@ -80,9 +80,7 @@ class RunFolder:
             raise UserError(f"{self.path} is damaged: {files.CHECKSUMS} does not name config.yaml.")
         if files.checksum(self.config) in known:
             return []
-        written, found = _keys(self.about["config"]), _keys(read_yaml(self.config))
-        keys = sorted(written.keys() | found.keys())
-        return [key for key in keys if written.get(key) != found.get(key)]
+        return changed_keys(self.about["config"], read_yaml(self.config))
 
     def changes(self) -> list[str]:
         """Return what differs from when the run was begun, but its configuration, a line each."""
@@ -177,17 +175,6 @@ def writing(run: RunFolder) -> Iterator[None]:
         raise UserError(f"another process is training {run.path}.") from None
 
 
-def _keys(config: Any) -> dict[str, Any]:
-    """Return the values of a configuration's keys by their names; empty sections have none."""
-    sections = config if isinstance(config, dict) else {}
-    return {
-        f"{section}.{key}": value
-        for section, keys in sections.items()
-        if isinstance(keys, dict)
-        for key, value in keys.items()
-    }
-
-
 def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
     """Return what FORMAT says of a run with this configuration, which is all texts.
 
@@ -195,7 +182,7 @@ def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
     """
     inputs = {
         name: (value, files.checksum(value))
-        for name, value in _keys(config).items()
+        for name, value in by_key(config).items()
         if isinstance(value, str)
         and Path(value).is_absolute()
         and Path(value).exists()

@@ -5,7 +5,7 @@ import functools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from ..common.files import checksum
 from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
 from ..common.task import TextTask
 from . import devices
-from .config import changed_keys, load_config, save_config
-from .fit import Outcome, train
+from .config import by_key, changed_keys, load_config, save_config
+from .fit import Outcome, scope_of, train
 from .reporting import TokenCount
 from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
 
@@ -112,8 +112,7 @@ def fit_in_run(
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
-    strategy = getattr(task, "distribute_strategy", None)
-    with strategy.scope() if strategy else nullcontext():
+    with scope_of(task):
         metrics = [TokenCount()] if task.counts_tokens else []
     return train(
         run,
@@ -286,9 +285,7 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
     facts = {"the version of Keras": keras.__version__, "that of TensorFlow": tf.__version__}
     facts |= {"--output": str(Path(output).absolute()), "where to start": start}
-    sections = dataclasses.asdict(config)
-    for section, keys in sections.items():
-        facts |= {f"{section}.{key}": value for key, value in keys.items()}
+    facts |= by_key(config)
     paths = {name: Path(value) for name, value in facts.items() if isinstance(value, str) and value}
     for name, path in paths.items():
         if name != "--output" and path.is_absolute() and path.exists():
