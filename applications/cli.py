@@ -30,7 +30,7 @@ from .training.tasks import train_task
 
 def run(options: argparse.Namespace) -> int:
     """Carry out a parsed command line; return the exit status."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_: say(f"warning: {one_line(message)}")
     try:
         _VERBS.get(options.verb, _on_a_run)(options)
         sys.stdout.flush()
@@ -151,10 +151,6 @@ def _failed(message: str, status: int) -> int:
         traceback.print_exc()
     say(f"keras-attention: {message}")
     return status
-
-
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    say(f"warning: {one_line(message)}")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,6 @@ from pathlib import Path
 from .tasks import PACKAGE, TASKS, TaskCommand, add_options
 
 PROGRAM = "keras-attention"
-DESCRIPTION = "Train and use attention models. Try `keras-attention demo` first."
-TRAIN_USAGE = (
-    f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN [--resume]"
-)
 VERBS_ON_A_RUN = {
     "evaluate": "measure a run on its test set, or on files",
     "predict": "predict for the lines of a file or of standard input",
@@ -187,7 +183,8 @@ def _word(path: Path, key: str) -> str | None:
 
 def build_parser(task: TaskCommand | None = None) -> _Parser:
     """Return the parser of all verbs, those on a run with the options of `task`."""
-    parser = _Parser(prog=PROGRAM, description=DESCRIPTION, allow_abbrev=False)
+    about = "Train and use attention models. Try `keras-attention demo` first."
+    parser = _Parser(prog=PROGRAM, description=about, allow_abbrev=False)
     try:
         own = version("keras-attention")
     except PackageNotFoundError:  # run from a source tree that is not installed
@@ -244,7 +241,8 @@ def _add_train(parser: _Parser) -> None:
         "train",
         "train a model into a new run folder",
         add_help=False,
-        usage=TRAIN_USAGE,
+        usage=f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN "
+        "[--resume]",
         epilog=f"examples:\n{examples}\n"
         f"`{PROGRAM} train TASK --help` lists every --section.key with its default.",
     )

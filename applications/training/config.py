@@ -104,8 +104,11 @@ def _read_overrides(config_class: type, overrides: Sequence[str]) -> dict[str, d
         name, equals, value = argument.removeprefix("--").partition("=")
         section, _, key = name.partition(".")
         if not key:
+            full = {key: f"--{at}.{key}" for at, keys in accepted.items() for key in keys}
+            close = get_close_matches(name, full, n=1)
+            meant = f" Did you mean '{full[close[0]]}'?" if close else ""
             raise UserError(
-                f"there is no option --{name}.{_with_section(name, accepted)} "
+                f"there is no option --{name}.{meant} "
                 f"Expected --section.key with a section of {', '.join(accepted)}."
             )
         check_key(section, accepted, "the configuration")
@@ -114,13 +117,6 @@ def _read_overrides(config_class: type, overrides: Sequence[str]) -> dict[str, d
             raise UserError(f"--{name} needs a value.")
         values.setdefault(section, {})[key] = Plain(value)
     return values
-
-
-def _with_section(key: str, accepted: dict[str, list[str]]) -> str:
-    """Ask whether `--section.key` is meant, for a key given without its section."""
-    full = {key: f"--{section}.{key}" for section, keys in accepted.items() for key in keys}
-    close = get_close_matches(key, full, n=1)
-    return f" Did you mean '{full[close[0]]}'?" if close else ""
 
 
 MOST_BYTES = 1 << 20

@@ -197,12 +197,9 @@ def _read_format(path: Path) -> dict:
         raise UserError(f"no run folder {path}.")
     marker = path / FORMAT
     if not marker.exists():
-        ours = (path / "config.yaml").exists() or (path / "checkpoints").exists()
-        raise UserError(
-            f"{path} is a half-written run folder: its FORMAT file is missing."
-            if ours
-            else f"{path} is not a run folder: it has no FORMAT file."
-        )
+        if (path / "config.yaml").exists() or (path / "checkpoints").exists():
+            raise UserError(f"{path} is a half-written run folder: its FORMAT file is missing.")
+        raise UserError(f"{path} is not a run folder: it has no FORMAT file.")
     try:
         about = json_object(read_bytes(marker, files.MOST_JSON), str(marker))
     except UserError as error:
@@ -216,10 +213,9 @@ def _read_format(path: Path) -> dict:
         )
     if is_known and number == FORMAT_VERSION:
         inputs = about.get("inputs")
-        is_known = isinstance(about.get("config"), dict) and isinstance(inputs, dict)
-        is_known = is_known and all(
-            isinstance(pair, list) and [type(each) for each in pair] == [str, str]
-            for pair in inputs.values()
+        pairs = inputs.values() if isinstance(inputs, dict) else [None]
+        is_known = isinstance(about.get("config"), dict) and all(
+            isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
@@ -273,21 +269,24 @@ class Checkpoint:
     state: dict
 
 
+KEPT = 2
+"""How many checkpoints are kept, so that a damaged one leaves the one before it."""
+NEWEST = "NEWEST"
+"""The file that names them, so that one that goes missing is noticed."""
+
+
 class Checkpoints:
-    """The newest `keep` checkpoints in a folder: two, so that a damaged one leaves another.
+    """The newest checkpoints in a folder. A process that does not write them saves nothing."""
 
-    A process that does not write them saves nothing.
-    """
-
-    def __init__(self, folder: Path, keep: int = 2, writes: bool = True):
-        self.folder, self.keep, self.writes = Path(folder), keep, writes
+    def __init__(self, folder: Path, writes: bool = True):
+        self.folder, self.writes = Path(folder), writes
 
     def paths(self) -> list[Path]:
         """Return the checkpoint files, oldest first."""
         return sorted(self.folder.glob("step-*.npz"))
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write `checkpoint`, then delete all but the newest `keep`."""
+        """Write `checkpoint`, then delete all but the newest ones."""
         path = self.folder / f"step-{checkpoint.step:08d}.npz"
         if not self.writes:
             return path
@@ -297,7 +296,7 @@ class Checkpoints:
         try:
             with files.replacing(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, state=text, **named)
-            kept = self.paths()[-self.keep :]
+            kept = self.paths()[-KEPT:]
             write_text(self.folder / NEWEST, "".join(f"{each.name}\n" for each in kept))
         except (OSError, UserError) as error:
             cause = getattr(error, "strerror", None) or error
@@ -305,7 +304,7 @@ class Checkpoints:
                 f"checkpoint {path} could not be written ({cause}). The last good one is kept: "
                 "make room, and continue with --resume."
             ) from None
-        for old in self.paths()[: -self.keep]:
+        for old in self.paths()[:-KEPT]:
             old.unlink()
         return path
 
@@ -335,15 +334,16 @@ class Checkpoints:
         return [self.folder / name for name in names if name == Path(name).name]
 
 
-NEWEST = "NEWEST"
-"""The file that names the checkpoints, so that one that goes missing is noticed."""
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint file; every array is verified against its checksum in the file."""
     try:
         with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            _check_members(archive, path.stat().st_size)
+            members = archive.infolist()
+            # Members that are compressed or share their bytes could be without end.
+            if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+                raise ValueError
+            if sum(each.file_size for each in members) > path.stat().st_size:
+                raise ValueError
             arrays = {
                 name.removesuffix(".npy"): _read_array(archive, name) for name in archive.namelist()
             }
@@ -352,14 +352,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(int(path.stem.removeprefix("step-")), arrays, state)
     except Exception as error:  # an altered archive fails in many ways, none of them useful here
         raise UserError(f"checkpoint {path} is damaged ({type(error).__name__}).") from None
-
-
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse members that are compressed, or that share their bytes: both can be without end."""
-    members = archive.infolist()
-    stored = all(each.compress_type == zipfile.ZIP_STORED for each in members)
-    if not stored or sum(each.file_size for each in members) > size:
-        raise ValueError
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:

@@ -226,6 +226,10 @@ def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
     return task_class.preprocessor_of_0_1(run.path)
 
 
+SECONDS_TO_BE_SEEN = 60.0
+"""How long a folder may take to be seen on another machine."""
+
+
 def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) -> Any:
     """Act in the chief alone; return what came of it there, and None elsewhere.
 
@@ -244,24 +248,17 @@ def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) 
 
     if refusal := workers.from_chief(problem):
         raise UserError(refusal)
-    if not came:
-        _wait_to_see(Path(output))
-    return came[0] if came else None
-
-
-SECONDS_TO_BE_SEEN = 60.0
-"""How long a folder may take to be seen on another machine."""
-
-
-def _wait_to_see(output: Path) -> None:
+    if came:
+        return came[0]
     end = time.monotonic() + SECONDS_TO_BE_SEEN
-    while not (output / "FORMAT").is_file():
+    while not (Path(output) / "FORMAT").is_file():
         if time.monotonic() > end:
             raise UserError(
                 f"{output} cannot be seen by this worker: with distribute.strategy multi-worker "
                 "--output must be a folder that all machines share."
             )
         time.sleep(0.2)
+    return None
 
 
 @contextmanager
