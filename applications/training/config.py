@@ -32,15 +32,10 @@ def load_config(
     config = load_config(TranslationConfig, ["run.yaml"], ["--training.epochs", "3"])
     ```
 
-    Args:
-        config_class: the dataclass of the task's configuration: its fields are sections, frozen
-            dataclasses of plain values that check themselves in `__post_init__`.
-        paths: YAML files, a later one stronger; keys that they leave out keep their defaults.
-        overrides: `["--section.key", "value", "--section.key=value"]`, stronger than the files.
-        defaults: the same, weaker than the files and stronger than the class' own defaults.
-
-    Raises:
-        UserError: for an unreadable file, an unknown key or a refused value.
+    Its fields are sections, frozen dataclasses of plain values that check themselves in
+    `__post_init__`. Overrides, `["--section.key", "value", "--section.key=value"]`, are stronger
+    than files, a later file than an earlier one, and `defaults`, written as overrides are, stronger
+    than those of the class alone.
     """
     sources = [_read_overrides(config_class, defaults)]
     sources += [_read_sections(config_class, Path(path)) for path in paths]

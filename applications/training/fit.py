@@ -302,13 +302,11 @@ def _checked(layer):
             checked._keras_mask = value._keras_mask
         return checked
 
-    def checked_all(side, values):
-        return tf.nest.map_structure(functools.partial(check, side), values)
-
     @functools.wraps(call)
     def checked_call(*arguments, **settings):
-        arguments = checked_all("input", arguments)
-        return checked_all("output", call(*arguments, **settings))
+        arguments = tf.nest.map_structure(functools.partial(check, "input"), arguments)
+        results = call(*arguments, **settings)
+        return tf.nest.map_structure(functools.partial(check, "output"), results)
 
     return checked_call
 
