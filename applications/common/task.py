@@ -231,12 +231,13 @@ class TextTask(keras_hub.models.Task):
         """
         if self.preprocessor is None and not _is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
-        if _is_dataset(x) or self.preprocessor is None:
-            if run is not None:
-                raise ValueError(
-                    "`run` needs texts, which can be gone through again from any step: give lists. "
-                    f"Received: x={type(x).__name__}"
-                )
+        streams = _is_dataset(x) or self.preprocessor is None
+        if run is not None and (streams or _is_dataset(validation_data)):
+            raise ValueError(
+                "`run` needs texts, which can be gone through again from any step: give lists. "
+                f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
+            )
+        if streams:
             kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
             kwargs |= {"validation_data": validation_data, "sample_weight": sample_weight}
             # A dataset comes in its own order.

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import huggingface_hub
 import keras_hub
 import pytest
+import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.presets import PRESETS
@@ -62,11 +63,14 @@ def test_a_run_folder_is_uploaded_as_a_preset_is(run, monkeypatch):
     assert Translator.from_preset(run).translate("2 ottobre 1999").score == expected
 
 
-def test_a_run_of_another_vocabulary_is_not_gone_on_with(run):
+def test_a_run_is_not_gone_on_with_by_another_vocabulary_or_from_a_stream(run):
     texts = ["a b", "b a"] * 4
     other = Translator.from_texts(texts, texts, embedding_size=4, units=4)
     with pytest.raises(ValueError, match="run has another preprocessor than this task"):
         other.fit(texts, texts, validation_split=0.5, run=run)
+    stream = tf.data.Dataset.from_tensors((texts, texts))
+    with pytest.raises(ValueError, match="`run` needs texts.*validation_data=_TensorDataset"):
+        other.fit(texts, texts, validation_data=stream, run=run)
 
 
 @pytest.mark.parametrize(
