@@ -16,31 +16,21 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from keras_attention.applications.command import TASKS, main
-from keras_attention.applications.common.backend import require_backend, require_tensorflow
-from keras_attention.applications.common.errors import UserError, clock, one_line, say
-from keras_attention.applications.common.files import (
-    check_new_file,
-    check_picture,
-    refuse_existing_output,
-)
-from keras_attention.applications.common.presets import preset_folder
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.training.config import commented_yaml, config_help, load_config
-from keras_attention.applications.training.run_folder import RunFolder, is_free
-from keras_attention.applications.training.tasks import (
-    average_tasks,
-    config_of,
-    precision_of,
-    resume_task,
-    task_of_folder,
-    train_task,
-)
+from .command import TASKS, main
+from .common.backend import require_backend
+from .common.errors import UserError, clock, one_line, say
+from .common.files import check_new_file, check_picture, refuse_existing_output
+from .common.presets import preset_folder
+from .common.task import TextTask
+from .training import tasks
+from .training.config import commented_yaml, config_help, load_config
+from .training.run_folder import RunFolder, is_free
+from .training.tasks import train_task
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out a parsed command line; return the exit status."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_: say(f"warning: {one_line(message)}")
     try:
         _VERBS.get(options.verb, _on_a_run)(options)
         sys.stdout.flush()
@@ -59,11 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def load_task(name: str) -> type[TextTask]:
-    """Return the class of the task called `name`.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """Return the class of the task called `name`."""
     if name not in TASKS:
         raise UserError(f"there is no task '{name}'. Expected: {', '.join(TASKS)}.")
     return getattr(importlib.import_module(TASKS[name].module), TASKS[name].task_class)
@@ -95,9 +81,9 @@ def _train(options):
     folder = RunFolder(options.output, changed=options.accept_changes) if resumes else None
     config = read_config(task_class, options.config, options.overrides, folder)
     if config.training.check_numerics:
-        require_tensorflow("training.check_numerics")
+        require_backend("training.check_numerics")
     if resumes:
-        outcome = resume_task(task_class, config, options.output, options.accept_changes)
+        outcome = tasks.resume_task(task_class, config, options.output, options.accept_changes)
     else:
         outcome = train_task(task_class, config, options.output)
     say(
@@ -109,15 +95,15 @@ def _train(options):
 
 def _on_a_run(options):
     folder = preset_folder(options.run)
-    name = task_of_folder(folder, TASKS)
+    name = tasks.task_of_folder(folder, TASKS)
     task_class = load_task(name)
     _check_output(task_class, options)
-    options.config = config_of(task_class, folder)
-    task = task_class.from_preset(folder, dtype=precision_of(options.config))
+    options.config = tasks.config_of(task_class, folder)
+    task = task_class.from_preset(folder, dtype=tasks.precision_of(options.config))
     if options.verb == "export":
         form = getattr(options, "format", "saved_model")
         if form == "saved_model":
-            require_tensorflow("a SavedModel")
+            require_backend("a SavedModel")
         task.export(options.output, format=form)
         say(f"wrote {options.output}")
         return
@@ -140,21 +126,20 @@ def _check_output(task_class, options):
 
 def _average(options):
     refuse_existing_output(options.output)
-    first = preset_folder(options.runs[0])
-    name = task_of_folder(first, TASKS)
-    average_tasks(load_task(name), [preset_folder(each) for each in options.runs], options.output)
+    folders = [preset_folder(each) for each in options.runs]
+    task_class = load_task(tasks.task_of_folder(folders[0], TASKS))
+    tasks.average_tasks(task_class, folders, options.output)
     say(f"wrote {options.output}")
 
 
 def _init(options):
-    task_class = load_task(options.task)
-    print(commented_yaml(task_class.config_class), end="")
+    print(commented_yaml(load_task(options.task).config_class), end="")
 
 
 def _demo(options):
     from keras_attention.applications.translation.demo import run_demo
 
-    require_tensorflow("the demo")
+    require_backend("the demo")
     run_demo(options.output and Path(options.output))
 
 
@@ -166,10 +151,6 @@ def _failed(message: str, status: int) -> int:
         traceback.print_exc()
     say(f"keras-attention: {message}")
     return status
-
-
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    say(f"warning: {one_line(message)}")
 
 
 if __name__ == "__main__":

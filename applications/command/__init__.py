@@ -1,7 +1,6 @@
 """The `keras-attention` command up to the moment where it needs Keras."""
 
-from .launcher import main
-from .parser import build_parser, parse
+from .parser import build_parser, main, parse
 from .tasks import TASKS
 
 __all__ = ["TASKS", "build_parser", "main", "parse"]

@@ -2,25 +2,27 @@
 
 What a verb takes depends on the task of the run or preset, which the folder says; where there is no
 such folder (yet), an option of any task is accepted, and the verb itself says what is wrong.
+
+Importing any part of `keras_attention` imports Keras, and so TensorFlow: some seconds, and lines
+of log on standard error. This package is therefore also installed by itself, as
+`keras_attention_command`: help and misspelt options are answered at once, and TensorFlow is
+imported with its log held back.
 """
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
-from .arguments import TaskCommand
-from .tasks import TASKS
+from .tasks import PACKAGE, TASKS, TaskCommand, add_options
 
 PROGRAM = "keras-attention"
-DESCRIPTION = "Train and use attention models. Try `keras-attention demo` first."
-TRAIN_USAGE = (
-    f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN [--resume]"
-)
 VERBS_ON_A_RUN = {
     "evaluate": "measure a run on its test set, or on files",
     "predict": "predict for the lines of a file or of standard input",
@@ -36,31 +38,58 @@ class UsageError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, raised."""
+    """An argument parser whose errors are one line, raised; it knows the parsers of its verbs."""
 
     def error(self, message):
         raise UsageError(f"{self.prog}: {message} (`{self.prog} --help` says more)")
 
+    def add_verb(self, name: str, summary: str, description: str = "", **settings) -> "_Parser":
+        description = description or summary
+        return self.verbs.add_parser(
+            name,
+            help=summary,
+            description=f"{description[0].upper()}{description[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **settings,
+        )
 
-def build_parser(task: TaskCommand | None = None) -> argparse.ArgumentParser:
-    """Return the parser of all verbs, those on a run with the options of `task`."""
-    parser = _Parser(prog=PROGRAM, description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {package_version()}")
-    parser.add_argument(
-        "--print-completion",
-        metavar="SHELL",
-        choices=("bash", "zsh", "tcsh"),
-        help="print the script that completes this command in a shell, and exit",
-    )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    _train(verbs)
-    for name, summary in VERBS_ON_A_RUN.items():
-        if task is None or name in task.verbs:
-            _on_a_run(verbs, name, summary, task)
-    _average(verbs)
-    _init(verbs)
-    _demo(verbs)
-    return parser
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments`, `sys.argv`'s by default; return its exit status."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.verb == "train" and options.help and options.task is None:
+        print(options.show_train_help())
+        return 0
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        with _held_back_unless_error():
+            from keras_attention.applications.cli import run
+    except KeyboardInterrupt:
+        return 130
+    return run(options)
+
+
+@contextmanager
+def _held_back_unless_error() -> Iterator[None]:
+    """Keep what is written to standard error back, and show it if the block fails.
+
+    Some lines of TensorFlow's start-up are written by C++ code that no setting silences.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except Exception:
+            log.seek(0)
+            os.write(kept, log.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -71,10 +100,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     arguments = list(arguments)
     tasks: Sequence[TaskCommand | None] = [None]
     if arguments and arguments[0] in VERBS_ON_A_RUN:
-        own = _task_of_run(arguments[1:])
-        tasks = [own] if own else [t for t in TASKS.values() if arguments[0] in t.verbs]
+        verb, own = arguments[0], _task_of_run(arguments[1:])
+        tasks = [own] if own else [task for task in TASKS.values() if verb in task.verbs]
         if own is None and {"-h", "--help"} & set(arguments):
-            _print_help_of_all(arguments[0])
+            helps = [build_parser(task).verbs.choices[verb].format_help() for task in tasks]
+            print("\n".join(helps), end="")
+            sys.exit(0)
     errors = []
     for task in tasks:
         try:
@@ -83,14 +114,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             errors.append(str(error))
     print(errors[0], file=sys.stderr)
     sys.exit(2)
-
-
-def package_version() -> str:
-    """Return the version of the package that is installed."""
-    try:
-        return version("keras-attention")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Namespace:
@@ -109,7 +132,7 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
         parser.error("name a verb")
     verb = f"{PROGRAM} {options.verb}"
     if rest and options.verb != "train":
-        known = _options_of(parser, options.verb)
+        known = parser.verbs.choices[options.verb]._option_string_actions
         raise UsageError(
             f"{verb}: unknown argument {rest[0]}.{_did_you_mean(rest[0], known)} "
             f"(`{verb} --help` lists them)"
@@ -127,16 +150,6 @@ def _did_you_mean(word: str, accepted: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    actions = parser._subparsers._group_actions if parser._subparsers else []
-    return actions[0].choices if actions else {}
-
-
-def _options_of(parser: argparse.ArgumentParser, verb: str) -> list[str]:
-    own = _subparsers(parser)[verb]
-    return [flag for action in own._actions for flag in action.option_strings]
-
-
 def _print_completion(parser: argparse.ArgumentParser, shell: str) -> None:
     try:
         import shtab
@@ -148,9 +161,8 @@ def _print_completion(parser: argparse.ArgumentParser, shell: str) -> None:
 
 def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
     """Return the task of the first argument that is a run folder or preset; None without one."""
-    package = Path(find_spec("keras_attention").submodule_search_locations[0])
     # Where a wheel has the presets, and where a source tree has them.
-    presets = [package / "applications" / "presets", package.parent / "applications" / "presets"]
+    presets = [each / "applications" / "presets" for each in (PACKAGE, PACKAGE.parent)]
     for argument in arguments:
         for folder in (Path(argument), *(each / argument for each in presets)):
             name = _word(folder / "FORMAT", "task") or _word(folder / "task.json", "class_name")
@@ -169,102 +181,90 @@ def _word(path: Path, key: str) -> str | None:
         return None
 
 
-def _print_help_of_all(verb: str) -> None:
-    """Print the help of a verb for every task, and leave."""
-    tasks = [task for task in TASKS.values() if verb in task.verbs]
-    for number, task in enumerate(tasks):
-        parser = _Parser(prog=f"{PROGRAM} {verb}", **_described(task.verbs[verb].summary, task))
-        _add_run(parser)
-        task.verbs[verb].add_options(parser)
-        print(("\n" if number else "") + parser.format_help(), end="")
-    sys.exit(0)
-
-
-def _described(summary: str, task: TaskCommand | None = None) -> dict:
-    of_task = f" (a run of {task.name})" if task else ""
-    return {
-        "description": f"{summary[0].upper()}{summary[1:]}{of_task}.",
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
-    }
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def build_parser(task: TaskCommand | None = None) -> _Parser:
+    """Return the parser of all verbs, those on a run with the options of `task`."""
+    about = "Train and use attention models. Try `keras-attention demo` first."
+    parser = _Parser(prog=PROGRAM, description=about, allow_abbrev=False)
+    try:
+        own = version("keras-attention")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        own = "unknown"
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {own}")
     parser.add_argument(
-        "run", metavar="RUN", help="a run folder that `train` made, or a preset (`dates`, a folder)"
+        "--print-completion",
+        metavar="SHELL",
+        choices=("bash", "zsh", "tcsh"),
+        help="print the script that completes this command in a shell, and exit",
     )
-
-
-def _on_a_run(verbs, name: str, summary: str, task: TaskCommand | None) -> None:
-    described = task.verbs[name].summary if task else summary
-    parser = verbs.add_parser(name, help=summary, **_described(described, task))
-    _add_run(parser)
-    if task:
-        task.verbs[name].add_options(parser)
-
-
-def _train(verbs) -> None:
-    summary = "train a model into a new run folder"
-    parser = verbs.add_parser("train", help=summary, add_help=False, **_described(summary))
-    examples = "".join(task.examples for task in TASKS.values())
-    parser.epilog = (
-        f"examples:\n{examples}\n"
-        f"`{PROGRAM} train TASK --help` lists every --section.key with its default."
+    parser.verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    _add_train(parser)
+    for name, summary in VERBS_ON_A_RUN.items():
+        if task is not None and name not in task.verbs:
+            continue
+        of_task = f"{task.verbs[name]} (a run of {task.name})" if task else ""
+        verb = parser.add_verb(name, summary, of_task)
+        run = "a run folder that `train` made, or a preset (`dates`, a folder)"
+        verb.add_argument("run", metavar="RUN", help=run)
+        add_options(verb, task.options[name] if task else ())
+    average = parser.add_verb(
+        "average", "write a preset whose weights are the mean of those of several runs"
     )
-    parser.usage = TRAIN_USAGE
-    _add_task(parser, nargs="?")
-    parser.add_argument("-h", "--help", action="store_true", help="show this help and exit")
-    parser.add_argument("--config", metavar="F.yaml", help="a YAML file with sections and keys")
-    parser.add_argument("--output", metavar="RUN", help="the run folder to make")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue the run in --output, exactly as if it had never stopped (a run that was "
-        "stopped before its folder was made starts anew)",
-    )
-    parser.add_argument(
-        "--accept-changes",
-        action="store_true",
-        help="with --resume: go on although data, package or files differ from those of the run; "
-        "the run's log records what differs",
-    )
-    parser.set_defaults(show_train_help=parser.format_help)
-
-
-def _add_task(parser: argparse.ArgumentParser, **settings) -> None:
-    text = f"one of: {', '.join(TASKS)}"
-    parser.add_argument("task", metavar="TASK", choices=TASKS, help=text, **settings)
-
-
-def _average(verbs) -> None:
-    summary = "write a preset whose weights are the mean of those of several runs"
-    parser = verbs.add_parser("average", help=summary, **_described(summary))
-    parser.add_argument(
+    average.add_argument(
         "runs",
         metavar="RUN",
         nargs="+",
         help="run folders or presets of one architecture and vocabulary; of one run folder alone "
         "the mean of its checkpoints",
     )
-    parser.add_argument("--output", metavar="PRESET", required=True, help="new folder")
-
-
-def _init(verbs) -> None:
-    summary = "print a configuration of a task, every key with its default and a comment"
-    parser = verbs.add_parser("init", help=summary, **_described(summary))
-    _add_task(parser)
-
-
-def _demo(verbs) -> None:
-    summary = "train a translator of written dates, show it, export it and read it back"
-    parser = verbs.add_parser(
-        "demo",
-        help=summary,
-        epilog="exit status 1 where it translates fewer unseen dates exactly than it should",
-        **_described(summary),
+    average.add_argument("--output", metavar="PRESET", required=True, help="new folder")
+    _add_task(
+        parser.add_verb(
+            "init", "print a configuration of a task, every key with its default and a comment"
+        )
     )
-    parser.add_argument(
+    demo = parser.add_verb(
+        "demo",
+        "train a translator of written dates, show it, export it and read it back",
+        epilog="exit status 1 where it translates fewer unseen dates exactly than it should",
+    )
+    demo.add_argument(
         "--output",
         metavar="D",
         help="new folder for all of it (default: runs/demo, or the next free runs/demo-N)",
     )
+    return parser
+
+
+def _add_train(parser: _Parser) -> None:
+    examples = "".join(task.examples for task in TASKS.values())
+    train = parser.add_verb(
+        "train",
+        "train a model into a new run folder",
+        add_help=False,
+        usage=f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN "
+        "[--resume]",
+        epilog=f"examples:\n{examples}\n"
+        f"`{PROGRAM} train TASK --help` lists every --section.key with its default.",
+    )
+    _add_task(train, nargs="?")
+    train.add_argument("-h", "--help", action="store_true", help="show this help and exit")
+    train.add_argument("--config", metavar="F.yaml", help="a YAML file with sections and keys")
+    train.add_argument("--output", metavar="RUN", help="the run folder to make")
+    train.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the run in --output, exactly as if it had never stopped (a run that was "
+        "stopped before its folder was made starts anew)",
+    )
+    train.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="with --resume: go on although data, package or files differ from those of the run; "
+        "the run's log records what differs",
+    )
+    train.set_defaults(show_train_help=train.format_help)
+
+
+def _add_task(parser: argparse.ArgumentParser, **settings) -> None:
+    help = f"one of: {', '.join(TASKS)}"
+    parser.add_argument("task", metavar="TASK", choices=TASKS, help=help, **settings)

@@ -1,8 +1,300 @@
-"""The tasks that the command knows: a new one is added here, and nowhere else in the command."""
+"""The tasks that the command knows, and the options of their verbs. Standard library only."""
 
-from .answer_selection import ANSWER_SELECTION
-from .classification import CLASSIFICATION
-from .summarization import SUMMARIZATION
-from .translation import TRANSLATION
+import argparse
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(find_spec("keras_attention").submodule_search_locations[0])
+ALIASES = {"beam_size": "--beam"}
+"""What users type beside the name of a search option."""
+
+
+@dataclass(frozen=True)
+class TaskCommand:
+    """A task as the command line knows it: by its name there and in a run folder.
+
+    Its application is a module of the same name, `task_class` the name of its class there, and
+    `classes` are those whose presets it reads. `examples` are command lines of `train`; the `verbs`
+    on a run each have a line of help, and `options`.
+    """
+
+    name: str
+    task_class: str
+    examples: str
+    verbs: Mapping[str, str]
+    options: Mapping[str, Sequence["Option"]]
+    classes: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The application's module, which imports Keras."""
+        return f"keras_attention.applications.{self.name.replace('-', '_')}"
+
+
+class Option:
+    """An option of a verb: its flags, its help, and what else argparse's `add_argument` takes."""
+
+    def __init__(self, flags: str, help: str, group: str | None = None, **settings: Any):
+        self.flags, self.group = flags.split(), group
+        self.settings = {"help": help, **settings}
+
+
+def file(flag: str, help: str, metavar: str = "F", **settings: Any) -> Option:
+    return Option(flag, help, metavar=metavar, **settings)
+
+
+def text(flag: str, help: str, required: bool = True, **settings: Any) -> Option:
+    return Option(flag, help, metavar="TEXT", required=required, **settings)
+
+
+def switch(flag: str, help: str) -> Option:
+    return Option(flag, help, action="store_true")
+
+
+def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    groups: dict[str | None, Any] = {None: parser}
+    for each in options:
+        if each.group not in groups:
+            groups[each.group] = parser.add_argument_group(each.group)
+        groups[each.group].add_argument(*each.flags, **each.settings)
+
+
+def natural(text: str, first: int = 0) -> int:
+    """Return a whole number from 0, as an option's `type`."""
+    if not (text.isascii() and text.isdigit() and int(text) >= first):
+        raise argparse.ArgumentTypeError(f"expected a whole number from {first}. Received: {text}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Return a whole number from 1, as an option's `type`."""
+    return natural(text, 1)
+
+
+def number(text: str) -> float:
+    """Return a number, as an option's `type`."""
+    try:
+        return float(text)
+    except ValueError:  # argparse would name this function in its message
+        raise argparse.ArgumentTypeError(f"expected a number. Received: {text}") from None
+
+
+def search_options() -> dict[str, Option]:
+    """Return the options of a search: names, types and help of the fields of `SearchOptions`.
+
+    Read from its source: importing it would import Keras.
+    """
+    source = (PACKAGE / "decoding" / "options.py").read_text(encoding="utf-8")
+    classes = {each.name: each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)}
+    search = classes["SearchOptions"]
+    described = dict(
+        re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", ast.get_docstring(search), re.MULTILINE)
+    )
+    kinds = {
+        "bool": {"action": "store_true"},
+        "int": {"type": natural, "metavar": "N"},
+        "float": {"type": number, "metavar": "X"},
+    }
+    options = {}
+    for field in (each for each in search.body if isinstance(each, ast.AnnAssign)):
+        name, kind = field.target.id, ast.unparse(field.annotation).split(" ")[0]
+        flags = f"--{name.replace('_', '-')} {ALIASES.get(name, '')}"
+        meaning = " ".join(described[name].split()).rstrip(".").replace("%", "%%")
+        meaning += " (default: the run's own)"
+        options[name] = Option(flags, meaning, "search", dest=name, default=None, **kinds[kind])
+    return options
+
+
+SEARCH = search_options()
+JSON = switch("--json", "write JSON in place of a table")
+OUTPUT = file("--output", "new file; standard output if not given")
+PICTURE = file("--output", "new .png, .svg or .pdf; the terminal if not given", metavar="F.png")
+PAGE = file("--output", "new .html, .png, .svg or .pdf")
+FOLDER = file("--output", "new folder", metavar="D", required=True)
+COUNT = {"type": positive, "metavar": "N"}
+
+
+def split(*names: str) -> Option:
+    words = "which of the run's own sets (default: test if it has one, else dev)"
+    return Option("--split", words, choices=names)
+
+
+# ---- Translation.
+
+PAIRS = [
+    file("--source", "source sentences, one a line"),
+    file("--target", "their translations, one a line"),
+    file("--tsv", "instead: source, tab, target on each line"),
+]
+GOLD = [
+    file(
+        "--gold",
+        "gold word alignments of the same sentences (sure i-j, possible ipj), for the alignment "
+        "error rate of the attention over the given translations",
+    ),
+    Option(
+        "--gold-start",
+        "the number of the first word in --gold (default: 1)",
+        **{"type": int, "choices": (0, 1), "default": 1},
+    ),
+]
+OF_A_TRANSFORMER = {"group": "with architecture transformer", "type": natural, "metavar": "N"}
+ATTENTION = [
+    Option(
+        "--attention-layer",
+        "the decoder layer, from 0, whose attention to show (default: the configuration's)",
+        **OF_A_TRANSFORMER,
+    ),
+    Option(
+        "--attention-head",
+        "its head, from 0 (default: with --attention-layer the mean of all, else the "
+        "configuration's)",
+        **OF_A_TRANSFORMER,
+    ),
+]
+LINES = file("--input", "file to read; standard input if not given")
+ALIGNMENTS = switch(
+    "--alignments",
+    "add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
+    "source-target, counted from 0 (Pharaoh form)",
+)
+TARGET = text("--target", "align this translation instead of the model's own", required=False)
+FORMAT = Option(
+    "--format",
+    "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
+    "keras: model.keras, ids in, logits out, and the tokenizers; ctranslate2: for that engine "
+    "(architecture transformer), and the tokenizers (default: saved_model)",
+    choices=("saved_model", "keras", "ctranslate2"),
+    default="saved_model",
+)
+TRANSLATION = TaskCommand(
+    "translation",
+    "Translator",
+    examples="""\
+  keras-attention train translation --data.dataset dates --output runs/dates
+  keras-attention train translation --config my.yaml --training.epochs 20 --output runs/mine
+  keras-attention train translation --data.train_source train.en --data.train_target train.de \\
+      --data.dev_source dev.en --data.dev_target dev.de --output runs/en-de
+""",
+    verbs={
+        "evaluate": "measure translations of a test set, or of files",
+        "predict": "translate each line of standard input or a file",
+        "score": "write the log-probability of given translations",
+        "visualize": "draw the alignment of a sentence and its translation",
+        "export": "write the translator for use elsewhere",
+    },
+    options={
+        "evaluate": [*PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
+        "predict": [LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
+        "score": [*PAIRS, OUTPUT],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
+        "export": [FORMAT, FOLDER],
+    },
+)
+
+# ---- Summarisation.
+
+OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
+SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
+WITH_SUMMARIES = file("--input", "JSON lines with source and target")
+DOCUMENTS = file("--input", "a document a line; standard input if not given")
+LEAD = Option("--lead", "compare with the first N sentences (default: 1)", default=1, **COUNT)
+JSON_LINES = switch(
+    "--json", "read JSON lines with source (a text or a list of sentences), write JSON lines"
+)
+SUMMARIZATION = TaskCommand(
+    "summarization",
+    "Summarizer",
+    examples="""\
+  keras-attention train summarization --data.dataset reports --output runs/reports
+  keras-attention train summarization --data.train_file train.jsonl --data.dev_file dev.jsonl \\
+      --model.architecture paulus2017 --output runs/mine
+""",
+    verbs={
+        "evaluate": "measure summaries of a test set, or of a file",
+        "predict": "summarise each line of standard input or a file",
+        "visualize": "draw what each word of a summary was drawn from",
+        "export": "write the summariser for use elsewhere",
+    },
+    options={
+        "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
+        "predict": [DOCUMENTS, OUTPUT, JSON_LINES, *SUMMARY_SEARCH],
+        "visualize": [text("--input", "the document"), PICTURE],
+        "export": [FOLDER],
+    },
+)
+
+# ---- Answer selection.
+
+QUESTION = text("--question", "the question")
+QUESTIONS = file(
+    "--file", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
+)
+RANKING = file("--trec-run", "new file for the ranking, in trec_eval's form")
+CANDIDATES = file("--candidates", "file of candidates, one a line; standard input if not given")
+TOP = Option("--top", "write the best N only", **COUNT)
+ANSWERS = text("--answer", "an answer; may be given several times", action="append")
+ANSWER_SELECTION = TaskCommand(
+    "answer-selection",
+    "AnswerRanker",
+    examples="""\
+  keras-attention train answer-selection --data.dataset facts --output runs/facts
+  keras-attention train answer-selection --data.train train.tsv --data.dev dev.tsv \\
+      --model.encoder inner-context --model.occam true --output runs/answers
+""",
+    verbs={
+        "evaluate": "measure the ranking of candidates of a set, or of a file",
+        "predict": "rank the candidates of a question",
+        "visualize": "shade the words of answers by their attention",
+        "export": "write a SavedModel: questions and candidates in, scores out",
+    },
+    options={
+        "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
+        "predict": [QUESTION, CANDIDATES, OUTPUT, TOP],
+        "visualize": [QUESTION, ANSWERS, PAGE],
+        "export": [FOLDER],
+    },
+)
+
+# ---- Classification.
+
+LABELLED = file("--input", "a table with the run's columns")
+TEXTS = file(
+    "--input",
+    "a table with the run's text columns (.csv, .tsv, .jsonl), or a text a line (pairs: two with a "
+    "tab between); standard input if not given",
+)
+SKIP = switch(
+    "--skip", "leave out, and count, texts that are empty, too long or of an unknown label"
+)
+CONFUSION = file("--picture", "draw the confusion matrix: a new file", metavar="F.png")
+SECOND = text("--second", "the second text of a pair", required=False)
+CLASSIFICATION = TaskCommand(
+    "classification",
+    "ClassificationTask",
+    classes=("TextClassifier", "PairClassifier"),
+    examples="""\
+  keras-attention train classification --data.dataset opinions --output runs/opinions
+  keras-attention train classification --data.train_file reviews.csv --data.text_column review \\
+      --data.label_column rating --output runs/reviews
+""",
+    verbs={
+        "evaluate": "measure labels on a test set, or on a file",
+        "predict": "label each text of standard input or a file, as JSON lines",
+        "visualize": "shade the words of a text by what is attended to",
+        "export": "write the classifier for use elsewhere, as a SavedModel",
+    },
+    options={
+        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
+        "predict": [TEXTS, OUTPUT],
+        "visualize": [text("--input", "the text"), SECOND, PAGE],
+        "export": [FOLDER],
+    },
+)
 
 TASKS = {task.name: task for task in (TRANSLATION, ANSWER_SELECTION, CLASSIFICATION, SUMMARIZATION)}

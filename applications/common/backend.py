@@ -7,33 +7,14 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention.applications.common.errors import UserError
+from .errors import UserError
 
 NAMES = {"tensorflow": "TensorFlow", "jax": "JAX"}
 
 
-def require_tensorflow(action: str) -> None:
-    """Refuse to go on with another backend than TensorFlow.
-
-    Args:
-        action: what needs it.
-
-    Raises:
-        UserError: if Keras runs on another backend.
-    """
-    require_backend(action, "tensorflow")
-
-
 def require_backend(action: str, *accepted: str) -> None:
-    """Refuse to go on with another backend than one of `accepted`.
-
-    Args:
-        action: what needs it.
-        *accepted: names as `KERAS_BACKEND` has them.
-
-    Raises:
-        UserError: if Keras runs on another backend.
-    """
+    """Refuse to go on with another backend than one of `accepted`: TensorFlow, if none is named."""
+    accepted = accepted or ("tensorflow",)
     backend = keras.backend.backend()
     if backend not in accepted:
         needed = " or ".join(NAMES[name] for name in accepted)
@@ -46,16 +27,12 @@ def require_backend(action: str, *accepted: str) -> None:
 def compiled(
     function: Callable, model: keras.Model, *ranks: Any, changing: Sequence[keras.Variable] = ()
 ) -> Callable:
-    """Compile a function of ids: on TensorFlow once for all shapes, on JAX once for each shape.
+    """Compile a function of int32 arrays: on TensorFlow once, on JAX once for each shape.
 
-    On PyTorch, which traces nothing, it is the function itself.
-
-    Args:
-        function: of int32 arrays; it calls `model`, whose weights may change between calls.
-        model: a built model.
-        *ranks: of each argument the number of its axes, or a nested structure of such numbers.
-        changing: variables beside the model's that a call changes, such as the state of a seed
-            generator.
+    On PyTorch, which traces nothing, it is the function itself. The function calls `model`, whose
+    weights may change between calls; `ranks` are the numbers of axes of its arguments, nested as
+    they are, and `changing` variables beside the model's that a call changes, such as the state of
+    a seed generator.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":

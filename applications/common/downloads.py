@@ -11,23 +11,18 @@ from pathlib import Path
 
 import keras
 
-from keras_attention.applications.common.errors import UserError, one_line, say
-from keras_attention.applications.common.files import checksum
+from .errors import UserError, one_line, say
+from .files import checksum
 
 TIMEOUT = 30.0
 """Seconds without a byte from the server after which it counts as gone."""
 
 
 def cache_folder() -> Path:
-    """Return where downloads are kept.
-
-    That is the environment variable KERAS_ATTENTION_CACHE, or the folder `keras_attention` of
-    Keras' home (KERAS_HOME, or `~/.keras`).
-    """
+    """Return where downloads are kept: $KERAS_ATTENTION_CACHE, or a folder of Keras' home."""
     own = os.environ.get("KERAS_ATTENTION_CACHE")
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "keras_attention"
+    home = os.environ.get("KERAS_HOME") or "~/.keras"
+    return Path(own or f"{home}/keras_attention").expanduser()
 
 
 def fetch(
@@ -37,24 +32,12 @@ def fetch(
     folder: str | os.PathLike | None = None,
     timeout: float = TIMEOUT,
 ) -> Path:
-    """Return the path of the file at `url`, downloaded unless the cache has it.
+    """Return the path of the file at `url`, downloaded unless the cache `folder` has it.
 
-    Another process that fetches the same file does no harm. A cached file whose checksum is wrong
-    is named on standard error and fetched again.
-
-    Args:
-        url: what to fetch; the last part of its path names the file.
-        sha256: the checksum that the content must have, in hexadecimal.
-        subfolder: a folder inside the cache, for data sets whose files have common names.
-        folder: the cache, `cache_folder()` when not given.
-        timeout: seconds without a byte from the server after which to give up.
-
-    Returns:
-        The path of the whole file.
-
-    Raises:
-        UserError: where the server cannot be reached or refuses, the download is cut short, or
-            its checksum is another. The message names the URL; the cache is as it was before.
+    Its content has the checksum `sha256`. The `subfolder` of the cache is for data sets whose files
+    have common names. Another process that fetches the same file does no harm; a cached file whose
+    checksum is wrong is named on standard error and fetched again; an error leaves the cache as it
+    was.
     """
     import pooch
     import requests

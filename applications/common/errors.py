@@ -1,5 +1,6 @@
 """Errors that a user can put right, checks that raise them, and messages on standard error."""
 
+import operator
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -94,15 +95,19 @@ def check_range(
     below: float | None = None,
 ) -> None:
     """Refuse `value` outside the given limits; `None` (not set) and no limit are let through."""
-    if value is None:
-        return
     limits = [
-        ("at least", at_least, lambda limit: value >= limit),
-        ("above", above, lambda limit: value > limit),
-        ("at most", at_most, lambda limit: value <= limit),
-        ("below", below, lambda limit: value < limit),
+        ("at least", at_least, operator.ge),
+        ("above", above, operator.gt),
+        ("at most", at_most, operator.le),
+        ("below", below, operator.lt),
     ]
-    stated = [(words, limit, holds) for words, limit, holds in limits if limit is not None]
-    if not all(holds(limit) for _, limit, holds in stated):
+    stated = [each for each in limits if each[1] is not None]
+    if value is not None and not all(holds(value, limit) for _, limit, holds in stated):
         rule = " and ".join(f"{words} {limit:g}" for words, limit, _ in stated)
         raise UserError(f"{name} must be {rule}. Received: {shown(value)}.")
+
+
+def check_ranges(section: str, values: Any, names: Iterable[str], **limits: float) -> None:
+    """Refuse attributes of a section of the configuration outside the given limits."""
+    for name in names:
+        check_range(f"{section}.{name}", getattr(values, name), **limits)

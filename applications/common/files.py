@@ -23,16 +23,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from keras_attention.applications.common.errors import UserError, one_line
+import filelock
+
+from .errors import UserError, one_line
 
 CHECKSUMS = "CHECKSUMS"
 """The file of a folder that holds the checksums of the others: `hex  name` lines."""
 
 MOST_JSON = 64 << 20
 """The largest JSON file of our own that is read, in bytes."""
-
-_CHUNK = 1 << 20
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 # ---- Writing.
@@ -44,14 +43,7 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
 
     The contents reach the disk before the name does, so a kill or a power cut at any moment
     leaves either the old file or the new one. The temporary name ends as `path` does, because
-    Keras chooses its format by that.
-
-    Args:
-        path: the file to write.
-        new: whether to refuse to replace a file that came there meanwhile.
-
-    Raises:
-        UserError: naming the file, where the disk is full; with `new`, where there is a file.
+    Keras chooses its format by that. With `new`, a file that came there meanwhile stays.
     """
     path = Path(path)
     temporary = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")
@@ -63,60 +55,49 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
             os.fsync(file.fileno())
         _put(temporary, path, new)
     except OSError as error:
-        if error.errno in _NO_ROOM or os.strerror(errno.ENOSPC) in str(error):
+        no_room = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if no_room or os.strerror(errno.ENOSPC) in str(error):  # HDF5's has no number
             cause = os.strerror(error.errno or errno.ENOSPC)
             raise UserError(f"{path} could not be written: {cause}. Make room.") from None
         raise
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    _sync(path.parent)
 
 
 def _put(temporary: Path, path: Path, new: bool) -> None:
-    if not new:
-        os.replace(temporary, path)
-        return
-    try:
-        os.link(temporary, path)  # which, unlike a rename, replaces nothing
-    except FileExistsError:
-        refuse_existing_output(path)
-    except OSError:  # a file system without links
-        refuse_existing_output(path)
-        os.replace(temporary, path)
+    if new:
+        try:
+            os.link(temporary, path)  # which, unlike a rename, replaces nothing
+            return
+        except OSError:  # there is a file, or the file system knows no links
+            refuse_existing_output(path)
+    os.replace(temporary, path)
 
 
-def refuse_existing_output(path: Path | str) -> None:
-    """Refuse to write over a file or folder.
-
-    Raises:
-        UserError: if there is something at `path`.
-    """
-    if os.path.lexists(path):
-        raise UserError(f"{path} already exists. Choose another --output.")
+def _sync(folder: Path) -> None:
+    """Make the names in `folder` durable, on systems where a folder can be opened."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
-def new_folder(
-    output: Path | str, refuse: Callable[[Path], None] = refuse_existing_output
-) -> Iterator[Path]:
+def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None) -> Iterator[Path]:
     """Give a path to write a folder at, which becomes `output` as a whole or not at all.
 
     Where a kill left an unfinished folder behind, the next call for the same output removes it.
-
-    Args:
-        output: the folder to write.
-        refuse: raises a UserError where something at `output` must stay.
-
-    Raises:
-        UserError: if there is something at `output`, or it cannot be written.
+    `refuse` raises a UserError where something at `output` must stay: anything, if not given.
     """
-    output = Path(output)
+    output, refuse = Path(output), refuse or refuse_existing_output
     refuse(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     for left in output.parent.glob(f".{glob.escape(output.name)}.*.preparing"):
-        with _held(left) as free:
-            if free:
-                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError), _held(left):  # a lock of a living process is an OSError, too
+            shutil.rmtree(left, ignore_errors=True)
     private = output.with_name(f".{output.name}.{secrets.token_hex(8)}.preparing")
     private.mkdir()
     try:
@@ -128,67 +109,46 @@ def new_folder(
         raise UserError(f"{output} could not be written: {one_line(error)}.") from None
     finally:
         shutil.rmtree(private, ignore_errors=True)
-    sync_folder(output.parent)
+    _sync(output.parent)
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Lock a folder; yield whether no living process holds it. The lock ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: leftovers stay
-        yield False
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        yield False
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
-    except OSError:
-        free = False
-    try:
-        yield free
-    finally:
-        os.close(descriptor)
+def _held(folder: Path) -> filelock.FileLock:
+    """Return a lock on a folder in preparation, which ends with the process that holds it."""
+    if folder.is_symlink():
+        raise OSError(f"{folder} is a symbolic link")
+    return filelock.FileLock(folder / "LOCK", timeout=0)
 
 
 def write_text(path: Path | str, text: str, known: bool = False) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all.
-
-    Args:
-        path: the file.
-        text: its content.
-        known: whether to note its checksum, where the folder has them.
-    """
+    """Write `text` as UTF-8 to `path`; `known` notes its checksum, where the folder has them."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
         if known:
             note_checksum(Path(path), temporary)
 
 
-def check_new_file(path: Path | str) -> None:
-    """Refuse a file that cannot be written new, before work is done for it.
+def refuse_existing_output(path: Path | str) -> None:
+    if os.path.lexists(path):
+        raise UserError(f"{path} already exists. Choose another --output.")
 
-    Raises:
-        UserError: if there is something at `path`, or no folder to hold it.
-    """
+
+def check_new_file(path: Path | str) -> None:
+    """Refuse a file that cannot be written new, before work is done for it."""
     refuse_existing_output(path)
     folder = Path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path} cannot be written: there is no folder {folder}.")
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable, on systems where a folder can be opened."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def check_picture(output: Path | str, more: Sequence[str] = ()) -> None:
+    """Refuse a file that no picture can be written to; `more` are suffixes for the message."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    check_new_file(output)
+    suffixes = sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
+    if Path(output).suffix.lower() not in suffixes:
+        accepted = ", ".join([*more, *suffixes])
+        raise UserError(f"the suffix of {output} must be one of {accepted}.")
 
 
 @contextmanager
@@ -211,25 +171,6 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
         ) from None
 
 
-def check_picture(output: Path | str, more: Sequence[str] = ()) -> None:
-    """Refuse a file that no picture can be written to.
-
-    Args:
-        output: the file.
-        more: suffixes that the caller writes itself, for the message.
-
-    Raises:
-        UserError: if it exists, has no folder, or a suffix that is no format of pictures.
-    """
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    check_new_file(output)
-    suffixes = sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
-    if Path(output).suffix.lower() not in suffixes:
-        accepted = ", ".join([*more, *suffixes])
-        raise UserError(f"the suffix of {output} must be one of {accepted}.")
-
-
 # ---- Checksums.
 
 
@@ -242,7 +183,7 @@ def checksum(path: str | os.PathLike) -> str:
         if path.is_dir():
             digest.update(str(each.relative_to(path)).encode())
         with open_regular(each) as file:
-            while block := file.read(_CHUNK):
+            while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
 
@@ -255,46 +196,35 @@ def write_checksums(folder: Path, but: Sequence[str] = ()) -> None:
     _write_checksums(folder, names)
 
 
-def note_checksum(path: Path, content: Path, folder: Path | None = None) -> None:
+def note_checksum(path: Path, content: Path) -> None:
     """Note that `path` is about to become what `content` is, where its folder has checksums.
 
     Until the next note both the old and the new content count as right, so a kill between this
     note and the renaming leaves a folder that is whole.
-
-    Args:
-        path: the file, which may not exist.
-        content: a file with its coming content.
-        folder: the folder whose file of checksums holds it; that of `path` if not given.
     """
-    folder = folder or path.parent
+    folder = path.parent
     if not (folder / CHECKSUMS).exists():
         return
     known = known_checksums(folder)
-    name = path.relative_to(folder).as_posix()
     own = checksum(path) if path.is_file() else None
-    kept = [each for each in known.get(name, []) if each == own]
-    _write_checksums(folder, known | {name: [*kept, checksum(content)]})
+    kept = [each for each in known.get(path.name, []) if each == own]
+    _write_checksums(folder, known | {path.name: [*kept, checksum(content)]})
 
 
 def known_checksums(folder: Path) -> dict[str, list[str]]:
-    """Return the checksums that a file may have, by its name; `{}` where none were noted.
-
-    Raises:
-        UserError: where the file of checksums is damaged.
-    """
+    """Return the checksums that a file may have, by its name; `{}` where none were noted."""
     path = folder / CHECKSUMS
     if not path.exists():
         return {}
     known: dict[str, list[str]] = {}
+    content = read_bytes(path, MOST_JSON)
     try:
-        for line in read_bytes(path, MOST_JSON).decode("utf-8").splitlines():
+        for line in content.decode("utf-8").splitlines():
             digest, name = line.split("  ", 1)
             if len(bytes.fromhex(digest)) != 32:
                 raise ValueError
             known.setdefault(name, []).append(digest)
-    except ValueError as error:
-        if isinstance(error, UserError):
-            raise
+    except ValueError:
         raise UserError(f"{path} is damaged: expected `SHA-256  name` on each line.") from None
     return known
 
@@ -303,9 +233,6 @@ def verify_checksum(path: Path, folder: Path | None = None) -> None:
     """Refuse a file whose content is not what its folder's checksums say.
 
     A file that has no checksum, as those of version 0.1, passes.
-
-    Raises:
-        UserError: naming the file.
     """
     folder = folder or path.parent
     accepted = known_checksums(folder).get(path.relative_to(folder).as_posix())
@@ -325,11 +252,7 @@ def _write_checksums(folder: Path, known: dict[str, list[str]]) -> None:
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """Open a file for reading; refuse pipes and devices, which may never end.
-
-    Raises:
-        UserError: where there is none, it cannot be read, or it is no regular file.
-    """
+    """Open a file for reading; refuse pipes and devices, which may never end."""
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -337,24 +260,16 @@ def open_regular(path: Path | str) -> BinaryIO:
         raise UserError(f"There is no file {path}.") from None
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        found = "a folder" if is_folder else "a pipe or a device"
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise UserError(f"Cannot read {path}: expected a file. Received: {found}.")
     return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path | str, limit: int | None = None) -> bytes:
-    """Return the content of a file.
-
-    Args:
-        path: the file.
-        limit: the most bytes that it may have.
-
-    Raises:
-        UserError: where it cannot be read, is no regular file, or is larger.
-    """
+    """Return the content of a file, which has at most `limit` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if limit is not None and size > limit:
@@ -373,14 +288,8 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
     """Return the lines of a text file, plain or `.gz`, without their ends.
 
     Only line feeds end a line (and a carriage return before one goes with it), so that files
-    which are parallel by line for other programs are so here. A byte order mark is dropped.
-
-    Args:
-        path: the file.
-        encoding: one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
-
-    Raises:
-        UserError: where the file is missing, empty, in another encoding or a damaged archive.
+    which are parallel by line for other programs are so here. A byte order mark is dropped. The
+    encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
     path = Path(path)
     content = read_bytes(path)
@@ -410,11 +319,7 @@ def _inflated(content: bytes, path: Path) -> bytes:
 
 
 def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf-8") -> str:
-    """Return one line as text, without a carriage return at its end.
-
-    Raises:
-        UserError: naming `path` and the line's `number`, where it is not in `encoding`.
-    """
+    """Return one line as text, without a carriage return at its end."""
     try:
         return line.removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
@@ -426,15 +331,7 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
 
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
-    """Return the object that a JSON text holds.
-
-    Args:
-        text: the JSON.
-        where: the file and line, for the message.
-
-    Raises:
-        UserError: where it is no JSON object, nests too deeply, or its texts are no Unicode.
-    """
+    """Return the object that a JSON text holds; `where` names file and line for the message."""
     try:
         value = json.loads(text)
         json.dumps(value, ensure_ascii=False).encode("utf-8")

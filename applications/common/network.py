@@ -25,16 +25,7 @@ class Network(keras_hub.models.Backbone):
         self._parts_given: dict[str, bool] = {}
 
     def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
-        """Return the layer given for an argument, or the one that `make()` returns.
-
-        Args:
-            name: the argument's name.
-            given: what the constructor got.
-            make: makes the default layer.
-
-        Raises:
-            ValueError: where something else than a layer was given.
-        """
+        """Return the layer given for an argument, or the one that `make()` returns."""
         if given is not None and not isinstance(given, keras.layers.Layer):
             raise ValueError(
                 f"`{name}` of {type(self).__name__} should be a Keras layer, or None for the "
@@ -64,12 +55,7 @@ class Network(keras_hub.models.Backbone):
 
 
 def check_ids(inputs: Any, name: str) -> None:
-    """Raise a ValueError where there are strings in place of ids.
-
-    Args:
-        inputs: what a network is fed with.
-        name: the network's or task's name, for the message.
-    """
+    """Raise a ValueError where a network or task called `name` is fed strings in place of ids."""
     for each in keras.tree.flatten(inputs):
         dtype = getattr(each, "dtype", None)
         is_text = isinstance(each, (str, bytes)) or getattr(dtype, "kind", "") in ("U", "S", "O")

@@ -9,6 +9,8 @@ import numpy as np
 
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
+from .errors import shown
+
 
 class TextPreprocessor(keras_hub.models.Preprocessor):
     """Base of the preprocessors: text to ids and back, in Python and inside a TensorFlow graph.
@@ -66,18 +68,13 @@ class TextPreprocessor(keras_hub.models.Preprocessor):
 def as_texts(values: Any, name: str) -> list[str]:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
-    Args:
-        values: the strings; bytes are UTF-8.
-        name: the argument's name, for the message.
-
-    Raises:
-        ValueError: where it is one string, or holds something that is no string, such as None, NaN
-            or ids.
+    Bytes are UTF-8. What is no string, such as None, NaN or ids, is a ValueError that names the
+    argument `name`.
     """
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
-            f"Received: {name}={_shown(values)}"
+            f"Received: {name}={shown(values)}"
         )
     if hasattr(values, "numpy"):  # a tensor of strings
         values = values.numpy()
@@ -87,7 +84,7 @@ def as_texts(values: Any, name: str) -> list[str]:
         if not isinstance(text, str):
             raise ValueError(
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "
-                f"Received: {name}[{place}]={_shown(value)}"
+                f"Received: {name}[{place}]={shown(value)}"
             )
         texts.append(str(text))
     return texts
@@ -110,9 +107,3 @@ def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     for row, sequence in enumerate(sequences):
         matrix[row, : len(sequence)] = sequence
     return matrix
-
-
-def _shown(value: Any) -> str:
-    """Return a short form of a value for a message."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

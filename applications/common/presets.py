@@ -7,13 +7,8 @@ from typing import Any
 import keras
 import keras_hub
 
-from keras_attention.applications.common.errors import UserError, one_line
-from keras_attention.applications.common.files import (
-    MOST_JSON,
-    json_object,
-    read_bytes,
-    verify_checksum,
-)
+from .errors import UserError, one_line
+from .files import MOST_JSON, json_object, read_bytes, verify_checksum
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
@@ -54,11 +49,7 @@ def model_card(task: keras_hub.models.Task) -> str:
 
 
 def preset_folder(preset: Path | str) -> Path:
-    """Return the folder of a preset, fetched where it is a handle.
-
-    Raises:
-        ValueError: where there is none.
-    """
+    """Return the folder of a preset, fetched where it is a handle."""
     name = str(preset)
     if name.startswith("hf://"):
         from huggingface_hub import snapshot_download
@@ -68,9 +59,8 @@ def preset_folder(preset: Path | str) -> Path:
         from kagglehub import model_download
 
         return Path(model_download(name.removeprefix("kaggle://")))
-    folder = Path(preset)
-    if folder.is_dir():
-        return folder
+    if Path(preset).is_dir():
+        return Path(preset)
     if (PRESETS / name).is_dir() and "/" not in name:
         return PRESETS / name
     known = sorted(each.name for each in PRESETS.iterdir()) if PRESETS.is_dir() else []
@@ -87,18 +77,34 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
         raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
     verify_checksum(path)
     content = json_object(read_bytes(path, MOST_JSON), str(path))
-    if not isinstance(content.get("registered_name"), str):
-        raise UserError(f"{path} is damaged: expected an object with `registered_name`.")
+    kinds = {"registered_name": str, "class_name": str, "config": dict}
+    if not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
+        raise UserError(f"{path} is damaged: expected an object with {', '.join(kinds)}.")
     return content
 
 
-def deserialized(config: dict[str, Any], path: Path) -> Any:
+def read_task(
+    task_class: type, folder: Path, dtype: Any = None, **changes: Any
+) -> keras_hub.models.Task:
+    """Return the task of a preset with new weights, its network in another `dtype` if wanted."""
+    described = read_part(folder, TASK_FILE)
+    found = keras.saving.get_registered_object(described["registered_name"])
+    if not (isinstance(found, type) and issubclass(found, task_class)):
+        raise UserError(
+            f"{folder} is a preset of `{described['class_name']}`. Expected: {task_class.__name__}."
+        )
+    config = described["config"]
+    if "preprocessor" not in changes:
+        config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
     try:
-        return keras.saving.deserialize_keras_object(config)
+        if dtype is not None:
+            policy = keras.dtype_policies.get(dtype)
+            config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
+        return keras.saving.deserialize_keras_object({**described, "config": config | changes})
     except UserError:
         raise
     except (TypeError, KeyError, ValueError) as error:
         raise UserError(
-            f"{path} describes a task that this version cannot make ({one_line(error)[:200]}): it "
-            "is damaged, or from a newer keras-attention."
+            f"{folder / TASK_FILE} describes a task that this version cannot make "
+            f"({one_line(error)[:200]}): it is damaged, or from a newer keras-attention."
         ) from None

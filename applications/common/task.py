@@ -1,30 +1,19 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import keras_hub
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import new_folder, write_checksums
-from keras_attention.applications.common.network import check_ids
-from keras_attention.applications.common.preprocessor import TextPreprocessor
-from keras_attention.applications.common.presets import (
-    CARD_FILE,
-    PREPROCESSOR_FILE,
-    RUN_FILE,
-    TASK_FILE,
-    WEIGHTS_FILE,
-    deserialized,
-    model_card,
-    preset_folder,
-    read_part,
-    write_parts,
-)
-from keras_attention.applications.common.weights import load_weights as read_weights
 from keras_attention.distribute import GlobalMean
+
+from . import presets
+from .files import new_folder, write_checksums
+from .network import check_ids
+from .preprocessor import TextPreprocessor
+from .weights import load_weights as read_weights
 
 
 class TextTask(keras_hub.models.Task):
@@ -34,18 +23,32 @@ class TextTask(keras_hub.models.Task):
     All that Keras offers works: `compile`, `fit`, callbacks, metrics, `summary`, `save`; and all
     that KerasHub does: `save_to_preset`, `from_preset`, `keras_hub.upload_preset`.
 
-    A subclass writes the hooks below, and its own verb (`translate`, `classify`, ...).
+    A subclass writes its own verb (`translate`, `classify`, ...) and these hooks:
 
     ```
-    corpus  = task.read_columns(x, y)               # what `fit` was given, checked
-    encoded = task.encode(corpus)                   # as ids, once
-    batches = task.make_batches(encoded, ...)       # by length, such as `BucketedBatches`
-    measure = task.development(corpus, batches, config)    # -> figures of an epoch of a run
+    check_fit()                             raises a ValueError where network and preprocessor
+                                            are of different vocabularies
+    read_columns(x, y, sample_weight)       what `fit` was given as a corpus, checked
+    encode(corpus)                          the corpus as ids, once
+    make_batches(encoded, batch_size, *, seed=0, shuffle=True, like=None)
+                                            with `__len__` and `to_dataset`, as `BucketedBatches`;
+                                            of the same shapes as the batches `like`
+    default_loss()                          the Keras loss that `compile` takes
+    service(**options)                      the `tf.Module` from strings to results that `export`
+                                            writes
     ```
 
-    The command trains the same task from a configuration: `read(config, split)` gives the corpus of
-    a split, `adapt(config, corpus)` the preprocessor, and `configured(config, preprocessor)` the
-    task, with new weights.
+    The command trains the same task from a configuration, with these:
+
+    ```
+    read(config, split)                     the corpus of "train", "dev" or "test"
+    adapt(config, corpus)                   the preprocessor
+    configured(config, preprocessor, dtype=None)         the task, with new weights
+    development(corpus, batches, config)    a function that gives the figures of an epoch,
+                                            `val_loss` among them
+    from_run_0_1(folder, load_weights)      the task of a run folder that version 0.1 made, and
+    preprocessor_of_0_1(folder)             its preprocessor
+    ```
 
     Args:
         backbone: the network.
@@ -83,73 +86,33 @@ class TextTask(keras_hub.models.Task):
                     f"`{name}` of a {type(self).__name__} should be a {wanted.__name__}. "
                     f"Received: {name}={part!r}"
                 )
-        self.backbone = backbone
-        self.preprocessor = preprocessor
+        self.backbone, self.preprocessor = backbone, preprocessor
         if preprocessor is not None:
             self.check_fit()
         self._compiled_functions: dict[Any, Callable] = {}
         super().__init__(compile=compile, **kwargs)
         self.built = True  # as the network is
 
-    # ---- The hooks of a subclass.
-
-    def check_fit(self) -> None:
-        """Raise a ValueError where network and preprocessor are of different vocabularies."""
-        raise NotImplementedError
-
-    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Return what `fit` was given as a corpus, checked."""
-        raise NotImplementedError
-
-    def encode(self, corpus: Any) -> Any:
-        """Return a corpus as ids."""
-        raise NotImplementedError
-
-    def make_batches(
-        self,
-        encoded: Any,
-        batch_size: int | None,
-        *,
-        seed: int = 0,
-        shuffle: bool = True,
-        like: Any = None,
-    ) -> Any:
-        """Return the batches of encoded examples, with `__len__` and `to_dataset`.
-
-        Args:
-            encoded: what `encode` returned.
-            batch_size: examples of a batch.
-            seed: the seed of their order.
-            shuffle: whether to draw a new order in each epoch.
-            like: batches whose shapes to use again.
-        """
-        raise NotImplementedError
-
-    def default_loss(self) -> keras.losses.Loss:
-        """Return the loss that `compile` takes where none is given."""
-        raise NotImplementedError
+    # ---- The hooks that a subclass may leave as they are.
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         """Return the optimizer that `compile` takes where none is given."""
         return keras.optimizers.Adam(1e-3, clipnorm=1.0)
 
-    def service(self, **options: Any) -> Any:
-        """Return the `tf.Module` from strings to results that `export` writes."""
-        raise NotImplementedError
+    def feature_loss(self, loss: Any) -> keras.losses.Loss | None:
+        """Return a loss that takes features in place of logits, or None where there is none.
 
-    def development(self, corpus: Any, batches: Any, config: Any) -> Callable[[], dict[str, float]]:
-        """Return a function that gives the figures of an epoch, `val_loss` among them.
-
-        Args:
-            corpus: what to judge by.
-            batches: the same as batches of ids.
-            config: the configuration of the training.
+        With it, training never has the logits of a batch at once.
         """
-        raise NotImplementedError
+        return None
 
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
+
+    def describe(self, folder: Path) -> None:
+        """Write what a preset holds beside weights into a folder."""
+        presets.write_parts(self, folder)
 
     @classmethod
     def defaults_of(cls, config: Any) -> list[str]:
@@ -159,34 +122,6 @@ class TextTask(keras_hub.models.Task):
     @classmethod
     def check_data(cls, config: Any) -> None:
         """Refuse a configuration that names no training data or nothing to judge by."""
-
-    @classmethod
-    def read(cls, config: Any, split: str) -> Any:
-        """Return the corpus of a split, `"train"`, `"dev"` or `"test"`."""
-        raise NotImplementedError
-
-    @classmethod
-    def adapt(cls, config: Any, corpus: Any) -> TextPreprocessor:
-        """Return the preprocessor that a configuration describes, for a training corpus."""
-        raise NotImplementedError
-
-    @classmethod
-    def configured(
-        cls, config: Any, preprocessor: TextPreprocessor, dtype: Any = None
-    ) -> "TextTask":
-        """Return the task that a configuration describes, with new weights.
-
-        Args:
-            config: the configuration.
-            preprocessor: what `adapt` gave.
-            dtype: the dtype policy of the network; None for Keras' global one.
-        """
-        raise NotImplementedError
-
-    @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
-        """Return the task of a run folder that version 0.1 made."""
-        raise NotImplementedError
 
     # ---- Training.
 
@@ -208,17 +143,15 @@ class TextTask(keras_hub.models.Task):
             weighted_metrics: the same, weighted by `sample_weight`.
             **kwargs: more of `keras.Model.compile`.
         """
-        optimizer = (
-            self.default_optimizer()
-            if isinstance(optimizer, str) and optimizer == "auto"
-            else optimizer
-        )
-        loss = self.default_loss() if isinstance(loss, str) and loss == "auto" else loss
+        optimizer = self.default_optimizer() if _is_auto(optimizer) else optimizer
+        loss = self.default_loss() if _is_auto(loss) else loss
         super().compile(
             optimizer, loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs
         )
         own = loss.loss if isinstance(loss, GlobalMean) else loss
-        wanted = [*_flat(metrics), *_flat(weighted_metrics)]
+        wanted = [
+            each for each in keras.tree.flatten([metrics, weighted_metrics]) if each is not None
+        ]
         needs_logits = any(not getattr(each, "reads_labels_only", False) for each in wanted)
         self._feature_loss = None if needs_logits else self.feature_loss(own)
 
@@ -231,13 +164,6 @@ class TextTask(keras_hub.models.Task):
                 "Received: preprocessor=None"
             )
         return self.preprocessor
-
-    def feature_loss(self, loss: Any) -> keras.losses.Loss | None:
-        """Return a loss that takes features in place of logits, or None where there is none.
-
-        With it, training never has the logits of a batch at once.
-        """
-        return None
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not (training and self._feature_loss is not None):
@@ -303,48 +229,42 @@ class TextTask(keras_hub.models.Task):
         Raises:
             ValueError: where a text is missing or no string, or columns differ in length.
         """
-        if _is_dataset(x) or self.preprocessor is None:
-            if not _is_dataset(x):
-                check_ids([x, y], f"A {type(self).__name__} without preprocessor")
-            if run is not None:
-                raise ValueError(
-                    "`run` needs texts, which can be gone through again from any step: give lists. "
-                    f"Received: x={type(x).__name__}"
-                )
-            return super().fit(
-                x,
-                y,
-                batch_size,
-                sample_weight=sample_weight,
-                epochs=epochs,
-                validation_data=validation_data,
-                steps_per_epoch=steps_per_epoch,
-                shuffle=False,  # a dataset comes in its own order
-                **kwargs,
+        if self.preprocessor is None and not _is_dataset(x):
+            check_ids([x, y], f"A {type(self).__name__} without preprocessor")
+        streams = _is_dataset(x) or self.preprocessor is None
+        if run is not None and (streams or _is_dataset(validation_data)):
+            raise ValueError(
+                "`run` needs texts, which can be gone through again from any step: give lists. "
+                f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
             )
-        corpus = self.read_columns(x, y, sample_weight)
-        held_out = None
-        if validation_data is not None:
-            held_out = self._read_again(validation_data)
+        if streams:
+            kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+            kwargs |= {"validation_data": validation_data, "sample_weight": sample_weight}
+            # A dataset comes in its own order.
+            return super().fit(x, y, batch_size, shuffle=False, **kwargs)
+        corpus, held_out = self.read_columns(x, y, sample_weight), None
+        if _is_dataset(validation_data):
+            held_out = validation_data
+        elif validation_data is not None:
+            columns = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            held_out = self.read_columns(*columns)
         elif validation_split:
             corpus, held_out = corpus.split(validation_split)
         if run is not None:
-            from keras_attention.applications.training.tasks import fit_new_run
+            from ..training.tasks import fit_new_run
 
             sizes = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
             sizes |= {"steps_per_epoch": steps_per_epoch}
             return fit_new_run(self, corpus, held_out, run, **sizes, **kwargs)
         seed = int(keras.random.randint((), 0, 2**31 - 1)) if seed is None else seed
-        batches = self.make_batches(
-            self.encode(corpus), batch_size or 32, seed=seed, shuffle=shuffle
-        )
-        if held_out is not None and not _is_dataset(held_out):
-            like = self.make_batches(
-                self.encode(held_out), batch_size or 32, shuffle=False, like=batches
-            )
-            held_out = like.to_dataset(epochs=1)
-        elif held_out is not None:
+        size = batch_size or 32
+        batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
+        if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
+        elif held_out is not None:
+            encoded = self.encode(held_out)
+            held_out = self.make_batches(encoded, size, shuffle=False, like=batches)
+            held_out = held_out.to_dataset(epochs=1)
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(
             self,
@@ -363,12 +283,6 @@ class TextTask(keras_hub.models.Task):
         batches = self.make_batches(encoded, batch_size or 32, shuffle=False)
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
 
-    def _read_again(self, data: Any) -> Any:
-        """Return `validation_data` as a corpus, or as the dataset that it is."""
-        if _is_dataset(data):
-            return data
-        return self.read_columns(*data) if isinstance(data, tuple) else self.read_columns(data)
-
     # ---- Saving and reading back.
 
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
@@ -385,11 +299,7 @@ class TextTask(keras_hub.models.Task):
             super().save_to_preset(str(folder), max_shard_size)
             self.describe(folder)
             write_checksums(folder)
-            (folder / CARD_FILE).write_text(model_card(self), encoding="utf-8")
-
-    def describe(self, folder: Path) -> None:
-        """Write what a preset holds beside weights into a folder."""
-        write_parts(self, folder)
+            (folder / presets.CARD_FILE).write_text(presets.model_card(self), encoding="utf-8")
 
     @classmethod
     def from_preset(
@@ -407,26 +317,12 @@ class TextTask(keras_hub.models.Task):
             ValueError: where there is no such preset, it is not whole, is of another task, or of a
                 newer version.
         """
-        folder = preset_folder(preset)
-        if (folder / RUN_FILE).is_file() and not (folder / TASK_FILE).is_file():
+        folder = presets.preset_folder(preset)
+        if (folder / presets.RUN_FILE).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
-        config = read_part(folder, TASK_FILE)
-        found = keras.saving.get_registered_object(config["registered_name"])
-        if found is None or not issubclass(found, cls):
-            raise UserError(
-                f"{preset} is a preset of `{config['class_name']}`. Expected: {cls.__name__}."
-            )
-        dtype = kwargs.pop("dtype", None)
-        if dtype is not None:
-            config["config"]["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(
-                keras.dtype_policies.get(dtype)
-            )
-        if "preprocessor" not in kwargs:
-            config["config"]["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
-        config["config"] |= kwargs
-        task = deserialized(config, folder / TASK_FILE)
+        task = presets.read_task(cls, folder, **kwargs)
         if load_weights:
-            read_weights(task.backbone, folder / WEIGHTS_FILE)
+            read_weights(task.backbone, folder / presets.WEIGHTS_FILE)
         return task
 
     @classmethod
@@ -454,12 +350,10 @@ class TextTask(keras_hub.models.Task):
             tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})
 
 
-def _flat(metrics: Any) -> Sequence[Any]:
-    return keras.tree.flatten(metrics) if metrics is not None else []
+def _is_auto(given: Any) -> bool:
+    return isinstance(given, str) and given == "auto"
 
 
 def _is_dataset(x: Any) -> bool:
     """Whether `x` is a `tf.data.Dataset`, or one of Keras' own sources of batches."""
-    if isinstance(x, keras.utils.PyDataset):
-        return True
-    return type(x).__module__.startswith("tensorflow.python.data") or hasattr(x, "element_spec")
+    return isinstance(x, keras.utils.PyDataset) or hasattr(x, "element_spec")

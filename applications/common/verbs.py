@@ -6,21 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import (
-    decode_line,
-    output_file,
-    read_lines,
-)
 from keras_attention.decoding import SearchOptions
+
+from .errors import UserError
+from .files import decode_line, output_file, read_lines
 
 
 def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
-    """Return the search that the flags of a command ask for, on top of the task's own.
-
-    Raises:
-        UserError: where an option is out of its range, or two exclude each other.
-    """
+    """Return the search that the flags of a command ask for, on top of the task's own."""
     names = [field.name for field in fields(SearchOptions)]
     given = {name: getattr(options, name, None) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
@@ -40,14 +33,6 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
     """Yield the lines of a file, or of standard input, in chunks.
 
     Where a person types the lines, each is a chunk of its own.
-
-    Args:
-        path: the file; None for standard input.
-        size: lines of a chunk.
-        encoding: of the file.
-
-    Raises:
-        UserError: where the file cannot be read, or a line is in another encoding.
     """
     if path is not None:
         lines = read_lines(path, encoding)
@@ -69,13 +54,7 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
 def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
     """Write results, one a line, to a new file or standard output, as they come.
 
-    Args:
-        output: the file; None for standard output.
-        lines: the results.
-        empty: what to say where there is none.
-
-    Raises:
-        UserError: where the file exists, or there is no result.
+    `empty` says what is wrong where there is none.
     """
     count = 0
     with output_file(output) as file:

@@ -5,23 +5,14 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError, one_line
-from keras_attention.applications.common.files import (
-    note_checksum,
-    open_regular,
-    replacing,
-    verify_checksum,
-)
+from .errors import UserError, one_line
+from .files import note_checksum, open_regular, replacing, verify_checksum
 
 
 def save_weights(model: keras.Model, path: Path) -> None:
-    """Write the weights of `model` alone, without its optimizer's, whole or not at all.
+    """Write the weights of `model` alone, without its optimizer's, to a `.weights.h5` file.
 
     Where the folder has checksums, that of the file is among them.
-
-    Args:
-        model: the model.
-        path: a file that ends in `.weights.h5`.
     """
     optimizer, model.optimizer = getattr(model, "optimizer", None), None
     try:
@@ -33,16 +24,13 @@ def save_weights(model: keras.Model, path: Path) -> None:
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Load the weights of `model` from a file that `save_weights` wrote.
-
-    Raises:
-        UserError: where the file is missing, damaged, changed, holds a number that is not finite,
-            or fits another model.
-    """
+    """Load the weights of `model` from a file, unless it is damaged, changed, or not finite."""
     path = Path(path)
     if not path.exists():
-        raise UserError(f"{path.parent} has no weights: {path.name} is missing.")
-    open_regular(path).close()
+        raise UserError(
+            f"{path.parent} has no weights: {path.name} is missing. A run has them from the end of "
+            "its first epoch on: continue it with `train --resume`."
+        )
     verify_checksum(path)
     check_weights(path)
     try:
@@ -52,17 +40,13 @@ def load_weights(model: keras.Model, path: Path) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Refuse a file of weights that is damaged, leads elsewhere, or is not finite.
-
-    Raises:
-        UserError: naming the file.
-    """
+    """Refuse a file of weights that is damaged, leads elsewhere, or is not finite."""
     import h5py
 
-    size = path.stat().st_size
+    open_regular(path).close()
     try:
         with h5py.File(path, "r") as file:
-            _check_group(file, path, size)
+            _check_group(file, path, path.stat().st_size)
     except UserError:
         raise
     except Exception as error:  # HDF5's own errors are many and say nothing to a user

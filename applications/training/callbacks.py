@@ -4,60 +4,37 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError, shown
-from keras_attention.applications.common.weights import save_weights
-from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints
 from keras_attention.distribute import Workers
 
-
-class Evaluation(keras.callbacks.Callback):
-    """Adds figures on the development set to the logs of each epoch.
-
-    Args:
-        evaluate: returns them, for example `{"val_loss": 2.1, "val_bleu": 31.7}`.
-    """
-
-    def __init__(self, evaluate: Callable[[], dict[str, float]]):
-        super().__init__()
-        self.evaluate = evaluate
-
-    def on_epoch_end(self, epoch, logs=None):
-        logs.update(self.evaluate())
+from ..common.errors import Preempted, TrainingDiverged, UserError, shown
+from ..common.weights import save_weights
+from .run_folder import Checkpoint, Checkpoints
 
 
 class StopWhenNotFinite(keras.callbacks.Callback):
-    """Ends training when a loss is NaN or infinite, before a checkpoint could keep it.
-
-    Args:
-        checkpoints: those of the run, in its folder.
-    """
+    """Ends training when a loss is NaN or infinite, before a checkpoint could keep it."""
 
     def __init__(self, checkpoints: Checkpoints):
         super().__init__()
         self.checkpoints = checkpoints
 
     def on_train_batch_end(self, batch, logs=None):
-        self._check("loss", logs)
+        for name in ("loss", "val_loss"):
+            value = logs.get(name, 0.0)
+            if not math.isfinite(value):
+                sync_variables(self.model)
+                step = updates_made(self.model)
+                raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
 
-    def on_epoch_end(self, epoch, logs=None):
-        self._check("loss", logs)
-        self._check("val_loss", logs)
-
-    def _check(self, name, logs):
-        value = logs.get(name, 0.0)
-        if not math.isfinite(value):
-            sync_variables(self.model)
-            step = updates_made(self.model)
-            raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
+    on_epoch_end = on_train_batch_end
 
 
 def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
@@ -73,17 +50,16 @@ def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
     )
 
 
-class Plateau:
-    """The best value so far and the epochs since then.
+class Plateau(keras.callbacks.Callback):
+    """Follows the best value of `monitor`, and counts the epochs without a better one."""
 
-    Args:
-        mode: "min" or "max".
-    """
+    kept = ("best", "wait")
 
-    def __init__(self, mode: str):
+    def __init__(self, monitor: str, mode: str, patience: int | None):
+        super().__init__()
+        self.monitor, self.patience = monitor, patience
         self.sign = 1.0 if mode == "max" else -1.0
-        self.best = None
-        self.wait = 0
+        self.best, self.wait = None, 0
 
     def improved(self, value: float) -> bool:
         """Take the next value; return whether it is the best."""
@@ -92,69 +68,51 @@ class Plateau:
         self.wait = 0 if better else self.wait + 1
         return better
 
-
-class KeepBest(keras.callbacks.Callback):
-    """Saves the weights whenever `monitor` is best, and stops training after `patience` epochs.
-
-    Args:
-        path: the `.weights.h5` file; None to remember only, as a worker does that is no chief.
-        monitor: the figure in the logs.
-        mode: "min" or "max".
-        patience: epochs without a better figure; `None` never stops.
-    """
-
-    def __init__(self, path: Path | None, monitor: str, mode: str, patience: int | None):
-        super().__init__()
-        self.path = path
-        self.monitor = monitor
-        self.patience = patience
-        self.plateau = Plateau(mode)
-        self.best_epoch = 0
-
     @property
     def exhausted(self) -> bool:
-        return self.patience is not None and self.plateau.wait >= self.patience
+        return self.patience is not None and self.wait >= self.patience
+
+    def get_state(self):
+        return {name: getattr(self, name) for name in self.kept}
+
+    def set_state(self, state):
+        for name in self.kept:
+            setattr(self, name, state[name])
+
+
+class KeepBest(Plateau):
+    """Saves the weights whenever `monitor` is best, and stops training after `patience` epochs.
+
+    Without a `path`, in a worker that is not the chief, it remembers only.
+    """
+
+    kept = ("best", "wait", "epoch")
+
+    def __init__(self, path: Path | None, monitor: str, mode: str, patience: int | None):
+        super().__init__(monitor, mode, patience)
+        self.path = path
+        self.epoch = 0
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.plateau.improved(logs[self.monitor]):
-            self.best_epoch = epoch + 1
+        if self.improved(logs[self.monitor]):
+            self.epoch = epoch + 1
             if self.path is not None:
                 save_weights(network_of(self.model), self.path)
         if self.exhausted:
             self.model.stop_training = True
 
-    def get_state(self):
-        return {"best": self.plateau.best, "wait": self.plateau.wait, "epoch": self.best_epoch}
 
-    def set_state(self, state):
-        self.plateau.best, self.plateau.wait = state["best"], state["wait"]
-        self.best_epoch = state["epoch"]
-
-
-class HalveOnPlateau(keras.callbacks.Callback):
+class HalveOnPlateau(Plateau):
     """Halves the learning rate after `patience` epochs without a better `monitor`.
 
     The learning rate itself is a variable of the optimizer, which the checkpoint holds.
     """
 
-    def __init__(self, monitor: str, mode: str, patience: int):
-        super().__init__()
-        self.monitor = monitor
-        self.patience = patience
-        self.plateau = Plateau(mode)
-
     def on_epoch_end(self, epoch, logs=None):
-        self.plateau.improved(logs[self.monitor])
-        if self.plateau.wait >= self.patience:
-            self.plateau.wait = 0
-            optimizer = self.model.optimizer
-            optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
-
-    def get_state(self):
-        return {"best": self.plateau.best, "wait": self.plateau.wait}
-
-    def set_state(self, state):
-        self.plateau.best, self.plateau.wait = state["best"], state["wait"]
+        self.improved(logs[self.monitor])
+        if self.exhausted:
+            self.wait = 0
+            self.model.optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
 
 
 BATCHES_BETWEEN_WORDS = 8
@@ -169,8 +127,7 @@ class TimeLimit(keras.callbacks.Callback):
 
     def __init__(self, seconds: float | None, workers: Workers):
         super().__init__()
-        self.seconds = seconds
-        self.workers = workers
+        self.seconds, self.workers = seconds, workers
         self.before = 0.0
         self.start: float | None = None
         self.over = False
@@ -189,17 +146,12 @@ class TimeLimit(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if is_time_for_a_word(self.workers, batch):
-            self._look()
+            self.on_epoch_end(batch)
 
     def on_epoch_end(self, epoch, logs=None):
-        self._look()
-
-    def _look(self):
-        if self.seconds is None:
-            return
-        self.over = self.workers.any(self.elapsed >= self.seconds)
-        if self.over:
-            self.model.stop_training = True
+        if self.seconds is not None:
+            self.over = self.workers.any(self.elapsed >= self.seconds)
+            self.model.stop_training |= self.over
 
     def get_state(self):
         return {"seconds": self.elapsed}
@@ -214,31 +166,25 @@ def is_time_for_a_word(workers: Workers, batch: int) -> bool:
 
 
 class AverageWeights(keras.callbacks.Callback):
-    """Puts the mean of the weights at the last epochs' ends into the model, to be judged and kept.
+    """Puts the mean of the weights at the last `count` epochs' ends into the model, to be judged.
 
     It comes before the evaluation; its part `back`, which puts the weights of training back, comes
     after the judges and before the checkpoint.
-
-    Args:
-        count: epochs at most.
     """
 
     def __init__(self, count: int):
         super().__init__()
         self.count = count
         self.window: list[list[np.ndarray]] = []
-        self.back = keras.callbacks.LambdaCallback(on_epoch_end=self._put_back)
+        self.back = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: self._assign(self.window[-1])
+        )
 
     def on_epoch_end(self, epoch, logs=None):
         own = [np.array(variable.numpy()) for variable in self.model.trainable_variables]
         self.window = [*self.window, own][-self.count :]
-        means = [
-            np.mean(arrays, axis=0, dtype="float64") for arrays in zip(*self.window, strict=True)
-        ]
-        self._assign(means)
-
-    def _put_back(self, epoch, logs=None):
-        self._assign(self.window[-1])
+        columns = zip(*self.window, strict=True)
+        self._assign([np.mean(arrays, axis=0, dtype="float64") for arrays in columns])
 
     def _assign(self, arrays):
         for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
@@ -250,7 +196,6 @@ class AverageWeights(keras.callbacks.Callback):
         return [array for weights in self.window for array in weights]
 
     def restore(self, arrays: list[np.ndarray], model: keras.Model) -> None:
-        """Take up `arrays` again."""
         size = len(model.trainable_variables)
         self.window = [arrays[first : first + size] for first in range(0, len(arrays), size)]
 
@@ -258,8 +203,9 @@ class AverageWeights(keras.callbacks.Callback):
 class SaveCheckpoint(keras.callbacks.Callback):
     """Writes a checkpoint at the end of each epoch: variables, and the state of `callbacks`.
 
-    `batches` is how many batches have been seen, over all sittings, `within` how many of them in
-    an epoch that was left, and `newest` the path of the checkpoint that was written last.
+    After a SIGTERM, as schedulers send it, it writes one in the middle of an epoch and ends the
+    training, of all workers where one is asked to. `batches` is how many batches have been seen,
+    over all sittings, and `within` how many of them in an epoch that was left.
 
     Why not `keras.callbacks.BackupAndRestore`: see docs/adr/0003-exact-resume.md.
     """
@@ -271,21 +217,17 @@ class SaveCheckpoint(keras.callbacks.Callback):
         average: AverageWeights | None = None,
         batch_size: int | None = None,
         steps: int = 2**31,
+        workers: Workers | None = None,
     ):
         super().__init__()
-        self.checkpoints = checkpoints
-        self.steps = steps
-        self.batch_size = batch_size
-        self.stateful = callbacks
-        self.average = average
-        self.batches = 0
-        self.within = 0
-        self.newest: Path | None = None
+        self.checkpoints, self.stateful, self.average = checkpoints, callbacks, average
+        self.batch_size, self.steps, self.workers = batch_size, steps, workers or Workers()
+        self.batches = self.within = 0
+        self.asked_to_end = False
         self._metrics: list[np.ndarray] = []
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.epoch = epoch
-        self.before = self.batches
+        self.epoch, self.before = epoch, self.batches
 
     def on_train_batch_end(self, batch, logs=None):
         # Counted by the batch's number: an execution of several batches ends once.
@@ -297,27 +239,51 @@ class SaveCheckpoint(keras.callbacks.Callback):
                 variable.assign(variable.numpy() + value)
             self._metrics = []
 
+        # After the last batch of an epoch, its end is near and writes a checkpoint itself.
+        if (
+            self.within < self.steps
+            and is_time_for_a_word(self.workers, batch)
+            and self.workers.any(self.asked_to_end)
+        ):
+            sync_variables(self.model)
+            path = self._save(self.epoch, [each.numpy() for each in self.model.metrics_variables])
+            raise ended_by_signal(path)
+
     def on_epoch_end(self, epoch, logs=None):
         self.within = 0
-        self._save(epoch + 1, [])
+        path = self._save(epoch + 1, [])
+        if self.workers.any(self.asked_to_end):
+            raise ended_by_signal(path)
 
-    def save_within_epoch(self) -> None:
-        """Write a checkpoint in the middle of an epoch; the figures so far are in it."""
-        sync_variables(self.model)
-        self._save(self.epoch, [value.numpy() for value in self.model.metrics_variables])
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take notice of a SIGTERM inside; only a program's main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number, frame):
+            self.asked_to_end = True
+
+        before = signal.signal(signal.SIGTERM, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def _save(self, epoch, metrics):
-        states = {name: callback.get_state() for name, callback in self.stateful.items()}
+        """Write a checkpoint, with what the metrics are in the middle of an epoch."""
+        state = {
+            "epoch": epoch,
+            "batches": self.batches,
+            "within": self.within,
+            "metrics": len(metrics),
+            "batch_size": self.batch_size,
+            "callbacks": {name: each.get_state() for name, each in self.stateful.items()},
+        }
         arrays = [value.numpy() for value in training_variables(self.model)]
-        counts = {"batches": self.batches, "within": self.within, "metrics": len(metrics)}
-        counts["batch_size"] = self.batch_size
-        self.newest = self.checkpoints.save(
-            Checkpoint(
-                step=updates_made(self.model),
-                arrays=arrays + (self.average.arrays if self.average else []) + metrics,
-                state={"epoch": epoch, **counts, "callbacks": states},
-            )
-        )
+        arrays += [*(self.average.arrays if self.average else []), *metrics]
+        return self.checkpoints.save(Checkpoint(updates_made(self.model), arrays, state))
 
     def restore(self, model: keras.Model, checkpoint: Checkpoint) -> int:
         """Put `checkpoint` into `model`, its optimizer and the callbacks; return its epoch."""
@@ -351,39 +317,40 @@ class SaveCheckpoint(keras.callbacks.Callback):
         return state["epoch"]
 
     def _checked(self, checkpoint: Checkpoint) -> dict:
-        """Return the state of a checkpoint, complete, after a look at every value.
+        """Return the state of a checkpoint, complete; a UserError names a value that cannot be."""
 
-        Raises:
-            UserError: naming the value that cannot be.
-        """
+        def check(name, value, holds):
+            if not holds:
+                raise UserError(
+                    f"the checkpoint of step {checkpoint.step} is damaged: it holds "
+                    f"{shown(value)} as {name}. Delete it to go on from the one before."
+                )
+
         # Checkpoints of before batches were accumulated know one batch an update.
         given = {"batches": checkpoint.step, "within": 0, "metrics": 0, **checkpoint.state}
         given.setdefault("batch_size", self.batch_size)
         most = {"within": self.steps - 1, "metrics": len(checkpoint.arrays)}
         for name in ("epoch", "batches", "within", "metrics"):
             value = given.get(name)
-            if type(value) is not int or not 0 <= value <= most.get(name, 2**53):
-                raise self._bad(checkpoint, name, value)
-        if not isinstance(given.get("callbacks"), dict):
-            raise self._bad(checkpoint, "callbacks", given.get("callbacks"))
+            check(name, value, type(value) is int and 0 <= value <= most.get(name, 2**53))
+        states = given.get("callbacks")
+        check("callbacks", states, isinstance(states, dict))
         for name, callback in self.stateful.items():
-            if name not in given["callbacks"] or name.startswith("callback "):
+            if name not in states or name.startswith("callback "):
                 continue  # the newest may be missing in an earlier run; a user's are his own
-            state, own = given["callbacks"][name], callback.get_state()
-            if not isinstance(state, dict) or state.keys() != own.keys():
-                raise self._bad(checkpoint, name, state)
+            state, own = states[name], callback.get_state()
+            check(name, state, isinstance(state, dict) and state.keys() == own.keys())
             for key, value in state.items():
                 is_number = type(value) in (int, float) and math.isfinite(value)
-                ours = isinstance(own[key], (int, float, type(None)))
-                if ours and not is_number and not (value is None and key == "best"):
-                    raise self._bad(checkpoint, f"{name}.{key}", value)
+                check(f"{name}.{key}", value, is_number or (value is None and key == "best"))
         return given
 
-    def _bad(self, checkpoint: Checkpoint, name: str, value: Any) -> UserError:
-        return UserError(
-            f"the checkpoint of step {checkpoint.step} is damaged: it holds {shown(value)} as "
-            f"{name}. Delete it to go on from the one before."
-        )
+
+def ended_by_signal(path: Path) -> Preempted:
+    return Preempted(f"ended by SIGTERM; {path} is written, continue with --resume.")
+
+
+# ---- What a model is made of.
 
 
 def sync_variables(model: keras.Model) -> None:
@@ -413,60 +380,7 @@ def training_variables(model: keras.Model) -> list:
     return [*network, *more, *model.optimizer.variables]
 
 
-class EndOnSignal(keras.callbacks.Callback):
-    """Writes a checkpoint and ends training after a SIGTERM, as schedulers send it.
-
-    It comes after `saver`: a signal during an evaluation finds the epoch's own checkpoint written.
-
-    Args:
-        saver: what writes checkpoints.
-        steps: batches in an epoch.
-        workers: all of them end where one is asked to.
-    """
-
-    def __init__(self, saver: SaveCheckpoint, steps: int, workers: Workers):
-        super().__init__()
-        self.saver = saver
-        self.steps = steps
-        self.workers = workers
-        self.asked = False
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take notice of the signal inside; only a program's main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGTERM, self._note)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-    def _note(self, number, frame):
-        self.asked = True
-
-    def on_train_batch_end(self, batch, logs=None):
-        # After the last batch of an epoch, its end is near and writes a checkpoint itself.
-        if (
-            self.saver.within < self.steps
-            and is_time_for_a_word(self.workers, batch)
-            and self.workers.any(self.asked)
-        ):
-            self.saver.save_within_epoch()
-            self._end()
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.workers.any(self.asked):
-            self._end()
-
-    def _end(self):
-        path = self.saver.newest
-        raise Preempted(f"ended by SIGTERM; {path} is written, continue with --resume.")
-
-
 def updates_made(model: keras.Model) -> int:
-    """Return how many updates the optimizer of `model` has made."""
     return int(model.optimizer.iterations.numpy())
 
 

@@ -6,22 +6,16 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 
-from keras_attention.applications.common.errors import (
-    UserError,
-    check_key,
-    check_range,
-    one_line,
-    shown,
-)
-from keras_attention.applications.common.files import read_bytes, write_text
+from ..common.errors import UserError, check_key, check_range, check_ranges, one_line, shown
+from ..common.files import read_bytes, write_text
 
 C = TypeVar("C")
 
@@ -38,73 +32,63 @@ def load_config(
     config = load_config(TranslationConfig, ["run.yaml"], ["--training.epochs", "3"])
     ```
 
-    Args:
-        config_class: the dataclass of the task's configuration: its fields are sections, frozen
-            dataclasses of plain values that check themselves in `__post_init__`.
-        paths: YAML files, a later one stronger; keys that they leave out keep their defaults.
-        overrides: `["--section.key", "value", "--section.key=value"]`, stronger than the files.
-        defaults: the same, weaker than the files and stronger than the class' own defaults.
-
-    Raises:
-        UserError: for an unreadable file, an unknown key or a refused value.
+    Its fields are sections, frozen dataclasses of plain values that check themselves in
+    `__post_init__`. Overrides, `["--section.key", "value", "--section.key=value"]`, are stronger
+    than files, a later file than an earlier one, and `defaults`, written as overrides are, stronger
+    than those of the class alone.
     """
-    sources = [_read_overrides(config_class, list(defaults))]
+    sources = [_read_overrides(config_class, defaults)]
     sources += [_read_sections(config_class, Path(path)) for path in paths]
-    sources += [_read_overrides(config_class, list(overrides))]
+    sources += [_read_overrides(config_class, overrides)]
     sections = {}
-    for section in _fields(config_class):
+    for section in fields(config_class):
         given = {}
         for source in sources:
             given |= source.get(section.name) or {}
         values = {
             field.name: _value(f"{section.name}.{field.name}", field.type, given[field.name])
-            for field in _fields(section.type)
+            for field in fields(section.type)
             if field.name in given
         }
         try:
             sections[section.name] = section.type(**values)
+        except UserError:
+            raise
         except ValueError as error:
-            if isinstance(error, UserError):
-                raise
             raise UserError(f"{section.name}: {one_line(error)}") from None
     return config_class(**sections)
 
 
 def save_config(config: Any, path: Path, known: bool = False) -> None:
-    """Write `config` as YAML that `load_config` reads back equal.
-
-    Args:
-        config: a task's configuration.
-        path: the file.
-        known: whether to note its checksum in the folder.
-    """
+    """Write `config` as YAML that `load_config` reads back; `known` notes the file's checksum."""
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
     write_text(path, text, known)
 
 
+def by_key(config: Any) -> dict[str, Any]:
+    """Return the values of a configuration, or of what YAML holds, by `section.key`."""
+    sections = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config
+    return {
+        f"{section}.{key}": value
+        for section, keys in (sections.items() if isinstance(sections, dict) else ())
+        for key, value in (keys.items() if isinstance(keys, dict) else ())
+    }
+
+
 def changed_keys(old: Any, new: Any) -> list[str]:
     """Return the `section.key` names whose values differ between two configurations."""
-    return [
-        f"{section.name}.{field.name}"
-        for section in _fields(old)
-        for field in _fields(getattr(old, section.name))
-        if getattr(getattr(old, section.name), field.name)
-        != getattr(getattr(new, section.name), field.name)
-    ]
-
-
-def _fields(config: Any) -> tuple[dataclasses.Field, ...]:
-    return dataclasses.fields(config)
+    before, after = by_key(old), by_key(new)
+    return [key for key in before | after if before.get(key) != after.get(key)]
 
 
 def _accepted(config_class: type) -> dict[str, list[str]]:
     return {
-        section.name: [field.name for field in _fields(section.type)]
-        for section in _fields(config_class)
+        section.name: [field.name for field in fields(section.type)]
+        for section in fields(config_class)
     }
 
 
-def _read_overrides(config_class: type, overrides: list[str]) -> dict[str, dict[str, "Plain"]]:
+def _read_overrides(config_class: type, overrides: Sequence[str]) -> dict[str, dict[str, "Plain"]]:
     """Return the values of `--section.key value` options by section and key."""
     accepted = _accepted(config_class)
     values: dict[str, dict[str, Plain]] = {}
@@ -115,8 +99,11 @@ def _read_overrides(config_class: type, overrides: list[str]) -> dict[str, dict[
         name, equals, value = argument.removeprefix("--").partition("=")
         section, _, key = name.partition(".")
         if not key:
+            full = {key: f"--{at}.{key}" for at, keys in accepted.items() for key in keys}
+            close = get_close_matches(name, full, n=1)
+            meant = f" Did you mean '{full[close[0]]}'?" if close else ""
             raise UserError(
-                f"there is no option --{name}.{_with_section(name, accepted)} "
+                f"there is no option --{name}.{meant} "
                 f"Expected --section.key with a section of {', '.join(accepted)}."
             )
         check_key(section, accepted, "the configuration")
@@ -125,13 +112,6 @@ def _read_overrides(config_class: type, overrides: list[str]) -> dict[str, dict[
             raise UserError(f"--{name} needs a value.")
         values.setdefault(section, {})[key] = Plain(value)
     return values
-
-
-def _with_section(key: str, accepted: dict[str, list[str]]) -> str:
-    """Ask whether `--section.key` is meant, for a key given without its section."""
-    full = {key: f"--{section}.{key}" for section, keys in accepted.items() for key in keys}
-    close = get_close_matches(key, full, n=1)
-    return f" Did you mean '{full[close[0]]}'?" if close else ""
 
 
 MOST_BYTES = 1 << 20
@@ -167,9 +147,7 @@ class _Loader(yaml.BaseLoader):
 def read_yaml(path: Path) -> Any:
     """Return what a small YAML file holds, every value as text.
 
-    Raises:
-        UserError: where it is missing, too large, nests too deeply, uses anchors, gives a key
-            twice, or is no YAML.
+    A file that is too large, nests too deeply, uses anchors or gives a key twice is refused.
     """
     if not path.exists():
         raise UserError(f"no configuration file {path}.")
@@ -225,13 +203,8 @@ MOST_OF_OTHERS = 10**9
 
 
 def _value(name: str, annotation: Any, given: Any) -> Any:
-    """Return the value of a key: `given` as what the key's type reads it as.
-
-    Raises:
-        UserError: naming the key and what it accepts.
-    """
-    options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-    for option in sorted(options, key=lambda option: option is not type(None)):
+    """Return the value of a key: `given` as what the key's type reads it as."""
+    for option in sorted(_options(annotation), key=lambda option: option is not type(None)):
         found, value = _read_as(option, given)
         if found:
             if type(value) in (int, float):
@@ -260,25 +233,28 @@ def _read_as(kind: Any, given: Any) -> tuple[bool, Any]:
     return math.isfinite(value), value
 
 
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+def _options(annotation: Any) -> tuple[Any, ...]:
+    """Return the types that a field may have."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    type(None): "null",
+}
 
 
 def type_words(annotation: Any) -> str:
     """Say what values a field accepts: `one of a, b`, `a whole number`, `a number or null`."""
-    if typing.get_origin(annotation) is Literal:
-        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
-    if _is_union(annotation):
-        parts = [type_words(part) for part in typing.get_args(annotation)]
-        return " or ".join(dict.fromkeys(parts))
-    words = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        type(None): "null",
-    }
-    return words.get(annotation, str(annotation))
+    words = (
+        WORDS.get(each) or "one of " + ", ".join(map(str, typing.get_args(each)))
+        for each in _options(annotation)
+    )
+    return " or ".join(dict.fromkeys(words))
 
 
 WIDTH = 100
@@ -287,47 +263,49 @@ WIDTH = 100
 def config_help(config_class: type, presets: dict[str, list[str]] | None = None) -> str:
     """Return a description of every `--section.key`: its meaning, what it accepts, its default.
 
-    Args:
-        config_class: a dataclass of dataclasses, each with its fields described under `Args:`.
-        presets: other defaults, by the name of the data set that brings them.
+    `presets` are other defaults, by the name of the data set that brings them.
     """
-    sections = _descriptions(config_class)
     lines = []
-    for section in dataclasses.fields(config_class):
-        lines += ["", f"{section.name}: {sections[section.name]}"]
-        keys = _descriptions(section.type)
-        for field in dataclasses.fields(section.type):
-            lines.append(f"  --{section.name}.{field.name}")
-            text = f"{keys[field.name]} ({type_words(field.type)}; default {_yaml(field.default)})"
-            lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for section, meaning, keys in _described(config_class):
+        lines += ["", f"{section}: {meaning}"]
+        for key, meaning, accepted, default in keys:
+            lines.append(f"  --{section}.{key}")
+            lines += _wrapped(f"{meaning} ({accepted}; default {default})", " " * 6)
     for name, overrides in (presets or {}).items():
         lines += ["", f"with --data.dataset {name}, these are the defaults instead:"]
-        lines += textwrap.wrap(
-            " ".join(overrides),
-            WIDTH,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
+        lines += _wrapped(" ".join(overrides), "  ", break_on_hyphens=False)
     return "\n".join(lines).lstrip("\n")
 
 
 def commented_yaml(config_class: type) -> str:
     """Return a configuration file with every key at its default, and what each means beside it."""
-    sections = _descriptions(config_class)
     lines = []
-    for section in dataclasses.fields(config_class):
-        lines += [f"# {section.name}: {sections[section.name]}", f"{section.name}:"]
-        keys = _descriptions(section.type)
-        for field in dataclasses.fields(section.type):
-            text = f"{keys[field.name]} ({type_words(field.type)})"
-            lines += textwrap.wrap(text, 96, initial_indent="  # ", subsequent_indent="  # ")
-            lines.append(f"  {field.name}: {_yaml(field.default)}")
+    for section, meaning, keys in _described(config_class):
+        lines += [f"# {section}: {meaning}", f"{section}:"]
+        for key, meaning, accepted, default in keys:
+            lines += [*_wrapped(f"{meaning} ({accepted})", "  # "), f"  {key}: {default}"]
         lines.append("")
     return "\n".join(lines)
 
 
-def _descriptions(config_class: type) -> dict[str, str]:
+def _wrapped(text: str, indent: str, **settings: bool) -> list[str]:
+    indents = {"initial_indent": indent, "subsequent_indent": indent}
+    return textwrap.wrap(text, WIDTH, **indents, **settings)
+
+
+def _described(config_class: type) -> Iterator[tuple[str, str, list[tuple[str, ...]]]]:
+    """Yield each section: name, meaning, and of its keys name, meaning, type and default."""
+    sections = _meanings(config_class)
+    for section in fields(config_class):
+        meanings = _meanings(section.type)
+        keys = [
+            (field.name, meanings[field.name], type_words(field.type), _yaml(field.default))
+            for field in fields(section.type)
+        ]
+        yield section.name, sections[section.name], keys
+
+
+def _meanings(config_class: type) -> dict[str, str]:
     from docstring_parser import parse
 
     # A section that extends another describes its own keys alone.
@@ -343,12 +321,6 @@ def _yaml(value) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-OPTIMIZERS = Literal["adam", "adamw", "nadam", "rmsprop", "adagrad", "adadelta", "sgd"]
-
-
-SCHEDULES = Literal["constant", "inverse_sqrt", "cosine", "halve"]
 
 
 @dataclass(frozen=True)
@@ -398,10 +370,10 @@ class TrainingConfig:
     batch_size: int = 64
     accumulate: int = 1
     steps_per_epoch: int | None = None
-    optimizer: OPTIMIZERS = "adam"
+    optimizer: Literal["adam", "adamw", "nadam", "rmsprop", "adagrad", "adadelta", "sgd"] = "adam"
     beta_2: float | None = None
     learning_rate: float = 1e-3
-    schedule: SCHEDULES = "constant"
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "halve"] = "constant"
     warmup_steps: int = 0
     halve_after: int = 1
     clip_norm: float | None = 1.0
@@ -421,19 +393,17 @@ class TrainingConfig:
     def __post_init__(self):
         counts = ("epochs", "batch_size", "steps_per_epoch", "halve_after", "patience")
         counts += ("accumulate", "average_checkpoints", "steps_per_execution")
-        for name in counts:
-            check_range(f"training.{name}", getattr(self, name), at_least=1)
-        for name in ("learning_rate", "clip_norm", "max_minutes"):
-            check_range(f"training.{name}", getattr(self, name), above=0)
-        check_range("training.beta_2", self.beta_2, above=0, below=1)
+        check_ranges("training", self, counts, at_least=1)
+        check_ranges("training", self, ("learning_rate", "clip_norm", "max_minutes"), above=0)
+        check_ranges("training", self, ("beta_2",), above=0, below=1)
+        check_ranges("training", self, ("warmup_steps",), at_least=0)
+        check_ranges("training", self, ("seed",), at_least=0, below=2**32)
+        check_ranges("training", self, ("label_smoothing",), at_least=0, below=1)
         if self.beta_2 is not None and self.optimizer not in ("adam", "adamw", "nadam"):
             raise UserError(
                 "training.beta_2 goes with training.optimizer adam, adamw or nadam only. "
                 f"Received: {self.beta_2} with {self.optimizer}."
             )
-        check_range("training.warmup_steps", self.warmup_steps, at_least=0)
-        check_range("training.seed", self.seed, at_least=0, below=2**32)
-        check_range("training.label_smoothing", self.label_smoothing, at_least=0, below=1)
         if self.schedule == "inverse_sqrt" and not self.warmup_steps:
             raise UserError(
                 "training.schedule inverse_sqrt needs training.warmup_steps of at least 1. "
@@ -444,7 +414,6 @@ class TrainingConfig:
                 "training.warmup_steps does not go with training.schedule halve: use 0, or "
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
             )
-
         if self.jit_compile and self.deterministic:
             raise UserError(
                 "training.jit_compile true needs training.deterministic false: XLA has no "
@@ -458,9 +427,7 @@ class TrainingConfig:
 
     @property
     def resumable(self) -> tuple[str, ...]:
-        """Return what may differ when a run is continued: how long it goes on, not what shapes it.
-
-        And whether it is watched.
+        """What may differ when a run is continued: how long it goes on, and whether it is watched.
 
         Schedule cosine is spread over all epochs: with more of them it would be another.
         """

@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 
-from keras_attention.applications.common.errors import UserError, check_range
-from keras_attention.applications.training.config import TrainingConfig
-from keras_attention.distribute import (
-    Workers,
-    find_cluster,
-    make_data_parallel,
-    make_strategy,
-    multi_worker_strategy,
-)
+from keras_attention import distribute
+from keras_attention.distribute import Workers
+
+from ..common.errors import UserError, check_range
+from .config import TrainingConfig
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
 
 WITH_DEVICES = ("auto", "mirrored", "data-parallel")
 
@@ -72,13 +67,7 @@ RESUMABLE = ("strategy", "devices", "timeout")
 
 @dataclass(frozen=True)
 class Devices:
-    """What a model is trained on.
-
-    Args:
-        workers: the processes that train it.
-        strategy: on TensorFlow, its strategy.
-        distribution: on JAX, where there are several devices, Keras' distribution.
-    """
+    """What a model is trained on: processes; on TensorFlow a strategy, on JAX a distribution."""
 
     workers: Workers
     strategy: "tf.distribute.Strategy | None" = None
@@ -105,33 +94,32 @@ def devices_of(config: DistributeConfig) -> Devices:
     """Return the devices that `config` describes, the same object every time.
 
     With multi-worker the first call waits for the other workers, and has to come before TensorFlow
-    runs an operation.
-
-    Raises:
-        UserError: where a device is not there, nothing says which workers there are, or the
-            backend lacks the strategy.
-        TimeoutError: naming the workers that did not come.
+    runs an operation; a TimeoutError names those that did not come.
     """
     return _connect(config.strategy, config.devices, config.timeout)
 
 
 @functools.cache
 def _connect(name, devices, timeout):
-    names = [device.strip() for device in (devices or "").split(",")]
-    names = [device for device in names if device]
+    names = [each.strip() for each in (devices or "").split(",") if each.strip()]
     try:
         if keras.backend.backend() == "jax":
             return Devices(Workers(), distribution=_distribution(name, names))
         if name == "data-parallel":
-            make_data_parallel()  # which says that it is JAX's
-        if name == "multi-worker":
-            cluster = _find_workers()
-            strategy = multi_worker_strategy(cluster, timeout)
-            return Devices(Workers(strategy, cluster), strategy)
-        strategy = make_strategy(name, names)
+            distribute.make_data_parallel()  # which says that it is JAX's
+        if name != "multi-worker":
+            strategy = distribute.make_strategy(name, names)
+            return Devices(Workers(strategy), strategy)
+        cluster = distribute.find_cluster()
+        if cluster is None:
+            raise ValueError(
+                "strategy multi-worker needs TF_CONFIG in the environment of every worker, or "
+                "Slurm's srun with several tasks. Received: neither"
+            )
+        strategy = distribute.multi_worker_strategy(cluster, timeout)
+        return Devices(Workers(strategy, cluster), strategy)
     except ValueError as error:
         raise UserError(f"distribute: {str(error).rstrip('.')}.") from None
-    return Devices(Workers(strategy), strategy)
 
 
 def _distribution(name, names):
@@ -145,17 +133,8 @@ def _distribution(name, names):
     if name == "auto":
         present = keras.distribution.list_devices()
         names = names or [device for device in present if device.startswith("gpu")]
-    return make_data_parallel(names) if name == "data-parallel" or len(names) > 1 else None
-
-
-def _find_workers():
-    cluster = find_cluster()
-    if cluster is None:
-        raise ValueError(
-            "strategy multi-worker needs TF_CONFIG in the environment of every worker, or Slurm's "
-            "srun with several tasks. Received: neither"
-        )
-    return cluster
+    several = name == "data-parallel" or len(names) > 1
+    return distribute.make_data_parallel(names) if several else None
 
 
 def on_all_replicas(config: Any) -> Any:
@@ -163,55 +142,34 @@ def on_all_replicas(config: Any) -> Any:
 
     With `distribute.batch` replica the whole batch and the learning rate depend on their number.
     """
-    section = config.distribute
+    section, training = config.distribute, config.training
     if section.batch == "global":
         return config
     replicas = devices_of(section).replicas
     factors = {"none": 1.0, "linear": replicas, "sqrt": math.sqrt(replicas)}
-    training = config.training
-    changes = {
-        "batch_size": training.batch_size * replicas,
-        "learning_rate": training.learning_rate * factors[section.learning_rate_scaling],
-    }
-    if getattr(training, "batch_tokens", None):
-        changes["batch_tokens"] = training.batch_tokens * replicas
+    changes = {"learning_rate": training.learning_rate * factors[section.learning_rate_scaling]}
+    for name in ("batch_size", "batch_tokens"):
+        if size := getattr(training, name, None):
+            changes[name] = size * replicas
     return dataclasses.replace(config, training=dataclasses.replace(training, **changes))
 
 
 def check_distribution(config: Any) -> None:
-    """Refuse devices that are not there, and what does not go with several replicas.
-
-    Args:
-        config: a task's configuration.
-
-    Raises:
-        UserError: naming the key.
-    """
-    devices = devices_of(config.distribute)
-    if devices.replicas == 1:
-        return
-    by_tokens = getattr(config.training, "batch_tokens", None)
-    if config.distribute.batch == "global" and not by_tokens:
-        _check_batches(devices.replicas, config.training.batch_size)
-    if config.training.jit_compile and devices.strategy:
-        raise UserError(
-            "training.jit_compile true goes with one device only: XLA does not compile a step "
-            f"over several. Received: distribute.strategy {config.distribute.strategy}."
-        )
-
-
-def _check_batches(replicas: int, batch_size: int) -> None:
-    """Refuse a batch that cannot be cut into equal parts.
-
-    Raises:
-        UserError: naming the sizes beside it that can.
-    """
-    below = batch_size // replicas * replicas
-    if batch_size != below:
+    """Refuse devices that are not there, and what does not go with several replicas."""
+    devices, training = devices_of(config.distribute), config.training
+    replicas = devices.replicas
+    below = training.batch_size // replicas * replicas
+    by_tokens = getattr(training, "batch_tokens", None)
+    if config.distribute.batch == "global" and not by_tokens and training.batch_size != below:
         accepted = [str(size) for size in (below, below + replicas) if size]
         raise UserError(
             f"training.batch_size must be divisible by the {replicas} replicas of "
-            f"distribute.strategy: {' or '.join(accepted)}, say. Received: {batch_size}."
+            f"distribute.strategy: {' or '.join(accepted)}, say. Received: {training.batch_size}."
+        )
+    if replicas > 1 and training.jit_compile and devices.strategy:
+        raise UserError(
+            "training.jit_compile true goes with one device only: XLA does not compile a step "
+            f"over several. Received: distribute.strategy {config.distribute.strategy}."
         )
 
 
@@ -231,11 +189,7 @@ def start_from_seed(config: TrainingConfig) -> None:
 def model_scope(config: Any) -> Iterator[Workers]:
     """Build what trains - the model, its metrics - inside: on its devices, in its precision.
 
-    Args:
-        config: a task's configuration.
-
-    Yields:
-        The processes that train it, for `train`.
+    Gives the processes that train it, for `train`.
     """
     policy = keras.config.dtype_policy()
     devices = devices_of(config.distribute)

@@ -3,56 +3,28 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import keras
 from keras import ops
 
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.training.callbacks import (
-    AverageWeights,
-    EndOnSignal,
-    Evaluation,
-    HalveOnPlateau,
-    KeepBest,
-    SaveCheckpoint,
-    StopWhenNotFinite,
-    TimeLimit,
-    diverged,
-)
-from keras_attention.applications.training.config import TrainingConfig
-from keras_attention.applications.training.devices import use_xla
-from keras_attention.applications.training.reporting import (
-    Figures,
-    Progress,
-    WriteMetrics,
-    WriteTensorBoard,
-)
-from keras_attention.applications.training.run_folder import Checkpoints, MetricsLog, RunFolder
-from keras_attention.distribute import (
-    GlobalMean,
-    Workers,
-    even_batches,
-    make_replica_safe,
-    naming_lost_workers,
-    replica_batches,
-    spread_seeds,
-)
+from keras_attention import distribute
+from keras_attention.distribute import GlobalMean, Workers
+
+from ..common.errors import UserError, say
+from . import callbacks as own
+from .callbacks import KeepBest, SaveCheckpoint, TimeLimit
+from .config import TrainingConfig
+from .devices import use_xla
+from .reporting import Figures, Progress, WriteTensorBoard
+from .run_folder import Checkpoints, MetricsLog, RunFolder
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended.
-
-    Args:
-        epoch: epochs made.
-        step: updates made.
-        best_epoch: the epoch whose weights are kept as the best.
-        best: the monitored figure there.
-        seconds: time taken, over all sittings.
-        reason: why it ended, in words.
-    """
+    """How a training ended: epochs and updates made, the epoch whose weights are the best and the
+    monitored figure there, the seconds over all sittings, and why it ended, in words."""
 
     epoch: int
     step: int
@@ -76,61 +48,48 @@ def train(
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
-    Args:
-        run: where checkpoints, best weights and logs go.
-        config: the training section.
-        model: a built model, made in `model_scope`; of a task, the best weights of its network
-            (`task.backbone`) are kept.
-        loss: its loss; "auto" for the one that a task chooses itself.
-        batches: given the number of batches already seen, returns the endless dataset of batches
-            that come next; a pure function of that number, or a resumed run would differ.
-        steps_per_pass: batches in one pass over the data.
-        evaluate: returns figures on the development set, `val_loss` and the monitored one
-            among them. Of several workers the chief evaluates, each example once.
-        metrics: Keras metrics of the training batches, made in `model_scope`.
-        workers: what `model_scope` gave; None for this process alone.
-        callbacks: more of Keras' callbacks. They come after the figures of an epoch and before
-            its checkpoint, which keeps the state of those that have `get_state` and `set_state`.
-
-    Raises:
-        TrainingDiverged: when a loss is not finite.
-        Preempted: after a SIGTERM, when a checkpoint is written.
-        UserError: when no checkpoint can be read, or it does not fit the model.
-        WorkerLost: when another worker has ended.
+    The model is made in `model_scope`, which gives `workers`, as are `metrics`. Of a task the
+    weights of its network are kept. `batches`, given the number of batches already seen, returns
+    the endless dataset of those that come next; a pure function of that number, or a resumed run
+    would differ. `evaluate` returns the figures on the development set, in the chief alone, with
+    `val_loss` and the monitored one. The user's `callbacks` come after them and before the
+    checkpoint, which keeps the state of those that have `get_state` and `set_state`.
     """
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
-    _check_executions(config, steps)
     _compile(model, config, loss, metrics, steps)
 
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
     best = KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience)
     limit = TimeLimit(config.max_minutes and 60 * config.max_minutes, workers)
-    figures = Figures()
-    stateful = {"best": best, "time": limit, "figures": figures}
+    stateful = {"best": best, "time": limit, "figures": Figures()}
     if config.schedule == "halve":
-        stateful["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
-    average = AverageWeights(config.average_checkpoints) if config.average_checkpoints > 1 else None
+        stateful["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
+    judges = [each for name, each in stateful.items() if name in ("best", "halve")]
     stateful |= {
         f"callback {place}": each
         for place, each in enumerate(callbacks)
         if hasattr(each, "get_state") and hasattr(each, "set_state")
     }
+    count = config.average_checkpoints
+    average = own.AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
-    saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps)
+    saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     epoch, step = _resume(saver, model)
 
-    if reason := _finished(config, epoch, best, limit):
-        return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.before, reason)
-    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
-    evaluation = Evaluation(lambda: workers.from_chief(evaluate))
-    own = [figures, *([average] if average else []), evaluation]
-    own += [StopWhenNotFinite(saver.checkpoints), *judges, limit]
-    own += [average.back] if average else []
+    def outcome():
+        reason = _finished(config, epoch, best, limit)
+        return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
+
+    if outcome().reason:
+        return outcome()
+    judged = [average] if average else []
+    judged += [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
+    judged += [own.StopWhenNotFinite(checkpoints), *judges, limit]
+    judged += [average.back] if average else []
     if workers.is_chief:
-        own += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
-    ending = EndOnSignal(saver, steps, workers)
+        judged += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
 
     def fit(first, last, number_of_steps):
         # Not `model.fit`: a task's own would make ids of texts first.
@@ -140,40 +99,40 @@ def train(
             epochs=last,
             initial_epoch=first,
             steps_per_epoch=number_of_steps,
-            callbacks=[*own, *callbacks, saver, ending],
+            callbacks=[stateful["figures"], *judged, *callbacks, saver],
             shuffle=False,
             verbose=0,
         )
         return [history.history[name][-1] for name in ("epoch", "step")]
 
-    with _naming_bad_places(saver, workers), ending.listening():
+    with _naming_bad_places(saver, workers), saver.listening():
         if saver.within:  # the rest of an epoch that was left
             epoch, step = fit(epoch, epoch + 1, steps - saver.within)
-        if not _finished(config, epoch, best, limit):
+        if not outcome().reason:
             epoch, step = fit(epoch, config.epochs, steps)
-    reason = _finished(config, epoch, best, limit)
-    return Outcome(epoch, step, best.best_epoch, best.plateau.best, limit.elapsed, reason)
+    return outcome()
+
+
+def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
+    """Return a callback that does something with the logs of each epoch."""
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
 def _reports(run, config, progress, step) -> list[keras.callbacks.Callback]:
     """Return what shows and writes the figures of an epoch."""
-    reports = [progress, WriteMetrics(MetricsLog(run.metrics, step))]
+    log = MetricsLog(run.metrics, step)
+    reports = [progress, at_epoch_end(log.append)]
     return [*reports, WriteTensorBoard(run.tensorboard)] if config.tensorboard else reports
 
 
-def _check_executions(config: TrainingConfig, steps: int) -> None:
-    """Refuse executions that would run over the end of an epoch."""
-    if steps % config.steps_per_execution:
+def _compile(model, config, loss, metrics, steps) -> None:
+    if steps % config.steps_per_execution:  # an execution would run over the end of an epoch
         near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
         raise UserError(
             f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
             f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
         )
-
-
-def _compile(model, config, loss, metrics, steps) -> None:
-    strategy = _strategy_of(model)
-    with strategy.scope() if strategy else nullcontext():
+    with scope_of(model):
         model.compile(
             make_optimizer(config, steps),
             loss=loss if isinstance(loss, str) else GlobalMean(loss),
@@ -184,22 +143,28 @@ def _compile(model, config, loss, metrics, steps) -> None:
         model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
     if config.check_numerics:
         check_layers(model)
-    make_replica_safe(model)
+    distribute.make_replica_safe(model)
 
 
 def _parts(model, batches, start):
     """Return the dataset of batches from `start` on, cut into parts where there are replicas."""
     strategy, distribution = _strategy_of(model), keras.distribution.distribution()
     if distribution is not None:
-        return even_batches(batches(start), distribution.device_mesh.devices.size)
+        return distribute.even_batches(batches(start), distribution.device_mesh.devices.size)
     if strategy is None or strategy.num_replicas_in_sync == 1:
         return batches(start)
-    return replica_batches(strategy, lambda: batches(start))
+    return distribute.replica_batches(strategy, lambda: batches(start))
 
 
 def _strategy_of(model):
     """Return TensorFlow's strategy, under which `model` was made; None on other backends."""
     return getattr(model, "distribute_strategy", None)
+
+
+def scope_of(model: keras.Model) -> AbstractContextManager:
+    """Return the scope in which to make what trains with a model, such as metrics."""
+    strategy = _strategy_of(model)
+    return strategy.scope() if strategy else nullcontext()
 
 
 @contextmanager
@@ -212,14 +177,14 @@ def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None
     import tensorflow as tf
 
     try:
-        with naming_lost_workers() if workers.count > 1 else nullcontext():
+        with distribute.naming_lost_workers() if workers.count > 1 else nullcontext():
             yield
     except tf.errors.InvalidArgumentError as error:
         place = bad_place(error)
         if place is None:
             raise
         what = f"{place} became NaN or infinite after {saver.batches} batches"
-        raise diverged(what, saver.checkpoints) from None
+        raise own.diverged(what, saver.checkpoints) from None
 
 
 def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
@@ -228,10 +193,10 @@ def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     for problem in problems:
         say(f"{problem} Going back to the one before it.")
     if checkpoint is None:
-        spread_seeds(model)
+        distribute.spread_seeds(model)
         return 0, 0
     epoch = saver.restore(model, checkpoint)
-    spread_seeds(model)
+    distribute.spread_seeds(model)
     within = f" and {saver.within} batches" if saver.within else ""
     say(f"continuing after epoch {epoch}{within}, step {checkpoint.step}")
     return epoch, checkpoint.step
@@ -253,28 +218,19 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
     With step counted from 1, warm-up W, peak p and N steps in all: p·step/W up to W, then p,
     p·√(W/step) or p·(1 + cos(π(step - W)/(N - W)))/2.
-
-    Args:
-        peak: the highest learning rate.
-        decay: "constant", "inverse_sqrt" or "cosine".
-        warmup_steps: steps of the linear rise.
-        total_steps: where cosine reaches 0; the others do not use it.
     """
 
     def __init__(self, peak: float, decay: str, warmup_steps: int = 0, total_steps: int = 1):
-        self.peak = peak
-        self.decay = decay
-        self.warmup_steps = warmup_steps
-        self.total_steps = total_steps
+        self.peak, self.decay = peak, decay
+        self.warmup_steps, self.total_steps = warmup_steps, total_steps
 
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1.0
         after = self.peak * self._decayed(step)
         if not self.warmup_steps:
             return after
-        return ops.where(
-            step < self.warmup_steps, self.peak * step / float(self.warmup_steps), after
-        )
+        rising = self.peak * step / float(self.warmup_steps)
+        return ops.where(step < self.warmup_steps, rising, after)
 
     def _decayed(self, step):
         if self.decay == "inverse_sqrt":
@@ -286,39 +242,25 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         return ops.ones_like(step)
 
     def get_config(self):
-        return {
-            "peak": self.peak,
-            "decay": self.decay,
-            "warmup_steps": self.warmup_steps,
-            "total_steps": self.total_steps,
-        }
+        names = ("peak", "decay", "warmup_steps", "total_steps")
+        return {name: getattr(self, name) for name in names}
 
 
 def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-    """Return the optimizer that `config` describes.
-
-    Args:
-        config: the training section.
-        steps_per_epoch: batches in an epoch; so many of them as are accumulated make an update.
-    """
+    """Return the optimizer that `config` describes, for epochs of so many batches."""
     rate = config.learning_rate
     # "halve" sets the optimizer's own variable, which a schedule object would not allow.
     if config.warmup_steps or config.schedule in ("inverse_sqrt", "cosine"):
-        rate = LearningRate(
-            rate,
-            config.schedule,
-            config.warmup_steps,
-            max(1, config.epochs * steps_per_epoch // config.accumulate),
-        )
-    arguments = {"learning_rate": rate}
-    if config.clip_norm is not None:
-        arguments["global_clipnorm"] = config.clip_norm
+        updates = max(1, config.epochs * steps_per_epoch // config.accumulate)
+        rate = LearningRate(rate, config.schedule, config.warmup_steps, updates)
+    arguments = {
+        "learning_rate": rate,
+        "global_clipnorm": config.clip_norm,
+        "gradient_accumulation_steps": config.accumulate if config.accumulate > 1 else None,
+    }
     if config.beta_2 is not None:
         arguments["beta_2"] = config.beta_2
-    if config.accumulate > 1:
-        arguments["gradient_accumulation_steps"] = config.accumulate
-    optimizer = keras.optimizers.get(config.optimizer)
-    return type(optimizer)(**arguments)
+    return type(keras.optimizers.get(config.optimizer))(**arguments)
 
 
 MARK = "KERAS_ATTENTION_BAD_VALUE:"
@@ -360,13 +302,11 @@ def _checked(layer):
             checked._keras_mask = value._keras_mask
         return checked
 
-    def checked_all(side, values):
-        return tf.nest.map_structure(functools.partial(check, side), values)
-
     @functools.wraps(call)
     def checked_call(*arguments, **settings):
-        arguments = checked_all("input", arguments)
-        return checked_all("output", call(*arguments, **settings))
+        arguments = tf.nest.map_structure(functools.partial(check, "input"), arguments)
+        results = call(*arguments, **settings)
+        return tf.nest.map_structure(functools.partial(check, "output"), results)
 
     return checked_call
 

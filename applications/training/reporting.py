@@ -1,4 +1,4 @@
-"""What a training reports: progress for people, JSON lines and TensorBoard logs for programs."""
+"""What a training reports: progress for people, figures for programs."""
 
 import sys
 import time
@@ -8,14 +8,8 @@ from typing import TextIO
 import keras
 from keras import ops
 
-from keras_attention.applications.common.errors import UserError, clock
-from keras_attention.applications.training.callbacks import learning_rate_of, updates_made
-from keras_attention.applications.training.run_folder import MetricsLog
-
-SECONDS_BETWEEN_LINES = 30.0
-
-
-SECONDS_BETWEEN_REDRAWS = 0.2
+from ..common.errors import UserError, clock
+from .callbacks import learning_rate_of, updates_made
 
 
 class TokenCount(keras.metrics.Sum):
@@ -23,15 +17,11 @@ class TokenCount(keras.metrics.Sum):
 
     reads_labels_only = True
 
-    def __init__(self, name: str = "tokens", pad_id: int = 0, **kwargs):
+    def __init__(self, name: str = "tokens", **kwargs):
         super().__init__(name=name, **kwargs)
-        self.pad_id = pad_id
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        return super().update_state(ops.cast(ops.not_equal(y_true, self.pad_id), "float32"))
-
-    def get_config(self):
-        return {**super().get_config(), "pad_id": self.pad_id}
+        return super().update_state(ops.cast(ops.not_equal(y_true, 0), "float32"))
 
 
 class Figures(keras.callbacks.Callback):
@@ -43,8 +33,7 @@ class Figures(keras.callbacks.Callback):
 
     def __init__(self):
         super().__init__()
-        self.before = 0.0
-        self.start = self.end = 0.0
+        self.before = self.start = self.end = 0.0
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.end = time.monotonic()
@@ -69,17 +58,6 @@ class Figures(keras.callbacks.Callback):
         self.before = state["seconds"]
 
 
-class WriteMetrics(keras.callbacks.Callback):
-    """Adds the logs of each epoch to the metrics file."""
-
-    def __init__(self, log: MetricsLog):
-        super().__init__()
-        self.log = log
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.log.append({name: plain(value) for name, value in logs.items()})
-
-
 class WriteTensorBoard(keras.callbacks.Callback):
     """Writes the logs of each epoch as scalars, against the step."""
 
@@ -93,8 +71,7 @@ class WriteTensorBoard(keras.callbacks.Callback):
                 "TensorBoard logs need the package tensorboard: install it, or set "
                 "training.tensorboard to false."
             ) from None
-        self.summary = tf.summary
-        self.folder = folder
+        self.summary, self.folder = tf.summary, folder
 
     def on_train_begin(self, logs=None):
         self.writer = self.summary.create_file_writer(str(self.folder))
@@ -103,30 +80,28 @@ class WriteTensorBoard(keras.callbacks.Callback):
         with self.writer.as_default():
             for name, value in logs.items():
                 if name not in ("epoch", "step"):
-                    self.summary.scalar(name, plain(value), step=logs["step"])
+                    self.summary.scalar(name, float(value), step=logs["step"])
         self.writer.flush()
 
     def on_train_end(self, logs=None):
         self.writer.close()
 
 
+SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BETWEEN_REDRAWS = 0.2
+
+
 class Progress(keras.callbacks.Callback):
     """Shows how training goes: a line redrawn in place on a terminal, else a line now and then.
 
-    Args:
-        epochs: how many epochs there are at most.
-        steps: batches in an epoch.
-        stream: where to; standard error by default.
-        first: batches of the first epoch that were made before.
+    `first` is how many batches of the first epoch were made before.
     """
 
     def __init__(self, epochs: int, steps: int, stream: TextIO | None = None, first: int = 0):
         super().__init__()
-        self.epochs = epochs
-        self.steps = steps
+        self.epochs, self.steps, self.first = epochs, steps, first
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
-        self.first = first
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.shown = time.monotonic()
@@ -134,8 +109,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.monotonic()
-        wait = SECONDS_BETWEEN_REDRAWS if self.live else SECONDS_BETWEEN_LINES
-        if now - self.shown < wait:
+        if now - self.shown < (SECONDS_BETWEEN_REDRAWS if self.live else SECONDS_BETWEEN_LINES):
             return
         self.shown = now
         done, passed = batch + 1, now - self.start
@@ -146,8 +120,7 @@ class Progress(keras.callbacks.Callback):
             text += f"  {logs['tokens'] / passed:,.0f} tokens/s"
         text += f"  {clock(left)} left"
         if self.live:
-            filled = 20 * done // self.steps
-            text = f"\r\x1b[K[{'=' * filled}{' ' * (20 - filled)}] {text}"
+            text = f"\r\x1b[K[{'=' * (20 * done // self.steps):20}] {text}"
         print(text, end="" if self.live else "\n", file=self.stream, flush=True)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -156,18 +129,13 @@ class Progress(keras.callbacks.Callback):
             for name, value in logs.items()
             if name not in ("epoch", "train_seconds")
         )
-        text += f"  {clock(time.monotonic() - self.start)}"
         self.first = 0
         clear = "\r\x1b[K" if self.live else ""
-        print(clear + text, file=self.stream, flush=True)
+        seconds = clock(time.monotonic() - self.start)
+        print(f"{clear}{text}  {seconds}", file=self.stream, flush=True)
 
 
-def plain(value) -> float | int:
-    """Return a Python number that JSON can hold."""
-    return value if isinstance(value, (int, float)) else float(value)
-
-
-def _short(value) -> str:
+def _short(value: float) -> str:
     if isinstance(value, int):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -17,14 +17,13 @@ A run folder appears whole: it is prepared under another name and renamed, so th
 preparation leaves no run folder at all.
 """
 
-import dataclasses
 import io
 import json
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +31,12 @@ import filelock
 import keras
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import (
-    CHECKSUMS,
-    MOST_JSON,
-    checksum,
-    json_object,
-    known_checksums,
-    new_folder,
-    open_regular,
-    read_bytes,
-    replacing,
-    verify_checksum,
-    write_checksums,
-    write_text,
-)
-from keras_attention.applications.training.config import read_yaml, save_config
+from keras_attention import __version__
+
+from ..common import files
+from ..common.errors import UserError
+from ..common.files import json_object, read_bytes, write_text
+from .config import by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 2
 FORMAT = "FORMAT"
@@ -56,92 +45,42 @@ FORMAT = "FORMAT"
 class RunFolder:
     """The paths of an existing run folder of a known format.
 
-    Args:
-        path: the folder.
-        changed: whether config.yaml may differ from what the program wrote.
-
-    Raises:
-        UserError: where there is none, or it is half-written, foreign, changed by another hand or
-            from a newer version.
+    One that is half-written, foreign, from a newer version or, unless `changed`, whose config.yaml
+    differs from what the program wrote, is refused.
     """
 
     def __init__(self, path: Path | str, changed: bool = False):
         self.path = Path(path)
         self.about = _read_format(self.path)
         self.task: str = self.about["task"]
+        first = self.about["format"] == 1
+        self.best_weights = self.path / ("best.weights.h5" if first else "model.weights.h5")
+        self.config = self.path / "config.yaml"
+        self.tokenizers = self.path / "tokenizers"
+        self.checkpoints = self.path / "checkpoints"
+        self.metrics = self.path / "metrics.jsonl"
+        self.tensorboard = self.path / "tensorboard"
         if not self.config.is_file():
             raise UserError(
                 f"{self.path} is half-written: it has no config.yaml. Delete it and train again."
             )
         if not changed and (keys := self.changed_keys()):
+            more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
             raise UserError(
-                f"{self.config} was cut or edited since the run wrote it: {_listed(keys)}. Restore "
-                "it, or take it as it is with `train --resume --accept-changes`."
+                f"{self.config} was cut or edited since the run wrote it: {', '.join(keys[:5])}"
+                f"{more}. Restore it, or take it as it is with `train --resume --accept-changes`."
             )
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def tokenizers(self) -> Path:
-        return self.path / "tokenizers"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best_weights(self) -> Path:
-        first = self.about["format"] == 1
-        return self.path / ("best.weights.h5" if first else "model.weights.h5")
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    def require_weights(self) -> Path:
-        """Return the path of the best weights.
-
-        Raises:
-            UserError: if training has not reached the end of its first epoch, or a file that the
-                run needs beside them is damaged.
-        """
-        if not self.best_weights.is_file():
-            raise UserError(
-                f"{self.path} has no weights yet: its training did not reach the end of an epoch. "
-                "Continue it with `train --resume`."
-            )
-        self.verify_parts()
-        return self.best_weights
-
-    def verify_parts(self) -> None:
-        """Refuse the run where a vocabulary or another part was damaged or changed.
-
-        Raises:
-            UserError: naming the file.
-        """
-        parts = [*self.path.glob("*.json"), *self.tokenizers.rglob("*")]
-        for path in parts:
-            if path.is_file():
-                verify_checksum(path, self.path)
 
     def changed_keys(self) -> list[str]:
         """Return the keys of config.yaml that another hand changed; `[]` in format 1."""
         if self.about["format"] == 1:
             return []
-        known = known_checksums(self.path).get(self.config.name)
+        known = files.known_checksums(self.path).get(self.config.name)
         if not known:
-            raise UserError(f"{self.path} is damaged: {CHECKSUMS} does not name config.yaml.")
-        if checksum(self.config) in known:
+            raise UserError(f"{self.path} is damaged: {files.CHECKSUMS} does not name config.yaml.")
+        if files.checksum(self.config) in known:
             return []
-        written, found = _keys(self.about["config"]), _keys(read_yaml(self.config))
-        keys = sorted(written.keys() | found.keys())
-        return [key for key in keys if written.get(key) != found.get(key)]
+        return changed_keys(self.about["config"], read_yaml(self.config))
 
     def changes(self) -> list[str]:
         """Return what differs from when the run was begun, but its configuration, a line each."""
@@ -149,23 +88,24 @@ class RunFolder:
             return []
         changes = [
             f"{name} is {now}, and was {self.about.get(name)}"
-            for name, now in _versions().items()
+            for name, now in VERSIONS.items()
             if self.about.get(name) != now
         ]
         for key, (path, digest) in self.about["inputs"].items():
             if not Path(path).exists():
                 changes.append(f"{key}: {path} is gone")
-            elif checksum(path) != digest:
+            elif files.checksum(path) != digest:
                 changes.append(f"{key}: the contents of {path} are others")
         return changes
 
-    def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:
-        """Make `config` the run's own.
+    def verify_parts(self) -> None:
+        """Refuse the run where a vocabulary or another part was damaged or changed."""
+        for name in files.known_checksums(self.path):
+            if name not in (self.config.name, self.best_weights.name):
+                files.verify_checksum(self.path / name, self.path)
 
-        Args:
-            config: the task's configuration.
-            accepted: what else differs from before, to be recorded.
-        """
+    def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:
+        """Make `config` the run's own, and record what else of it is `accepted` to differ."""
         if self.about["format"] == 1:
             save_config(config, self.config)
             return
@@ -180,19 +120,18 @@ class RunFolder:
     @classmethod
     @contextmanager
     def prepare(cls, path: Path | str, task: str) -> Iterator[Path]:
-        """Give a temporary folder to fill, and make it the run folder `path` at the end.
-
-        Raises:
-            UserError: if `path` exists and is not an empty folder.
-        """
-        with new_folder(path, refuse_existing) as folder:
+        """Give a temporary folder to fill, and make it the run folder `path` at the end."""
+        with files.new_folder(path, refuse_existing) as folder:
             folder.mkdir()
             yield folder
             (folder / "tokenizers").mkdir(exist_ok=True)
             (folder / "checkpoints").mkdir()
             about = _about(read_yaml(folder / "config.yaml"), task, folder)
             write_text(folder / FORMAT, json.dumps(about) + "\n")
-            write_checksums(folder, but=(FORMAT,))
+            files.write_checksums(folder, but=(FORMAT,))
+
+
+VERSIONS = {"package": __version__, "keras": keras.__version__}
 
 
 def is_free(path: Path | str) -> bool:
@@ -219,9 +158,6 @@ def writing(run: RunFolder) -> Iterator[None]:
     """Hold the run folder for one training process; the lock goes when the process does.
 
     What a kill left half-written is removed.
-
-    Raises:
-        UserError: while another process trains this run, or where a part of it is a link.
     """
     lock = run.path / "LOCK"
     for path in (run.checkpoints, run.tensorboard, run.tokenizers, lock):
@@ -239,45 +175,21 @@ def writing(run: RunFolder) -> Iterator[None]:
         raise UserError(f"another process is training {run.path}.") from None
 
 
-def _keys(config: Any) -> dict[str, Any]:
-    """Return the values of a configuration's keys by their names; empty sections have none."""
-    sections = config if isinstance(config, dict) else {}
-    return {
-        f"{section}.{key}": value
-        for section, keys in sections.items()
-        if isinstance(keys, dict)
-        for key, value in keys.items()
-    }
-
-
 def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
     """Return what FORMAT says of a run with this configuration, which is all texts.
 
     An input that the run folder keeps a copy of, under the name of its key, may change or go.
     """
     inputs = {
-        name: (value, checksum(value))
-        for name, value in _keys(config).items()
+        name: (value, files.checksum(value))
+        for name, value in by_key(config).items()
         if isinstance(value, str)
         and Path(value).is_absolute()
         and Path(value).exists()
         and not (folder / name.rpartition(".")[2]).is_dir()
     }
-    about = {"format": FORMAT_VERSION, "task": task, **_versions()}
+    about = {"format": FORMAT_VERSION, "task": task, **VERSIONS}
     return {**about, "config": config or {}, "inputs": inputs}
-
-
-def _versions() -> dict[str, str]:
-    try:
-        package = version("keras-attention")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        package = "unknown"
-    return {"package": package, "keras": keras.__version__}
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _read_format(path: Path) -> dict:
@@ -285,14 +197,11 @@ def _read_format(path: Path) -> dict:
         raise UserError(f"no run folder {path}.")
     marker = path / FORMAT
     if not marker.exists():
-        ours = (path / "config.yaml").exists() or (path / "checkpoints").exists()
-        raise UserError(
-            f"{path} is a half-written run folder: its FORMAT file is missing."
-            if ours
-            else f"{path} is not a run folder: it has no FORMAT file."
-        )
+        if (path / "config.yaml").exists() or (path / "checkpoints").exists():
+            raise UserError(f"{path} is a half-written run folder: its FORMAT file is missing.")
+        raise UserError(f"{path} is not a run folder: it has no FORMAT file.")
     try:
-        about = json_object(read_bytes(marker, MOST_JSON), str(marker))
+        about = json_object(read_bytes(marker, files.MOST_JSON), str(marker))
     except UserError as error:
         raise UserError(f"{marker} is damaged: {error}") from None
     number = about.get("format")
@@ -304,10 +213,9 @@ def _read_format(path: Path) -> dict:
         )
     if is_known and number == FORMAT_VERSION:
         inputs = about.get("inputs")
-        is_known = isinstance(inputs, dict) and isinstance(about.get("config"), dict)
-        is_known = is_known and all(
-            isinstance(pair, list) and [type(each) for each in pair] == [str, str]
-            for pair in inputs.values()
+        pairs = inputs.values() if isinstance(inputs, dict) else [None]
+        is_known = isinstance(about.get("config"), dict) and all(
+            isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
@@ -317,9 +225,7 @@ def _read_format(path: Path) -> dict:
 class MetricsLog:
     """`metrics.jsonl`: read, cut back to a checkpoint, and appended to, always whole on disk.
 
-    Args:
-        path: the file; it need not exist.
-        step: keep only the lines of updates up to this one, which a resumed run continues from.
+    Only the lines of updates up to `step` are kept, which a resumed run continues from.
     """
 
     def __init__(self, path: Path, step: int = 0):
@@ -329,23 +235,20 @@ class MetricsLog:
 
     def append(self, line: dict) -> None:
         """Add one epoch's figures; `line["step"]` is the number of updates made."""
-        self.lines.append(line)
+        self.lines.append(dict(line))
         self._write()
 
     def _write(self) -> None:
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.lines))
+        lines = (json.dumps(line, default=float) for line in self.lines)
+        write_text(self.path, "".join(f"{line}\n" for line in lines))
 
 
 def read_metrics(path: Path) -> list[dict]:
-    """Return the lines of a metrics file, `[]` where there is none.
-
-    Raises:
-        UserError: naming the file, if it is damaged.
-    """
+    """Return the lines of a metrics file, `[]` where there is none."""
     if not path.exists():
         return []
     try:
-        text = read_bytes(path, MOST_JSON).decode("utf-8")
+        text = read_bytes(path, files.MOST_JSON).decode("utf-8")
         lines = [json_object(line, str(path)) for line in text.splitlines()]
         if not all(type(line.get("step")) is int for line in lines):
             raise ValueError
@@ -356,45 +259,34 @@ def read_metrics(path: Path) -> list[dict]:
     return lines
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds.
-
-    Args:
-        step: updates made.
-        arrays: every variable of model and optimizer, in the order of `training_variables`.
-        state: JSON-able state of everything else (epoch, callbacks).
-    """
+    """Updates made, every variable in the order of `training_variables`, and the state of
+    everything else (epoch, callbacks), which JSON can hold."""
 
     step: int
     arrays: list[np.ndarray]
     state: dict
 
 
+KEPT = 2
+"""How many checkpoints are kept, so that a damaged one leaves the one before it."""
+NEWEST = "NEWEST"
+"""The file that names them, so that one that goes missing is noticed."""
+
+
 class Checkpoints:
-    """The newest `keep` checkpoints in a folder.
+    """The newest checkpoints in a folder. A process that does not write them saves nothing."""
 
-    Args:
-        folder: where `step-00001234.npz` files are.
-        keep: how many to keep; two, so that a damaged one leaves the one before it.
-        writes: whether this process writes them; else it saves nothing.
-    """
-
-    def __init__(self, folder: Path, keep: int = 2, writes: bool = True):
-        self.folder = Path(folder)
-        self.keep = keep
-        self.writes = writes
+    def __init__(self, folder: Path, writes: bool = True):
+        self.folder, self.writes = Path(folder), writes
 
     def paths(self) -> list[Path]:
         """Return the checkpoint files, oldest first."""
         return sorted(self.folder.glob("step-*.npz"))
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write `checkpoint`, then delete all but the newest `keep`.
-
-        Raises:
-            UserError: where it cannot be written; those before it are kept.
-        """
+        """Write `checkpoint`, then delete all but the newest ones."""
         path = self.folder / f"step-{checkpoint.step:08d}.npz"
         if not self.writes:
             return path
@@ -402,9 +294,9 @@ class Checkpoints:
         named = {f"{index:05d}": array for index, array in enumerate(checkpoint.arrays)}
         text = np.frombuffer(json.dumps(checkpoint.state).encode(), dtype=np.uint8)
         try:
-            with replacing(path) as temporary, open(temporary, "wb") as file:
+            with files.replacing(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, state=text, **named)
-            kept = self.paths()[-self.keep :]
+            kept = self.paths()[-KEPT:]
             write_text(self.folder / NEWEST, "".join(f"{each.name}\n" for each in kept))
         except (OSError, UserError) as error:
             cause = getattr(error, "strerror", None) or error
@@ -412,15 +304,14 @@ class Checkpoints:
                 f"checkpoint {path} could not be written ({cause}). The last good one is kept: "
                 "make room, and continue with --resume."
             ) from None
-        for old in self.paths()[: -self.keep]:
+        for old in self.paths()[:-KEPT]:
             old.unlink()
         return path
 
     def latest(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest checkpoint that can be read, and a line for each one passed over.
 
-        Raises:
-            UserError: if there are, or were, checkpoints and none can be read.
+        None is returned where there never was one; that none can be read is an error.
         """
         problems = []
         for path in sorted({*self.paths(), *self._listed()}, reverse=True):
@@ -443,19 +334,16 @@ class Checkpoints:
         return [self.folder / name for name in names if name == Path(name).name]
 
 
-NEWEST = "NEWEST"
-"""The file that names the checkpoints, so that one that goes missing is noticed."""
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint file; every array is verified against its checksum in the file.
-
-    Raises:
-        UserError: naming the file, if it is cut short or altered.
-    """
+    """Read a checkpoint file; every array is verified against its checksum in the file."""
     try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            _check_members(archive, path.stat().st_size)
+        with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            # Members that are compressed or share their bytes could be without end.
+            if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+                raise ValueError
+            if sum(each.file_size for each in members) > path.stat().st_size:
+                raise ValueError
             arrays = {
                 name.removesuffix(".npy"): _read_array(archive, name) for name in archive.namelist()
             }
@@ -464,14 +352,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(int(path.stem.removeprefix("step-")), arrays, state)
     except Exception as error:  # an altered archive fails in many ways, none of them useful here
         raise UserError(f"checkpoint {path} is damaged ({type(error).__name__}).") from None
-
-
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse members that are compressed, or that share their bytes: both can be without end."""
-    members = archive.infolist()
-    stored = all(each.compress_type == zipfile.ZIP_STORED for each in members)
-    if not stored or sum(each.file_size for each in members) > size:
-        raise ValueError
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +13,34 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.training.config import load_config, save_config
-from keras_attention.applications.training.devices import (
-    model_scope,
-    on_all_replicas,
-    start_from_seed,
-)
-from keras_attention.applications.training.fit import Outcome, train
-from keras_attention.applications.training.reporting import TokenCount
-from keras_attention.applications.training.run_folder import (
-    Checkpoints,
-    RunFolder,
-    is_free,
-    read_checkpoint,
-    writing,
-)
-from keras_attention.applications.training.starting import resume_run, start_run, take_over
+from keras_attention.distribute import WorkerLost, Workers
+
+from ..common.errors import UserError, WorkersStopped, say
+from ..common.files import checksum
+from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
+from ..common.task import TextTask
+from . import devices
+from .config import by_key, changed_keys, load_config, save_config
+from .fit import Outcome, scope_of, train
+from .reporting import TokenCount
+from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
 
 
 def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> Outcome:
-    """Train a task into the new run folder `output`.
+    """Train the task that a configuration describes into the new run folder `output`.
 
-    Args:
-        task_class: the class of the task.
-        config: its configuration: what to train, and on which data.
-        output: the folder to make.
-
-    Returns:
-        How the training ended.
-
-    Raises:
-        UserError: if the folder exists, or data or configuration are wrong; nothing is left then.
+    Where data or configuration are wrong, a UserError is raised and nothing is left.
     """
-    prepare, fit = (functools.partial(act, task_class) for act in (_prepare, _fit))
-    return start_run(with_absolute_paths(config), output, prepare, fit)
+    config = with_absolute_paths(config)
+    refuse_existing(output)
+
+    def make(held):
+        corpora = _prepare(task_class, config, output)
+        held.enter_context(writing(RunFolder(output)))
+        return corpora
+
+    with _started(config, output, "a new run", make) as corpora:
+        return _fit(task_class, output, corpora)
 
 
 def resume_task(
@@ -56,21 +48,41 @@ def resume_task(
 ) -> Outcome:
     """Continue a run as if it had never stopped.
 
-    Args:
-        task_class: the class of the task.
-        config: the run's own configuration, in which `epochs` (but with schedule cosine),
-            `max_minutes` and `patience` may have been changed.
-        output: the run folder.
-        accept_changes: go on where data, versions or other keys differ; the run folder records it.
-
-    Returns:
-        How the training ended.
-
-    Raises:
-        UserError: if something else was changed, or another process trains this run.
+    In its configuration, what `take_over` allows may have been changed.
     """
     fit = functools.partial(_fit, task_class)
     return resume_run(with_absolute_paths(config), output, fit, accept_changes)
+
+
+def resume_run(
+    config: Any,
+    output: Path | str,
+    fit: Callable[[Path | str, None], Outcome],
+    accept_changes: bool = False,
+) -> Outcome:
+    """Take a run folder up again and train in it."""
+    folder = RunFolder(output, changed=accept_changes)
+    newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
+
+    def take(held):
+        # Before config.yaml is written: another process may be reading it.
+        held.enter_context(writing(folder))
+        take_over(folder, config, accept_changes)
+
+    with _started(config, output, *newest or ["no checkpoint"], take):
+        return fit(output, None)
+
+
+@contextmanager
+def _started(
+    config: Any, output: Path | str, start: str, act: Callable[[ExitStack], Any]
+) -> Iterator[Any]:
+    """Let the chief act, once all workers agree; give what came of it, and hold what it holds."""
+    devices.check_distribution(config)
+    workers = devices.devices_of(config.distribute).workers
+    with ExitStack() as held, _naming_what_is_left(output, workers):
+        _agree(workers, config, output, start)
+        yield _by_the_chief(workers, lambda: act(held), output)
 
 
 def fit_in_run(
@@ -78,18 +90,13 @@ def fit_in_run(
     run: RunFolder,
     config: Any,
     corpora: Sequence[Any],
-    workers: Any = None,
+    workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> Outcome:
     """Train a task in its run folder, from the last good checkpoint if there is one.
 
-    Args:
-        task: the task, made in `model_scope`.
-        run: its folder.
-        config: the configuration, as it is on all replicas.
-        corpora: what to train with, and what to judge by; each with its ids, where they are known.
-        workers: the processes that train.
-        callbacks: more Keras callbacks.
+    The task was made in `model_scope`; the corpora are what to train with and what to judge by,
+    each with its ids.
     """
     section = config.training
     (corpus, encoded), (held_out, encoded_held_out) = corpora
@@ -105,8 +112,7 @@ def fit_in_run(
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
-    strategy = getattr(task, "distribute_strategy", None)
-    with strategy.scope() if strategy else nullcontext():
+    with scope_of(task):
         metrics = [TokenCount()] if task.counts_tokens else []
     return train(
         run,
@@ -133,17 +139,8 @@ def fit_new_run(
 ) -> Outcome:
     """Train a task on corpora at hand, in a new run folder or on from the one that is there.
 
-    Args:
-        task: the task, with the weights to start from.
-        corpus: what to train with.
-        held_out: what to judge by.
-        output: the run folder.
-        training: the training section; None for the task's defaults.
-        callbacks: more Keras callbacks.
-        **changes: keys of the training section to change; None changes nothing.
-
-    Raises:
-        ValueError: if there is nothing to judge by, or `output` is something else than a run.
+    `training` is the training section, the task's default where not given; `changes` are keys of
+    it, of which None changes nothing.
     """
     if held_out is None:
         raise ValueError(
@@ -160,6 +157,8 @@ def fit_new_run(
             save_config(config, folder / "config.yaml")
             task.describe(folder)
     run = RunFolder(output)
+    own = preprocessor_of(type(task), run)
+    _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
     with writing(run):
         take_over(run, config)
         return fit_in_run(task, run, config, corpora, callbacks=callbacks)
@@ -203,11 +202,11 @@ def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> lis
 
 def _fit(task_class: type[TextTask], output: Path | str, corpora: list | None) -> Outcome:
     run = RunFolder(output)
-    config = on_all_replicas(load_config(task_class.config_class, [run.config]))
-    start_from_seed(config.training)
-    with model_scope(config) as workers:
-        preprocessor = preprocessor_of(task_class, run)
-        task = task_class.configured(config, preprocessor)
+    run.verify_parts()
+    config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
+    devices.start_from_seed(config.training)
+    with devices.model_scope(config) as workers:
+        task = task_class.configured(config, preprocessor_of(task_class, run))
     if corpora is None:
         corpora = [(each, task.encode(each)) for each in _read(task_class, config)]
     return fit_in_run(task, run, config, corpora, workers)
@@ -220,28 +219,129 @@ def _read(task_class, config):
 def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
     """Return the preprocessor of a run; one of version 0.1 keeps its tokenizers as files."""
     if (run.path / PREPROCESSOR_FILE).is_file():
-        content = read_part(run.path, PREPROCESSOR_FILE)
-        preprocessor = keras.saving.deserialize_keras_object(content)
+        described = read_part(run.path, PREPROCESSOR_FILE)
+        preprocessor = keras.saving.deserialize_keras_object(described)
         preprocessor.read_start(run.path)
         return preprocessor
     return task_class.preprocessor_of_0_1(run.path)
 
 
+SECONDS_TO_BE_SEEN = 60.0
+"""How long a folder may take to be seen on another machine."""
+
+
+def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) -> Any:
+    """Act in the chief alone; return what came of it there, and None elsewhere.
+
+    A UserError in the chief is one on all workers.
+    """
+    if workers.count == 1:
+        return act()
+    came = []
+
+    def problem():
+        try:
+            came.append(act())
+        except UserError as error:
+            return str(error)
+        return None
+
+    if refusal := workers.from_chief(problem):
+        raise UserError(refusal)
+    if came:
+        return came[0]
+    end = time.monotonic() + SECONDS_TO_BE_SEEN
+    while not (Path(output) / "FORMAT").is_file():
+        if time.monotonic() > end:
+            raise UserError(
+                f"{output} cannot be seen by this worker: with distribute.strategy multi-worker "
+                "--output must be a folder that all machines share."
+            )
+        time.sleep(0.2)
+    return None
+
+
+@contextmanager
+def _naming_what_is_left(output: Path | str, workers: Workers) -> Iterator[None]:
+    try:
+        yield
+    except WorkerLost as error:
+        who = f": nobody answers at {', '.join(silent)}" if (silent := workers.silent()) else ""
+        paths = Checkpoints(Path(output) / "checkpoints").paths()
+        kept = f"{paths[-1]} is kept" if paths else "There is no checkpoint yet"
+        raise WorkersStopped(
+            f"stopped, as {error}{who}. {kept}: start all workers again, with --resume."
+        ) from None
+
+
+def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> None:
+    """Compare what must be the same on all workers: versions, every key, contents of files."""
+    if workers.count == 1:
+        return
+    import tensorflow as tf
+
+    facts = {"the version of Keras": keras.__version__, "that of TensorFlow": tf.__version__}
+    facts |= {"--output": str(Path(output).absolute()), "where to start": start}
+    facts |= by_key(config)
+    paths = {name: Path(value) for name, value in facts.items() if isinstance(value, str) and value}
+    for name, path in paths.items():
+        if name != "--output" and path.is_absolute() and path.exists():
+            facts[f"the contents of {name} (their SHA-256)"] = checksum(path)
+    workers.agree(facts)
+
+
+ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
+ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile", "deterministic")
+"""What `accept_changes` lets differ: nothing that the weights or the optimizer's state hang on."""
+
+
+def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> None:
+    """Make `config` the run's own, where it differs only in what may be changed.
+
+    With `accept_changes` a training goes on as another one: with other data, other keys of
+    `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it.
+    """
+    own = load_config(type(config), [folder.config])
+    edited = folder.changed_keys()
+    changed = changed_keys(own, config)
+    allowed = [f"training.{name}" for name in own.training.resumable]
+    allowed += [f"distribute.{name}" for name in devices.RESUMABLE]
+    accepted = [f"training.{name}" for name in ACCEPTED_KEYS] if accept_changes else []
+    refused = [
+        key
+        for key in dict.fromkeys([*edited, *changed])
+        if key not in allowed + accepted
+        and not (accept_changes and key.partition(".")[0] in ACCEPTED_SECTIONS)
+    ]
+    if refused:
+        why = ", as training.schedule cosine falls to 0 over all epochs"
+        more = (
+            f", and with --accept-changes {', '.join(ACCEPTED_SECTIONS)}.* and " if accepted else ""
+        )
+        raise UserError(
+            f"{folder.path} cannot be continued with another {', '.join(refused)}"
+            f"{why if 'training.epochs' in refused else ''}: only "
+            f"{', '.join(allowed)}{more}{', '.join(accepted)} may be changed with --resume."
+        )
+    differs = folder.changes()
+    if differs and not accept_changes:
+        raise UserError(
+            f"{folder.path} would not go on as the training that it was: {'; '.join(differs)}. "
+            "Undo that, or continue with --accept-changes, which the run folder records."
+        )
+    differs += [f"{key} of the configuration" for key in [*edited, *changed] if key not in allowed]
+    for line in differs:
+        say(f"accepted: {line}")
+    if edited or changed or differs:
+        folder.write_config(config, differs)
+
+
 def average_tasks(
     task_class: type[TextTask], folders: Sequence[Path], output: Path | str
 ) -> TextTask:
-    """Write a preset whose weights are the mean of those of presets, or of a run's checkpoints.
+    """Write a preset whose weights are the mean of those of presets, or of one run's checkpoints.
 
-    Args:
-        task_class: the class of the task.
-        folders: presets or run folders; of one run folder alone, its checkpoints are averaged.
-        output: the preset to write; it must not exist.
-
-    Returns:
-        The task with the mean weights.
-
-    Raises:
-        UserError: where networks or preprocessors differ, or there is nothing to average.
+    Return its task.
     """
     task = task_class.from_preset(folders[0])
     if len(folders) == 1:
@@ -263,15 +363,18 @@ def average_tasks(
 
 def _variables(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarray]:
     """Return the weights of a task that must be like another."""
-    parts = (
+    for name, own, wanted in (
         ("network", other.backbone, task.backbone),
         ("preprocessor", other.preprocessor, task.preprocessor),
-    )
-    for name, own, wanted in parts:
-        settings = [{**each.get_config(), "name": None} for each in (own, wanted)]
-        if type(own) is not type(wanted) or settings[0] != settings[1]:
-            raise UserError(f"{folder} has another {name} than the first: they have no mean.")
+    ):
+        _check_like(folder, name, own, wanted, "the first: they have no mean")
     return [np.array(ops.convert_to_numpy(each)) for each in other.backbone.weights]
+
+
+def _check_like(folder: Path | str, name: str, own: Any, wanted: Any, whose: str) -> None:
+    settings = [{**each.get_config(), "name": None} for each in (own, wanted)]
+    if type(own) is not type(wanted) or settings[0] != settings[1]:
+        raise UserError(f"{folder} has another {name} than {whose}.")
 
 
 def _weights_of_checkpoints(task: TextTask, folder: Path) -> list[list[np.ndarray]]:
@@ -284,11 +387,7 @@ def _weights_of_checkpoints(task: TextTask, folder: Path) -> list[list[np.ndarra
 
 
 def task_of_folder(folder: Path, commands: Mapping[str, Any]) -> str:
-    """Return the name of the task of a run folder or preset.
-
-    Raises:
-        UserError: where it is neither.
-    """
+    """Return the name of the task of a run folder or preset."""
     if (folder / "FORMAT").is_file() or (folder / "config.yaml").is_file():
         return RunFolder(folder).task
     name = read_part(folder, TASK_FILE)["class_name"]
@@ -299,10 +398,6 @@ def task_of_folder(folder: Path, commands: Mapping[str, Any]) -> str:
 
 
 def config_of(task_class: type[TextTask], path: Path | str) -> Any:
-    """Return the configuration that a run folder holds; None for a preset.
-
-    Raises:
-        UserError: where it is damaged.
-    """
+    """Return the configuration that a run folder holds; None for a preset."""
     file = Path(path) / "config.yaml"
     return load_config(task_class.config_class, [file]) if file.is_file() else None

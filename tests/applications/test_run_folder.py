@@ -10,6 +10,7 @@ import pytest
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import replacing, write_text
+from keras_attention.applications.common.weights import load_weights
 from keras_attention.applications.training.config import load_config, save_config
 from keras_attention.applications.training.run_folder import (
     Checkpoint,
@@ -21,7 +22,7 @@ from keras_attention.applications.training.run_folder import (
     refuse_existing,
     writing,
 )
-from keras_attention.applications.training.starting import resume_run
+from keras_attention.applications.training.tasks import resume_run
 from keras_attention.applications.translation.config import (
     DataConfig,
     TrainingConfig,
@@ -124,10 +125,8 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path, files, message):
 
 def test_a_run_without_weights_says_so(tmp_path):
     run = make_run(tmp_path / "run")
-    with pytest.raises(UserError, match="no weights yet.*--resume"):
-        run.require_weights()
-    run.best_weights.write_text("")
-    assert run.require_weights() == run.best_weights
+    with pytest.raises(UserError, match="has no weights.*--resume"):
+        load_weights(None, run.best_weights)
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
@@ -384,8 +383,7 @@ def test_every_cut_of_a_configuration_is_refused(translation):
 
 
 def test_a_changed_vocabulary_is_refused(translation):
-    translation.best_weights.write_text("")
-    assert translation.require_weights()
+    translation.verify_parts()
     (translation.tokenizers / "source.json").write_text("{ }")
     with pytest.raises(UserError, match="source.json is damaged or was changed"):
-        translation.require_weights()
+        translation.verify_parts()

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError, WorkersStopped
 from keras_attention.applications.common.files import checksum
-from keras_attention.applications.training import starting
+from keras_attention.applications.training import tasks
 from keras_attention.applications.training.devices import DistributeConfig, on_all_replicas
 from keras_attention.applications.translation.config import TranslationConfig
 from keras_attention.distribute import Cluster, Workers, naming_lost_workers
@@ -65,7 +65,7 @@ class Pretended(Workers):
 
 
 def agree(config, output, other):
-    starting._agree(Pretended(other), config, output, "a new run")
+    tasks._agree(Pretended(other), config, output, "a new run")
 
 
 def test_other_keys_data_and_folders_are_refused(tmp_path):
@@ -126,7 +126,7 @@ def test_who_has_ended_is_named_and_what_is_kept(tmp_path):
         message = f"cannot be reached: nobody answers at {addresses[1]}. {kept}: start all workers"
         with (
             pytest.raises(WorkersStopped, match=message) as caught,
-            starting._naming_what_is_left(tmp_path, workers),
+            tasks._naming_what_is_left(tmp_path, workers),
             naming_lost_workers(),
         ):
             raise tf.errors.UnavailableError(None, None, "Socket closed")
