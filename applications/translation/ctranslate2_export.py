@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import new_folder
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.translation.models import Transformer
 from keras_attention.layers import PositionalEncoding
 from keras_attention.text import END_ID, START_ID, UNK_ID
+
+from ..common.errors import UserError
+from ..common.files import new_folder
+from ..common.task import TextTask
+from .models.transformer import Transformer
 
 MODEL_FOLDER = "model"
 LONGEST = 2048

@@ -3,29 +3,24 @@
 import dataclasses
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines
-from keras_attention.applications.common.preprocessor import as_texts, check_equally_many
-from keras_attention.applications.translation import dates, multi30k
-from keras_attention.applications.translation.config import SPLITS, DataConfig
 from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
+
+from ..common import downloads
+from ..common.errors import UserError
+from ..common.files import read_lines
+from ..common.preprocessor import as_texts, check_equally_many
+from . import dates
+from .config import SPLITS, DataConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How many pairs a corpus has, and what became of the others.
-
-    Args:
-        name: where they come from.
-        pairs: pairs that are there.
-        empty: pairs left out because a side had no words.
-        too_long: pairs left out because a side had too many tokens.
-        truncated: pairs that are there, cut to the longest length allowed.
-    """
+    """How many pairs a corpus has, and what became of the others: left out, or cut short."""
 
     name: str
     pairs: int
@@ -35,27 +30,22 @@ class Report:
 
     def __str__(self) -> str:
         parts = [f"{self.name}: {self.pairs:,} sentence pairs"]
-        if self.empty:
-            parts.append(f"{self.empty:,} empty ones left out")
-        if self.too_long:
-            parts.append(f"{self.too_long:,} too long ones left out")
-        if self.truncated:
-            parts.append(f"{self.truncated:,} of them cut short")
+        for count, what in (
+            (self.empty, "empty ones left out"),
+            (self.too_long, "too long ones left out"),
+            (self.truncated, "of them cut short"),
+        ):
+            if count:
+                parts.append(f"{count:,} {what}")
         return ", ".join(parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParallelCorpus:
-    """Sentences and their translations.
+    """Sentences and their translations, with where they come from, for messages.
 
-    Args:
-        source: sentences.
-        target: their translations.
-        names: where the two sides come from, for messages.
-        lines: the line of each pair there, from 1.
-        report: how many, and what was left out.
-        data: what to do with sentences that are too long or empty; None keeps all that have words.
-        weights: a weight for each pair, or None.
+    `lines` are the line of each pair there, from 1; `data` says what to do with sentences that are
+    too long or empty, None keeps all that have words.
     """
 
     source: list[str]
@@ -80,29 +70,19 @@ class ParallelCorpus:
 
     def part(self, rows: Sequence[int]) -> "ParallelCorpus":
         """Return the corpus of some of the pairs."""
-        columns = {
-            name: None if column is None else [column[row] for row in rows]
-            for name, column in (
-                ("source", self.source),
-                ("target", self.target),
-                ("lines", self.lines),
-                ("weights", self.weights),
-            )
-        }
+
+        def some(column):
+            return None if column is None else [column[row] for row in rows]
+
+        names = ("source", "target", "lines", "weights")
+        columns = {name: some(getattr(self, name)) for name in names}
         report = dataclasses.replace(self.report, pairs=len(rows))
         return dataclasses.replace(self, **columns, report=report)
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedCorpus:
-    """A corpus as ids, without start and end.
-
-    Args:
-        source: ids of each source sentence.
-        target: ids of each target sentence.
-        report: how many, and what was left out.
-        weights: a weight for each pair, or None.
-    """
+    """A corpus as ids, without start and end."""
 
     source: list[list[int]]
     target: list[list[int]]
@@ -159,7 +139,9 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
             f"Parallel files must have equally many lines: {names[0]} has {len(source)}, "
             f"{names[1]} has {len(target)}."
         )
-    corpus = _without_empty(source, target, names, data)
+    report = Report(", ".join(dict.fromkeys(names)), len(source))
+    lines = range(1, len(source) + 1)
+    corpus = _without_empty(ParallelCorpus(source, target, names, lines, report, data))
     if not held_out or split == "test":
         return corpus
     order = np.random.default_rng(len(corpus)).permutation(len(corpus))
@@ -168,16 +150,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
 
 
 def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> ParallelCorpus:
-    """Return the corpus of sentences that are at hand.
-
-    Args:
-        x: sentences, or pairs of them and their translations.
-        y: the translations, where `x` does not hold them.
-        weights: a weight for each pair.
-
-    Raises:
-        ValueError: where there are none, one is empty or no string, or columns differ in length.
-    """
+    """Return the corpus of what `fit` was given; refuse what is no sentence with words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
         if any(isinstance(pair, str) or np.shape(pair) != (2,) for pair in pairs):
@@ -189,112 +162,72 @@ def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> 
     sources, targets = as_texts(x, "x"), as_texts(y, "y")
     weighted = {} if weights is None else {"sample_weight": weights}
     check_equally_many(x=sources, y=targets, **weighted)
-    names, lines = ("x", "y"), range(1, len(sources) + 1)
-    for line, pair in enumerate(zip(sources, targets, strict=True)):
-        for name, text in zip(names, pair, strict=True):
+    for name, column in (("x", sources), ("y", targets)):
+        for place, text in enumerate(column):
             if not text.strip():
                 raise ValueError(
-                    f"A sentence to train with should have words. Received: {name}[{line}]={text!r}"
+                    "A sentence to train with should have words. "
+                    f"Received: {name}[{place}]={text!r}"
                 )
     if not sources:
         raise ValueError("Training needs at least one pair of sentences. Received: none")
-    report = Report("the pairs given", len(sources))
-    return ParallelCorpus(sources, targets, names, lines, report, weights=weights)
+    report, lines = Report("the pairs given", len(sources)), range(1, len(sources) + 1)
+    return ParallelCorpus(sources, targets, ("x", "y"), lines, report, weights=weights)
 
 
 def encode_corpus(
     corpus: ParallelCorpus, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
 ) -> EncodedCorpus:
-    """Return the ids of a corpus; too long sentences as its `data` says.
-
-    Raises:
-        UserError: where a sentence is too long or has no tokens and the configuration makes
-            that an error, or no pair is left.
-    """
-    counts = {"empty": corpus.report.empty, "too_long": 0, "truncated": 0}
-    source, target, weights = [], [], []
-    limit = corpus.data and corpus.data.max_length
-    pairs = zip(
-        corpus.lines,
-        source_tokenizer.encode(corpus.source),
-        target_tokenizer.encode(corpus.target),
-        strict=True,
-    )
-    for place, (line, *pair) in enumerate(pairs):
-        fault = _fault(pair, corpus, line)
-        if fault:
-            counts[fault] += 1
-        if fault in (None, "truncated"):
-            source.append(pair[0][:limit])
-            target.append(pair[1][:limit])
-            if corpus.weights is not None:
-                weights.append(float(corpus.weights[place]))
-    name = corpus.report.name
-    if not source:
+    """Return the ids of a corpus; pairs that are too long or have no tokens as its `data` says."""
+    encoded = source_tokenizer.encode(corpus.source), target_tokenizer.encode(corpus.target)
+    pairs = list(zip(*encoded, strict=True))
+    faults = [_fault(pair, corpus, line) for pair, line in zip(pairs, corpus.lines, strict=True)]
+    rows = [row for row, fault in enumerate(faults) if fault in (None, "truncated")]
+    counts = {name: faults.count(name) for name in ("empty", "too_long", "truncated")}
+    counts["empty"] += corpus.report.empty
+    limit, name = corpus.data and corpus.data.max_length, corpus.report.name
+    if not rows:
         raise UserError(
             f"{name}: no sentence pair is left ({counts['too_long']} longer than "
             f"data.max_length {limit}, {counts['empty']} empty)."
         )
-    report = Report(name, len(source), **counts)
-    return EncodedCorpus(source, target, report, weights or None)
+    source, target = ([pairs[row][side][:limit] for row in rows] for side in (0, 1))
+    weights = None if corpus.weights is None else [float(corpus.weights[row]) for row in rows]
+    return EncodedCorpus(source, target, Report(name, len(rows), **counts), weights)
 
 
 def make_batches(
     corpus: EncodedCorpus,
     batch_size: int | None = None,
-    tokens_per_batch: int | None = None,
-    seed: int = 0,
-    shuffle: bool = True,
-    number_of_buckets: int = 8,
     lengths: Sequence[tuple[int, int, int]] | None = None,
+    **options: Any,
 ) -> BucketedBatches:
-    """Return batches `({"source", "target"}, labels)` of a few fixed shapes.
+    """Return batches `({"source", "target"}, labels)` of a few fixed shapes, padded with 0.
 
-    `source` (B, S) are the source's ids, `target` (B, T) start and the target's, `labels` (B, T)
-    the target's and end; all int32 and padded with 0.
-
-    Args:
-        corpus: ids.
-        batch_size: sentences of a batch. Give this or `tokens_per_batch`.
-        tokens_per_batch: tokens of a batch, padding included, on its longer side.
-        seed: the seed of the order.
-        shuffle: draw a new order in each epoch.
-        number_of_buckets: how many shapes to choose at most.
-        lengths: the bucket lengths to use, those of the training batches (`batches.lengths`), so
-            that no new shapes are compiled; one more comes in where none holds the longest
-            sentences of this corpus.
+    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end. `lengths`
+    are bucket lengths to use again, so that no new shapes are compiled; one more comes in where
+    none holds the longest sentences of this corpus. More options are those of `BucketedBatches`.
     """
     inputs = [[START_ID, *ids] for ids in corpus.target]
     labels = [[*ids, END_ID] for ids in corpus.target]
     columns = [corpus.source, inputs, labels]
-    assemble = _assemble
+    weights = None
     if corpus.weights is not None:
         # The number of each row, from 1: 0 is a row of padding.
         columns.append([[row] for row in range(1, len(inputs) + 1)])
         weights = np.array([0.0, *corpus.weights], "float32")
 
-        def assemble(*arrays):
-            return *_assemble(*arrays[:3]), weights[arrays[3][:, 0]]
+    def assemble(source, inputs, labels, rows=None):
+        batch = {"source": source, "target": inputs}, labels
+        return batch if weights is None else (*batch, weights[rows[:, 0]])
 
     if lengths is not None:
-        lengths = list(lengths)
         longest = tuple(max(map(len, column)) for column in columns)
-        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
-            lengths.append(longest)
+        fits = any(all(map(operator.ge, bucket, longest)) for bucket in lengths)
+        lengths = [*lengths] if fits else [*lengths, longest]
     return BucketedBatches(
-        tuple(columns),
-        batch_size=batch_size,
-        tokens_per_batch=tokens_per_batch,
-        lengths=lengths,
-        number_of_buckets=number_of_buckets,
-        seed=seed,
-        shuffle=shuffle,
-        assemble=assemble,
+        tuple(columns), batch_size=batch_size, lengths=lengths, assemble=assemble, **options
     )
-
-
-def _assemble(source: np.ndarray, inputs: np.ndarray, labels: np.ndarray):
-    return {"source": source, "target": inputs}, labels
 
 
 def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str, str]]:
@@ -308,9 +241,54 @@ def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str
         return *dates.generate(split), (name, name)
     if not files[0]:
         languages = (data.source_language, data.target_language)
-        files = tuple(multi30k.file_of(split, code, data.folder) for code in languages)
+        files = tuple(_multi30k(split, code, data.folder) for code in languages)
     source, target = map(read_lines, files)
     return source, target, (str(files[0]), str(files[1]))
+
+
+# Multi30k, image captions in four languages: the files of the task 1 of
+# https://github.com/multi30k/dataset, free for research, which this package fetches and does not
+# contain.
+MULTI30K = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
+)
+MULTI30K_LANGUAGES = ("cs", "de", "en", "fr")
+MULTI30K_NAMES = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+MULTI30K_SHA256 = {
+    "train.cs.gz": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
+    "val.cs.gz": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
+    "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+}
+
+
+def _multi30k(split: str, language: str, folder: str | None) -> Path:
+    """Return the file of a split in a language: out of `folder`, or fetched into the cache."""
+    if language not in MULTI30K_LANGUAGES:
+        raise UserError(
+            f"multi30k has the languages {', '.join(MULTI30K_LANGUAGES)}. Received: {language!r} "
+            "(data.source_language and data.target_language)."
+        )
+    name = f"{MULTI30K_NAMES[split]}.{language}"
+    packed = f"{name}.gz"
+    if folder is None:
+        return downloads.fetch(MULTI30K + packed, MULTI30K_SHA256[packed], subfolder="multi30k")
+    found = [path for path in (Path(folder) / packed, Path(folder) / name) if path.is_file()]
+    if not found:
+        raise UserError(
+            f"data.folder {folder} has no file {packed} or {name}; leave data.folder out to "
+            "fetch multi30k."
+        )
+    return found[0]
 
 
 def _columns(path: str) -> tuple[list[str], list[str]]:
@@ -324,26 +302,24 @@ def _columns(path: str) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[-1] for row in rows]
 
 
-def _without_empty(source, target, names, data: DataConfig) -> ParallelCorpus:
-    total, kept = len(source), []
-    for line, pair in enumerate(zip(source, target, strict=True), 1):
-        if pair[0].strip() and pair[1].strip():
-            kept.append((line, *pair))
+def _without_empty(corpus: ParallelCorpus) -> ParallelCorpus:
+    rows = []
+    for row, pair in enumerate(zip(corpus.source, corpus.target, strict=True)):
+        if all(text.strip() for text in pair):
+            rows.append(row)
         else:
-            _refuse_empty(names[0 if not pair[0].strip() else 1], line, data.on_empty)
-    name = names[0] if names[0] == names[1] else f"{names[0]}, {names[1]}"
-    if not kept:
-        raise UserError(f"{name}: every line is empty.")
-    lines, source, target = map(list, zip(*kept, strict=True))
-    report = Report(name, len(kept), empty=total - len(kept))
-    return ParallelCorpus(source, target, names, lines, report, data)
+            _refuse_empty(corpus.names[0 if not pair[0].strip() else 1], row + 1, corpus.data)
+    if not rows:
+        raise UserError(f"{corpus.report.name}: every line is empty.")
+    report = dataclasses.replace(corpus.report, pairs=len(rows), empty=len(corpus) - len(rows))
+    return dataclasses.replace(corpus.part(rows), report=report)
 
 
 def _fault(pair, corpus: ParallelCorpus, line: int) -> str | None:
     """Return which count of the report a pair of id lists belongs to, None for a good one."""
     data, names = corpus.data, corpus.names
     if not all(pair):
-        _refuse_empty(names[0 if not pair[0] else 1], line, data.on_empty if data else "error")
+        _refuse_empty(names[0 if not pair[0] else 1], line, data)
         return "empty"
     longest = max(map(len, pair))
     if data is None or longest <= data.max_length:
@@ -357,8 +333,8 @@ def _fault(pair, corpus: ParallelCorpus, line: int) -> str | None:
     return "too_long" if data.on_too_long == "skip" else "truncated"
 
 
-def _refuse_empty(name: str, line: int, on_empty: str) -> None:
-    if on_empty == "error":
+def _refuse_empty(name: str, line: int, data: DataConfig | None) -> None:
+    if data is None or data.on_empty == "error":
         raise UserError(
             f"{name}, line {line}: empty, where a sentence is expected; correct the file, or set "
             "data.on_empty to skip."

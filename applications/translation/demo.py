@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from keras_attention.applications.common.errors import UserError, clock, say
-from keras_attention.applications.common.files import refuse_existing_output
-from keras_attention.applications.training.config import load_config
-from keras_attention.applications.training.tasks import train_task
-from keras_attention.applications.translation.config import PRESETS, TranslationConfig
-from keras_attention.applications.translation.data import ParallelCorpus, load_corpus
-from keras_attention.applications.translation.translator import Translator
+from ..common.errors import UserError, clock, say
+from ..common.files import refuse_existing_output
+from ..training.config import load_config
+from ..training.tasks import train_task
+from .config import PRESETS, TranslationConfig
+from .data import ParallelCorpus, load_corpus
+from .translator import Translator
 
 SHOWN = 8
 EXPECTED = 98.0

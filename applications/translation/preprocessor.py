@@ -6,15 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts, padded
-from keras_attention.text import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordTokenizer,
-)
+from keras_attention import text
+from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
+
+from ..common.preprocessor import TextPreprocessor, as_texts, padded
 
 KINDS = ("sentencepiece", "words")
 
@@ -101,8 +96,8 @@ class TranslationPreprocessor(TextPreprocessor):
 
         def train(lines):
             if kind == "words":
-                return WordTokenizer.train(lines, min_count=min_count, **common)
-            return SentencePieceTokenizer.train(lines, model_type=model_type, **common)
+                return text.WordTokenizer.train(lines, min_count=min_count, **common)
+            return text.SentencePieceTokenizer.train(lines, model_type=model_type, **common)
 
         sides = as_texts(sources, "sources"), as_texts(targets, "targets")
         if shared:

@@ -1,10 +1,9 @@
 """From the configuration to a network: the only place here that sees a configuration."""
 
-from keras_attention.applications.translation.models.base import TranslationModel
-from keras_attention.applications.translation.models.luong import Luong, luong_attention
-from keras_attention.applications.translation.models.rnnencdec import RNNEncDec
-from keras_attention.applications.translation.models.rnnsearch import RNNSearch
-from keras_attention.applications.translation.models.transformer import Transformer
+from .base import TranslationModel
+from .luong import Luong, luong_attention
+from .rnnsearch import RNNEncDec, RNNSearch
+from .transformer import Transformer
 
 RECURRENT_SIZE = 256
 """What null stands for in a recurrent model's sizes, which in the papers are 620 to 1000."""
@@ -32,45 +31,33 @@ def build_model(
     Returns:
         The model, built.
     """
+
+    def given(*names):
+        return {name: getattr(config, name) for name in names}
+
     common = {
         "source_vocabulary_size": source_vocabulary_size,
         "target_vocabulary_size": target_vocabulary_size,
         "embedding_size": config.embedding_size or RECURRENT_SIZE,
-        "dropout": config.dropout,
         "tie_embeddings": bool(config.tie_embeddings),
         "dtype": dtype,
+        **given("dropout"),
     }
-    recurrent = {
-        "units": config.units or RECURRENT_SIZE,
-        "readout_size": config.readout_size,
-        **common,
-    }
+    units = config.units or RECURRENT_SIZE
+    recurrent = {**common, **given("readout_size"), "units": units}
+    sizes = config.attention_units, config.half_width, max_source_length
     builders = {
-        "rnnsearch": lambda: RNNSearch(attention_units=config.attention_units, **recurrent),
+        "rnnsearch": lambda: RNNSearch(**given("attention_units"), **recurrent),
         "rnnencdec": lambda: RNNEncDec(**recurrent),
         "luong": lambda: Luong(
-            layers=config.layers,
-            attention=luong_attention(
-                config.attention,
-                config.score,
-                recurrent["units"],
-                config.attention_units,
-                config.half_width,
-                max_source_length,
-                dtype,
-            ),
-            input_feeding=config.input_feeding,
+            attention=luong_attention(config.attention, config.score, units, *sizes, dtype),
+            **given("layers", "input_feeding"),
             **recurrent,
         ),
         "transformer": lambda: Transformer(
-            layers=config.layers,
-            feed_forward_size=config.feed_forward_size,
-            heads=config.heads,
-            activation=config.activation,
-            norm=config.norm,
-            positions=config.positions,
-            attention_dropout=config.attention_dropout,
             share_embeddings=share_embeddings and config.share_embeddings is not False,
+            **given("layers", "feed_forward_size", "heads", "activation", "norm", "positions"),
+            **given("attention_dropout"),
             **common,
         ),
     }

@@ -2,14 +2,15 @@
 
 import keras
 
-from keras_attention.applications.translation.models.base import TranslationModel, no_scores
-from keras_attention.applications.translation.models.layers import StackedEncoder, padding_mask
 from keras_attention.layers import (
     AttentionDecoder,
     AttentionMechanism,
     LocalAttention,
     LuongAttention,
 )
+
+from .base import TranslationModel, no_scores
+from .layers import StackedEncoder, padding_mask
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -37,16 +38,8 @@ class Luong(TranslationModel):
         readout_size: Integer, width of $\\tilde h_t$; None for `units`.
         dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
             $\\tilde h_t$ (0.2).
-        tie_embeddings: Boolean, whether the target embedding serves as $W_s$ too; needs
-            `readout_size == embedding_size`.
-        **kwargs: `name`, `dtype` and the like of `keras.Model`.
-
-    Call arguments:
-        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
-        training: Boolean, whether dropout acts.
-
-    Returns:
-        Logits `(B, T, target_vocabulary_size)`.
+        **kwargs: `tie_embeddings` (which needs `readout_size == embedding_size`), `name` and
+            `dtype` of `TranslationModel`; inputs and results are as there.
 
     Reference:
         - [Luong et al., 2015](https://arxiv.org/abs/1508.04025)
@@ -64,38 +57,27 @@ class Luong(TranslationModel):
         input_feeding: bool = True,
         readout_size: int | None = None,
         dropout: float = 0.0,
-        tie_embeddings: bool = False,
         **kwargs,
     ):
-        super().__init__(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            embedding_size,
-            feature_size=readout_size or units,
-            dropout=dropout,
-            tie_embeddings=tie_embeddings,
-            **kwargs,
-        )
-        self.units = units
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        super().__init__(*sizes, readout_size or units, dropout, **kwargs)
+        self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
         self.depth = layers
-        self.input_feeding = input_feeding
-        self.readout_size = readout_size
         policy = {"dtype": self.dtype_policy}
         self.encoder = self.part(
             "encoder",
             encoder,
-            lambda: StackedEncoder(units, layers, dropout=dropout, name="encoder", **policy),
+            lambda: StackedEncoder(units, layers, dropout, name="encoder", **policy),
         )
-        cells = [
-            keras.layers.LSTMCell(
-                units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
-            )
-            for index in range(layers)
-        ]
+
+        def cell(index):
+            rate = dropout if index else 0.0
+            return keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
+
+        cells = [cell(index) for index in range(layers)]
+        stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
         self.decoder = AttentionDecoder(
-            cells[0]
-            if layers == 1
-            else keras.layers.StackedRNNCells(cells, name="cells", **policy),
+            stack or cells[0],
             self.part(
                 "attention",
                 attention,
@@ -139,7 +121,7 @@ class Luong(TranslationModel):
         memory = self.decoder.prepare_memory(annotations, mask=mask)
         return {
             "memory": memory,
-            "decoder": self.decoder.initial_state(memory, initial_state=states),
+            "decoder": self.decoder.initial_state(memory, states),
             "attention_scores": no_scores(source, annotations.dtype),
         }
 
@@ -148,14 +130,8 @@ class Luong(TranslationModel):
         return outputs, {**state, "decoder": decoder, "attention_scores": scores}
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "layers": self.depth,
-            **self.config_of(attention=self.decoder.attention, encoder=self.encoder),
-            "input_feeding": self.input_feeding,
-            "readout_size": self.readout_size,
-        }
+        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        return {**super().get_config(), "layers": self.depth, **parts}
 
     @classmethod
     def from_config(cls, config):
@@ -177,17 +153,9 @@ def luong_attention(
     max_source_length: int = 100,
     dtype=None,
 ) -> AttentionMechanism:
-    """Return one of the paper's mechanisms by its names.
+    """Return one of the paper's mechanisms by the names of `ModelConfig`.
 
-    Args:
-        kind: `"global"`, `"local-m"` (the window moves on with the target) or `"local-p"` (its
-            place is predicted).
-        score: `"dot"`, `"general"`, `"concat"` or `"location"`.
-        units: Units of the network.
-        attention_units: Units of the concat score and of the predicted place; None for `units`.
-        half_width: Words on either side of the place that local attention sees; None for 10.
-        max_source_length: How many source words the location score tells apart.
-        dtype: The dtype policy of the mechanism.
+    `units` are the network's; a location score tells `max_source_length` source words apart.
     """
     with_units = score == "concat" or kind == "local-p"
     arguments = {

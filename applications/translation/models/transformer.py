@@ -5,9 +5,10 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from keras_attention.applications.translation.models.base import TranslationModel, no_scores
-from keras_attention.applications.translation.models.layers import padding_mask
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
+
+from .base import TranslationModel, no_scores
+from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
 
@@ -48,14 +49,7 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
-        **kwargs: `name`, `dtype` and the like of `keras.Model`.
-
-    Call arguments:
-        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
-        training: Boolean, whether dropout acts.
-
-    Returns:
-        Logits `(B, T, target_vocabulary_size)`.
+        **kwargs: `name` and `dtype`; inputs and results are as of `TranslationModel`.
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
@@ -98,47 +92,34 @@ class Transformer(TranslationModel):
         max_steps: int = 100,
         **kwargs,
     ):
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
-            source_vocabulary_size,
-            target_vocabulary_size,
+            *sizes,
             embedding_size,
-            feature_size=embedding_size,
-            dropout=dropout,
-            tie_embeddings=tie_embeddings,
-            share_embeddings=share_embeddings,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
+            dropout,
+            tie_embeddings,
+            share_embeddings,
+            keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
             **kwargs,
         )
         if positions not in POSITIONS:
             raise ValueError(
                 f"`positions` must be one of {POSITIONS}. Received: positions={positions!r}"
             )
+        options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
+        self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
+        self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
         self.depth = layers
-        self.feed_forward_size = feed_forward_size
-        self.heads = heads
-        self.activation = activation
-        self.norm = norm
-        self.positions = positions
-        self.attention_dropout = attention_dropout
-        self.max_steps = max_steps
         policy = {"dtype": self.dtype_policy}
-        options = {
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "activation": activation,
-            "norm": norm,
-            "positions": None if positions == "sinusoidal" else positions,
-            **policy,
-        }
-        sizes = (feed_forward_size, heads)
-        self.encoders = [
-            TransformerEncoder(*sizes, name=f"encoder_{index}", **options)
-            for index in range(layers)
-        ]
-        self.decoders = [
-            TransformerDecoder(*sizes, name=f"decoder_{index}", **options)
-            for index in range(layers)
-        ]
+        options |= {"positions": None if positions == "sinusoidal" else positions, **policy}
+        blocks = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
+        self.encoders, self.decoders = (
+            [
+                block(feed_forward_size, heads, dropout=dropout, name=f"{side}_{i}", **options)
+                for i in range(layers)
+            ]
+            for side, block in blocks.items()
+        )
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
         self.encoder_norm = self.decoder_norm = None
         if norm == "pre":
@@ -260,17 +241,5 @@ class Transformer(TranslationModel):
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "layers": self.depth,
-            "feed_forward_size": self.feed_forward_size,
-            "heads": self.heads,
-            "activation": self.activation,
-            "norm": self.norm,
-            "positions": self.positions,
-            "attention_dropout": self.attention_dropout,
-            "share_embeddings": self.share_embeddings,
-            "attention_layer": self.attention_layer,
-            "attention_head": self.attention_head,
-            "max_steps": self.max_steps,
-        }
+        shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}
+        return {**super().get_config(), "layers": self.depth, **shown}
