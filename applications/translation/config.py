@@ -305,8 +305,7 @@ class DecodingConfig(SearchOptions):
 
     def search(self) -> SearchOptions:
         """Return the options of the search alone."""
-        names = (field.name for field in fields(SearchOptions))
-        return SearchOptions(**{name: getattr(self, name) for name in names})
+        return SearchOptions(**{f.name: getattr(self, f.name) for f in fields(SearchOptions)})
 
 
 @dataclass(frozen=True)

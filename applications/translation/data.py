@@ -42,19 +42,19 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class ParallelCorpus:
-    """Sentences and their translations, with where they come from, for messages.
+    """Sentences and their translations, as texts or as ids, and where they come from.
 
     `lines` are the line of each pair there, from 1; `data` says what to do with sentences that are
     too long or empty, None keeps all that have words.
     """
 
-    source: list[str]
-    target: list[str]
+    source: list[Any]
+    target: list[Any]
     names: tuple[str, str]
     lines: Sequence[int]
     report: Report
     data: DataConfig | None = None
-    weights: Sequence[float] | None = None
+    weights: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -68,26 +68,12 @@ class ParallelCorpus:
             )
         return self.part(range(first)), self.part(range(first, len(self)))
 
-    def part(self, rows: Sequence[int]) -> "ParallelCorpus":
-        """Return the corpus of some of the pairs."""
-
-        def some(column):
-            return None if column is None else [column[row] for row in rows]
-
-        names = ("source", "target", "lines", "weights")
-        columns = {name: some(getattr(self, name)) for name in names}
-        report = dataclasses.replace(self.report, pairs=len(rows))
+    def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
+        """Return the corpus of some of the pairs, with other counts in its report."""
+        columns = {name: getattr(self, name) for name in ("source", "target", "lines", "weights")}
+        columns = {name: each and [each[row] for row in rows] for name, each in columns.items()}
+        report = dataclasses.replace(self.report, pairs=len(rows), **counts)
         return dataclasses.replace(self, **columns, report=report)
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedCorpus:
-    """A corpus as ids, without start and end."""
-
-    source: list[list[int]]
-    target: list[list[int]]
-    report: Report
-    weights: list[float] | None = None
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -97,14 +83,14 @@ def has_split(data: DataConfig, split: str) -> bool:
     return bool(data.dataset or getattr(data, f"{split}_source") or getattr(data, f"{split}_tsv"))
 
 
-def check_splits(data: DataConfig) -> None:
+def check_data(config: Any) -> None:
     """Refuse a configuration that names no training data or no development set."""
-    if not has_split(data, "train"):
+    if not has_split(config.data, "train"):
         raise UserError(
             "name the training data: --data.train_source F --data.train_target F, "
             "--data.train_tsv F, or --data.dataset dates."
         )
-    if not has_split(data, "dev"):
+    if not has_split(config.data, "dev"):
         raise UserError(
             "name a development set, which training is judged by: --data.dev_source F "
             "--data.dev_target F, --data.dev_tsv F, or a part of the training data, "
@@ -139,9 +125,13 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
             f"Parallel files must have equally many lines: {names[0]} has {len(source)}, "
             f"{names[1]} has {len(target)}."
         )
-    report = Report(", ".join(dict.fromkeys(names)), len(source))
-    lines = range(1, len(source) + 1)
-    corpus = _without_empty(ParallelCorpus(source, target, names, lines, report, data))
+    report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), range(1, len(source) + 1)
+    corpus = ParallelCorpus(source, target, names, lines, report, data)
+    pairs = zip(map(str.strip, source), map(str.strip, target), strict=True)
+    rows = [row for row, pair in enumerate(pairs) if not _is_empty(pair, corpus, row + 1)]
+    if not rows:
+        raise UserError(f"{report.name}: every line is empty.")
+    corpus = corpus.part(rows, empty=len(source) - len(rows))
     if not held_out or split == "test":
         return corpus
     order = np.random.default_rng(len(corpus)).permutation(len(corpus))
@@ -149,7 +139,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
 
 
-def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> ParallelCorpus:
+def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
     """Return the corpus of what `fit` was given; refuse what is no sentence with words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
@@ -160,8 +150,13 @@ def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> 
             )
         x, y = ([pair[side] for pair in pairs] for side in (0, 1))
     sources, targets = as_texts(x, "x"), as_texts(y, "y")
-    weighted = {} if weights is None else {"sample_weight": weights}
-    check_equally_many(x=sources, y=targets, **weighted)
+    check_equally_many(x=sources, y=targets)
+    weights = None
+    if sample_weight is not None:
+        weights = np.array(list(sample_weight), "float64").tolist()  # None becomes NaN
+        check_equally_many(x=sources, y=targets, sample_weight=weights)
+        if not np.all(np.isfinite(weights)):
+            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
     for name, column in (("x", sources), ("y", targets)):
         for place, text in enumerate(column):
             if not text.strip():
@@ -177,27 +172,26 @@ def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> 
 
 def encode_corpus(
     corpus: ParallelCorpus, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
-) -> EncodedCorpus:
-    """Return the ids of a corpus; pairs that are too long or have no tokens as its `data` says."""
+) -> ParallelCorpus:
+    """Return a corpus as ids; pairs that are too long or have no tokens as its `data` says."""
     encoded = source_tokenizer.encode(corpus.source), target_tokenizer.encode(corpus.target)
-    pairs = list(zip(*encoded, strict=True))
+    pairs = zip(*encoded, strict=True)
     faults = [_fault(pair, corpus, line) for pair, line in zip(pairs, corpus.lines, strict=True)]
     rows = [row for row, fault in enumerate(faults) if fault in (None, "truncated")]
     counts = {name: faults.count(name) for name in ("empty", "too_long", "truncated")}
     counts["empty"] += corpus.report.empty
-    limit, name = corpus.data and corpus.data.max_length, corpus.report.name
+    limit = corpus.data and corpus.data.max_length
     if not rows:
         raise UserError(
-            f"{name}: no sentence pair is left ({counts['too_long']} longer than "
+            f"{corpus.report.name}: no sentence pair is left ({counts['too_long']} longer than "
             f"data.max_length {limit}, {counts['empty']} empty)."
         )
-    source, target = ([pairs[row][side][:limit] for row in rows] for side in (0, 1))
-    weights = None if corpus.weights is None else [float(corpus.weights[row]) for row in rows]
-    return EncodedCorpus(source, target, Report(name, len(rows), **counts), weights)
+    source, target = ([ids[:limit] for ids in side] for side in encoded)
+    return dataclasses.replace(corpus, source=source, target=target).part(rows, **counts)
 
 
 def make_batches(
-    corpus: EncodedCorpus,
+    corpus: ParallelCorpus,
     batch_size: int | None = None,
     lengths: Sequence[tuple[int, int, int]] | None = None,
     **options: Any,
@@ -223,8 +217,10 @@ def make_batches(
 
     if lengths is not None:
         longest = tuple(max(map(len, column)) for column in columns)
-        fits = any(all(map(operator.ge, bucket, longest)) for bucket in lengths)
-        lengths = [*lengths] if fits else [*lengths, longest]
+        # Of the corpus that they come from, which may have weights or not.
+        lengths = [(*bucket[:3], *longest[3:]) for bucket in lengths]
+        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
+            lengths.append(longest)
     return BucketedBatches(
         tuple(columns), batch_size=batch_size, lengths=lengths, assemble=assemble, **options
     )
@@ -302,33 +298,30 @@ def _columns(path: str) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[-1] for row in rows]
 
 
-def _without_empty(corpus: ParallelCorpus) -> ParallelCorpus:
-    rows = []
-    for row, pair in enumerate(zip(corpus.source, corpus.target, strict=True)):
-        if all(text.strip() for text in pair):
-            rows.append(row)
-        else:
-            _refuse_empty(corpus.names[0 if not pair[0].strip() else 1], row + 1, corpus.data)
-    if not rows:
-        raise UserError(f"{corpus.report.name}: every line is empty.")
-    report = dataclasses.replace(corpus.report, pairs=len(rows), empty=len(corpus) - len(rows))
-    return dataclasses.replace(corpus.part(rows), report=report)
+def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
+    """Return whether a side of a pair is empty; raise where the configuration does not skip it."""
+    if all(pair):
+        return False
+    if corpus.data is None or corpus.data.on_empty == "error":
+        raise UserError(
+            f"{corpus.names[bool(pair[0])]}, line {line}: empty, where a sentence is expected; "
+            "correct the file, or set data.on_empty to skip."
+        )
+    return True
 
 
 def _fault(pair, corpus: ParallelCorpus, line: int) -> str | None:
     """Return which count of the report a pair of id lists belongs to, None for a good one."""
-    data, names = corpus.data, corpus.names
-    if not all(pair):
-        _refuse_empty(names[0 if not pair[0] else 1], line, data)
+    if _is_empty(pair, corpus, line):
         return "empty"
-    longest = max(map(len, pair))
+    data, longest = corpus.data, max(map(len, pair))
     if data is None or longest <= data.max_length:
         return None
     if data.on_too_long == "error":
         raise UserError(
-            f"{names[0 if len(pair[0]) == longest else 1]}, line {line}: {longest} tokens, more "
-            f"than data.max_length {data.max_length}; raise it, or set data.on_too_long to skip "
-            "or truncate."
+            f"{corpus.names[len(pair[0]) != longest]}, line {line}: {longest} tokens, more than "
+            f"data.max_length {data.max_length}; raise it, or set data.on_too_long to skip or "
+            "truncate."
         )
     return "too_long" if data.on_too_long == "skip" else "truncated"
 

@@ -18,7 +18,7 @@ from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load
 
 from ..common.backend import compiled
 from ..common.files import new_folder
-from ..common.preprocessor import as_texts, check_equally_many, padded
+from ..common.preprocessor import as_texts, padded
 from ..common.task import TextTask
 from ..common.weights import load_weights as read_weights
 from ..training.config import load_config
@@ -27,7 +27,7 @@ from .config import PRESETS, TranslationConfig
 from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.rnnsearch import RNNSearch
-from .preprocessor import TranslationPreprocessor
+from .preprocessor import TranslationPreprocessor, as_pairs
 from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
 from .search import batches_of, force, search
 
@@ -74,8 +74,10 @@ class Translator(TextTask):
         label_smoothing: float = 0.1,
         **kwargs: Any,
     ):
+        search = SearchOptions() if search is None else search
         self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        self.search = self.search or SearchOptions()
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         self.dictionary = dict(dictionary or {})
         self.label_smoothing = label_smoothing
         super().__init__(backbone, preprocessor, **kwargs)
@@ -113,8 +115,6 @@ class Translator(TextTask):
         size = embedding_size or units
         network = RNNSearch(*sizes, embedding_size=size, units=units, **arguments)
         return cls(network, preprocessor, search)
-
-    # ---- In use.
 
     def translate(
         self,
@@ -180,7 +180,7 @@ class Translator(TextTask):
             One `Translation` for each pair, which holds the given target, its log-probability (as
             score too) and the attention weights with which it was written.
         """
-        sources, targets = _pairs(sources, targets)
+        sources, targets = as_pairs(sources, targets)
         preprocessor = self.require_preprocessor()
         read, write = preprocessor.source_tokenizer, preprocessor.target_tokenizer
         source_ids, target_ids = read.encode(sources), write.encode(targets)
@@ -231,7 +231,7 @@ class Translator(TextTask):
         Returns:
             The figures; `"signature"` says how BLEU was computed.
         """
-        sources, targets = _pairs(sources, targets)
+        sources, targets = as_pairs(sources, targets)
         chosen = (search or self.search).replace(**options)
         found = self.translate(sources, chosen, return_alignments=False)
         report = evaluation_report(sources, [each.text for each in found], targets)
@@ -289,8 +289,6 @@ class Translator(TextTask):
         self.backbone.show_attention(layer, head)
         self._compiled_functions.clear()
 
-    # ---- The hooks of TextTask.
-
     def check_fit(self) -> None:
         for side in ("source", "target"):
             has = getattr(self.backbone, f"{side}_vocabulary_size")
@@ -301,10 +299,10 @@ class Translator(TextTask):
                     f"{wanted}. Received: {has}"
                 )
 
-    def read_columns(self, x, y=None, sample_weight=None) -> data.ParallelCorpus:
-        return data.in_memory(x, y, sample_weight)
+    read_columns = staticmethod(data.in_memory)
+    check_data = staticmethod(data.check_data)
 
-    def encode(self, corpus: data.ParallelCorpus) -> data.EncodedCorpus:
+    def encode(self, corpus) -> data.ParallelCorpus:
         tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
         return data.encode_corpus(corpus, *tokenizers)
 
@@ -358,50 +356,35 @@ class Translator(TextTask):
             "label_smoothing": self.label_smoothing,
         }
 
-    # ---- The hooks of the command.
-
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
 
     @classmethod
-    def defaults_of(cls, config: TranslationConfig) -> list[str]:
+    def defaults_of(cls, config) -> list[str]:
         name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
         return PRESETS.get(name) or super().defaults_of(config)
 
     @classmethod
-    def check_data(cls, config: TranslationConfig) -> None:
-        data.check_splits(config.data)
-
-    @classmethod
-    def read(cls, config: TranslationConfig, split: str) -> data.ParallelCorpus:
+    def read(cls, config, split) -> data.ParallelCorpus:
         return data.load_corpus(config.data, split)
 
     @classmethod
-    def adapt(
-        cls, config: TranslationConfig, corpus: data.ParallelCorpus
-    ) -> TranslationPreprocessor:
+    def adapt(cls, config, corpus) -> TranslationPreprocessor:
         section = dataclasses.asdict(config.tokenizer)
         return TranslationPreprocessor.adapt(corpus.source, corpus.target, **section)
 
     @classmethod
-    def configured(
-        cls, config: TranslationConfig, preprocessor: TranslationPreprocessor, dtype: Any = None
-    ) -> "Translator":
-        network = build_model(
-            config.model,
-            preprocessor.source_vocabulary_size,
-            preprocessor.target_vocabulary_size,
-            config.data.max_length,
-            config.tokenizer.shared,
-            dtype,
-        )
+    def configured(cls, config, preprocessor, dtype=None) -> "Translator":
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        options = config.data.max_length, config.tokenizer.shared, dtype
+        network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         search = config.decoding.search()
         return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
 
     @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Translator":
+    def from_run_0_1(cls, folder, load_weights=True) -> "Translator":
         config = load_config(TranslationConfig, [folder / "config.yaml"])
         task = cls.configured(config, cls.preprocessor_of_0_1(folder), config.decoding.precision)
         if load_weights:
@@ -409,12 +392,12 @@ class Translator(TextTask):
         return task
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> TranslationPreprocessor:
+    def preprocessor_of_0_1(cls, folder) -> TranslationPreprocessor:
         config = load_config(TranslationConfig, [folder / "config.yaml"])
         sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
         return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
 
-    def development(self, corpus: data.ParallelCorpus, batches: BucketedBatches, config: Any):
+    def development(self, corpus, batches, config):
         """Return a function that gives the figures of an epoch.
 
         `val_loss` is the mean negative log-likelihood of a token, without label smoothing, and
@@ -443,9 +426,8 @@ class Translator(TextTask):
     def _compiled(self, key, function, *ranks, changing=()):
         """Return `function` compiled, once for each key."""
         if key not in self._compiled_functions:
-            self._compiled_functions[key] = compiled(
-                function, self.backbone, *ranks, changing=changing
-            )
+            ready = compiled(function, self.backbone, *ranks, changing=changing)
+            self._compiled_functions[key] = ready
         return self._compiled_functions[key]
 
     def _forced(self, attention: bool):
@@ -477,9 +459,3 @@ class Translator(TextTask):
                         written[place] = self.dictionary.get(word, word)
                 text = target.join(written)
         return Translation(text, float(score), float(log_probability), written, source, alignment)
-
-
-def _pairs(sources: Any, targets: Any) -> tuple[list[str], list[str]]:
-    sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
-    check_equally_many(sources=sources, targets=targets)
-    return sources, targets

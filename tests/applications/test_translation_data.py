@@ -14,7 +14,7 @@ from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (
     MULTI30K,
     MULTI30K_SHA256,
-    EncodedCorpus,
+    ParallelCorpus,
     Report,
     encode_corpus,
     has_split,
@@ -220,7 +220,7 @@ def test_batches(pair, words):
 def test_batches_of_another_corpus_keep_the_shapes(words):
     def corpus(lengths):
         rows = [[5] * length for length in lengths]
-        return EncodedCorpus(rows, rows, Report("x", len(rows)))
+        return ParallelCorpus(rows, rows, ("x", "x"), range(9), Report("x", len(rows)))
 
     train = make_batches(corpus([2, 2, 9, 9]), 2, number_of_buckets=2)
     assert train.lengths == [(2, 3, 3), (9, 10, 10)]

@@ -102,11 +102,11 @@ class TranslationModel(Network):
             options = {"name": name, "dtype": self.dtype_policy}
             return keras.layers.Embedding(size, embedding_size, embeddings_initializer, **options)
 
-        source_name = "embedding" if share_embeddings else "source_embedding"
-        self.source_embedding = self.target_embedding = embedding(
-            source_vocabulary_size, source_name
-        )
-        if not share_embeddings:
+        if share_embeddings:
+            self.source_embedding = embedding(source_vocabulary_size, "embedding")
+            self.target_embedding = self.source_embedding
+        else:
+            self.source_embedding = embedding(source_vocabulary_size, "source_embedding")
             self.target_embedding = embedding(target_vocabulary_size, "target_embedding")
         self.word_logits = WordLogits(
             target_vocabulary_size, tie_embeddings, name="word_logits", dtype=self.dtype_policy
@@ -172,13 +172,17 @@ class TranslationModel(Network):
             return ops.transpose(self.target_embedding.embeddings), logits.bias
         return logits.kernel, logits.bias
 
+    def embedded(self, table, ids):
+        """Return what the network reads of ids, before dropout."""
+        return table(ids)
+
     def embed_source(self, source, training=False):
         """Return embedded source words, `(B, S, embedding_size)`."""
-        return self.dropout(self.source_embedding(source), training=training)
+        return self.dropout(self.embedded(self.source_embedding, source), training=training)
 
     def embed_target(self, target, training=False):
         """Return embedded target words, `(B, T, embedding_size)`."""
-        return self.dropout(self.target_embedding(target), training=training)
+        return self.dropout(self.embedded(self.target_embedding, target), training=training)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape["target"], self.target_vocabulary_size)
@@ -188,9 +192,10 @@ class TranslationModel(Network):
         return {**super().get_config(), **kept, "dropout": self.dropout.rate}
 
 
-def no_scores(source, dtype):
-    """Return attention scores of zero, `(B, S)`, to stand in a state before its first step."""
-    return ops.zeros(ops.shape(source), dtype=dtype)
+def check_layers(layers: int) -> None:
+    """Raise a ValueError unless there are layers; Keras checks the other sizes."""
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise ValueError(f"`layers` should be a positive integer. Received: layers={layers!r}")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")

@@ -79,6 +79,9 @@ class BidirectionalEncoder(keras.layers.Layer):
         annotations = ops.concatenate([forward, backward], axis=-1)
         return annotations, forward[:, -1], backward[:, 0]
 
+    def compute_mask(self, inputs, previous_mask):
+        return None  # Whoever attends is handed the mask by name.
+
     def compute_output_shape(self, input_shape):
         state = (input_shape[0], self.units)
         return (*input_shape[:2], 2 * self.units), state, state
@@ -126,6 +129,9 @@ class StackedEncoder(keras.layers.Layer):
             outputs, hidden, carry = layer(outputs, mask=mask)
             states += [hidden, carry]
         return outputs, states
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # Whoever attends is handed the mask by name.
 
     def compute_output_shape(self, input_shape):
         state = (input_shape[0], self.units)

@@ -1,6 +1,7 @@
 """The translation models of Luong, Pham and Manning (2015)."""
 
 import keras
+from keras import ops
 
 from keras_attention.layers import (
     AttentionDecoder,
@@ -9,7 +10,7 @@ from keras_attention.layers import (
     LuongAttention,
 )
 
-from .base import TranslationModel, no_scores
+from .base import TranslationModel, check_layers
 from .layers import StackedEncoder, padding_mask
 
 
@@ -33,7 +34,7 @@ class Luong(TranslationModel):
         attention: The attention mechanism, such as `LuongAttention` and `LocalAttention`; None for
             `LuongAttention("general")`.
         encoder: A layer from embedded words `(B, S, E)` and their `mask` to
-            `(annotations, states)`, which start the decoder; None for stacked LSTMs.
+            annotations and states, which start the decoder; None for stacked LSTMs.
         input_feeding: Boolean, whether $\\tilde h_{t-1}$ joins the input.
         readout_size: Integer, width of $\\tilde h_t$; None for `units`.
         dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
@@ -59,30 +60,30 @@ class Luong(TranslationModel):
         dropout: float = 0.0,
         **kwargs,
     ):
+        check_layers(layers)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(*sizes, readout_size or units, dropout, **kwargs)
         self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
         self.depth = layers
         policy = {"dtype": self.dtype_policy}
+        own = {"name": "encoder", **policy}
         self.encoder = self.part(
-            "encoder",
-            encoder,
-            lambda: StackedEncoder(units, layers, dropout, name="encoder", **policy),
+            "encoder", encoder, lambda: StackedEncoder(units, layers, dropout, **own)
         )
 
-        def cell(index):
-            rate = dropout if index else 0.0
-            return keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
-
-        cells = [cell(index) for index in range(layers)]
+        cells = [
+            keras.layers.LSTMCell(
+                units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
+            )
+            for index in range(layers)
+        ]
         stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
+        attention = self.part(
+            "attention", attention, lambda: LuongAttention("general", name="attention", **policy)
+        )
         self.decoder = AttentionDecoder(
             stack or cells[0],
-            self.part(
-                "attention",
-                attention,
-                lambda: LuongAttention("general", name="attention", **policy),
-            ),
+            attention,
             query="current",
             attention_size=self.feature_size,
             input_feeding=input_feeding,
@@ -96,12 +97,19 @@ class Luong(TranslationModel):
         words = (None, None, self.embedding_size)
         if not self.encoder.built:
             self.encoder.build(words)
-        self.decoder.build(words, self.encoder.compute_output_shape(words)[0])
+        annotations = self.encoder.compute_output_shape(words)[0]
+        if not isinstance(annotations, (tuple, list)):
+            raise ValueError(
+                "`encoder` should return annotations and the states that start the decoder. "
+                f"Received: {self.encoder}, which returns one tensor"
+            )
+        self.decoder.build(words, annotations)
 
     def encode(self, source, training=False):
         mask = padding_mask(source)
         words = self.embed_source(source, training)
-        annotations, states = self.encoder(words, mask=mask, training=training)
+        annotations, *states = self.encoder(words, mask=mask, training=training)
+        states = keras.tree.flatten(states)
         return self.dropout(annotations, training=training), mask, states
 
     def decode(self, source, target, training=False, return_attention_scores=False):
@@ -122,7 +130,7 @@ class Luong(TranslationModel):
         return {
             "memory": memory,
             "decoder": self.decoder.initial_state(memory, states),
-            "attention_scores": no_scores(source, annotations.dtype),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
         }
 
     def advance(self, words, state):
@@ -136,22 +144,15 @@ class Luong(TranslationModel):
     @classmethod
     def from_config(cls, config):
         if "score" in config:  # of version 0.1, whose attention was described by names
-            config = dict(config)
             names = ("attention", "score", "attention_units", "half_width", "max_source_length")
-            units = config["units"]
-            attention, score, *sizes = (config.pop(name) for name in names)
-            config["attention"] = luong_attention(attention, score, units, *sizes)
+            named = [config[name] for name in names]
+            config = {name: value for name, value in config.items() if name not in names}
+            config["attention"] = luong_attention(config["units"], *named)
         return super().from_config(config)
 
 
 def luong_attention(
-    kind: str,
-    score: str,
-    units: int,
-    attention_units: int | None = None,
-    half_width: int | None = None,
-    max_source_length: int = 100,
-    dtype=None,
+    units, kind, score, attention_units=None, half_width=None, max_source_length=100, dtype=None
 ) -> AttentionMechanism:
     """Return one of the paper's mechanisms by the names of `ModelConfig`.
 

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention.layers import AttentionDecoder, AttentionMechanism, BahdanauAttention
 
 from . import layers
-from .base import TranslationModel, no_scores
+from .base import TranslationModel
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -136,7 +136,7 @@ class RNNSearch(TranslationModel):
         return {
             "memory": memory,
             "decoder": self.decoder.initial_state(memory, states),
-            "attention_scores": no_scores(source, annotations.dtype),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
         }
 
     def advance(self, words, state):

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
 
-from .base import TranslationModel, no_scores
+from .base import TranslationModel, check_layers
 from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
@@ -92,6 +92,7 @@ class Transformer(TranslationModel):
         max_steps: int = 100,
         **kwargs,
     ):
+        check_layers(layers)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
             *sizes,
@@ -121,13 +122,14 @@ class Transformer(TranslationModel):
             for side, block in blocks.items()
         )
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
-        self.encoder_norm = self.decoder_norm = None
-        if norm == "pre":
+
+        def last_norm(side):
+            if norm == "post":
+                return keras.layers.Identity(**policy)
             epsilon = self.decoders[0].layer_norm_epsilon
-            self.encoder_norm, self.decoder_norm = (
-                keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
-                for side in ("encoder", "decoder")
-            )
+            return keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
+
+        self.encoder_norm, self.decoder_norm = last_norm("encoder"), last_norm("decoder")
         self.show_attention(attention_layer, attention_head)
         self.build()
 
@@ -138,9 +140,8 @@ class Transformer(TranslationModel):
             layer.build(words)
         for layer in self.decoders:
             layer.build(words, words)
-        for norm in (self.encoder_norm, self.decoder_norm):
-            if norm is not None:
-                norm.build(words)
+        self.encoder_norm.build(words)
+        self.decoder_norm.build(words)
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose the attention whose scores are given, before the first call that is traced.
@@ -168,30 +169,29 @@ class Transformer(TranslationModel):
     def features(self, inputs, training=None):
         return self.decode(inputs["source"], inputs["target"], training=training)[0]
 
-    def embed_source(self, source, training=False):
-        return self.dropout(self._embedded(self.source_embedding, source), training=training)
-
-    def embed_target(self, target, training=False):
-        return self.dropout(self._embedded(self.target_embedding, target), training=training)
+    def embedded(self, table, ids, first=0):
+        if self.positions == "sinusoidal":
+            return self.position_codes(table(ids), start_index=first)
+        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
 
     def encode(self, source, training=False):
         mask = padding_mask(source)
         x = self.embed_source(source, training)
         for layer in self.encoders:
             x = layer(x, inputs_mask=mask, training=training)
-        return (x if self.encoder_norm is None else self.encoder_norm(x)), mask
+        return self.encoder_norm(x), mask
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         memory, mask = self.encode(source, training)
         x, scores = self.embed_target(target, training), None
         for index, layer in enumerate(self.decoders):
-            wanted = return_attention_scores and index == self._scored_layer
+            wanted = return_attention_scores and index == self.attention_layer % self.depth
             results = layer(
                 x, memory, value_mask=mask, return_attention_scores=wanted, training=training
             )
             x, weights = results if wanted else (results, None)
             scores = self._scores(weights) if wanted else scores
-        return self._normed(x), scores
+        return self.decoder_norm(x), scores
 
     def start(self, source, max_length=None):
         memory, mask = self.encode(source)
@@ -200,7 +200,7 @@ class Transformer(TranslationModel):
         return {
             "memory": [layer.prepare_memory(memory, mask) for layer in self.decoders],
             "decoder": [layer.initial_state(rows, room) for layer in self.decoders],
-            "attention_scores": no_scores(source, memory.dtype),
+            "attention_scores": ops.zeros(ops.shape(source), memory.dtype),
         }
 
     def step(self, tokens, state, index=None):
@@ -209,21 +209,17 @@ class Transformer(TranslationModel):
                 "A step of the Transformer needs its number, for the word's position. Received: "
                 "index=None"
             )
-        x = self._embedded(self.target_embedding, tokens[:, None], index)[:, 0]
+        x = self.embedded(self.target_embedding, tokens[:, None], index)[:, 0]
         after, scores = [], None
         for place, layer in enumerate(self.decoders):
             x, weights, cache = layer.step(
                 x, state["memory"][place], state["decoder"][place], index
             )
             after.append(cache)
-            if place == self._scored_layer:
+            if place == self.attention_layer % self.depth:
                 scores = self._scores(weights)
         state = {**state, "decoder": after, "attention_scores": scores}
-        return self.logits(self._normed(x)), state
-
-    @property
-    def _scored_layer(self):
-        return self.attention_layer % self.depth
+        return self.logits(self.decoder_norm(x)), state
 
     def _scores(self, weights):
         """Return `(..., S)` of the weights `(B, H, ..., S)` of a decoder layer."""
@@ -231,14 +227,6 @@ class Transformer(TranslationModel):
         if self.attention_head is None:
             return ops.mean(weights, axis=1)
         return weights[:, self.attention_head]
-
-    def _embedded(self, table, ids, first=0):
-        if self.positions == "sinusoidal":
-            return self.position_codes(table(ids), start_index=first)
-        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
-
-    def _normed(self, x):
-        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def get_config(self):
         shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}
