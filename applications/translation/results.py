@@ -135,12 +135,8 @@ def evaluation_report(
         "chrf_signature": characters.signature,
         "exact_match": 100 * same / len(texts),
         "bleu_by_source_words": [
-            {
-                "shortest": bucket.shortest,
-                "longest": bucket.longest,
-                "sentences": bucket.sentences,
-                "bleu": bucket.score and bucket.score.value,
-            }
+            {name: getattr(bucket, name) for name in ("shortest", "longest", "sentences")}
+            | {"bleu": bucket.score and bucket.score.value}
             for bucket in bleu_by_length(sources, texts, targets)
         ],
     }
@@ -149,12 +145,8 @@ def evaluation_report(
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
     lines = [f"{report['sentences']:,} sentence pairs of {report['data']}", ""]
-    for name, key in (
-        ("BLEU", "bleu"),
-        ("chrF", "chrf"),
-        ("perplexity", "perplexity"),
-        ("exact match %", "exact_match"),
-    ):
+    names = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"}
+    for key, name in {**names, "exact_match": "exact match %"}.items():
         lines.append(f"{name:<14} {report[key]:8.2f}")
     if alignment := report.get("alignment"):
         lines.append(

@@ -70,7 +70,6 @@ class Luong(TranslationModel):
         self.encoder = self.part(
             "encoder", encoder, lambda: StackedEncoder(units, layers, dropout, **own)
         )
-
         cells = [
             keras.layers.LSTMCell(
                 units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
