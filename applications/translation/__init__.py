@@ -1,6 +1,6 @@
 """Translation: a Keras task over recurrent networks with attention, or the Transformer."""
 
-from keras_attention.applications.translation.config import (
+from .config import (
     DataConfig,
     DecodingConfig,
     ModelConfig,
@@ -8,18 +8,15 @@ from keras_attention.applications.translation.config import (
     TrainingConfig,
     TranslationConfig,
 )
-from keras_attention.applications.translation.data import load_corpus
-from keras_attention.applications.translation.models import (
-    Luong,
-    RNNEncDec,
-    RNNSearch,
-    Transformer,
-    TranslationModel,
-)
-from keras_attention.applications.translation.models.builder import build_model
-from keras_attention.applications.translation.preprocessor import TranslationPreprocessor
-from keras_attention.applications.translation.results import Translation
-from keras_attention.applications.translation.translator import Translator
+from .data import load_corpus
+from .models.base import TranslationModel
+from .models.builder import build_model
+from .models.luong import Luong
+from .models.rnnsearch import RNNEncDec, RNNSearch
+from .models.transformer import Transformer
+from .preprocessor import TranslationPreprocessor
+from .results import Translation
+from .translator import Translator
 
 __all__ = [
     "DataConfig",

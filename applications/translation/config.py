@@ -1,27 +1,17 @@
 """The configuration of the translation application."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.training import config as training_config
-from keras_attention.applications.training.config import check_range
-from keras_attention.applications.training.devices import DistributeConfig
 from keras_attention.decoding import SearchOptions
 
-__all__ = [
-    "PRESETS",
-    "SPLITS",
-    "DataConfig",
-    "DecodingConfig",
-    "ModelConfig",
-    "TokenizerConfig",
-    "TrainingConfig",
-    "TranslationConfig",
-]
+from ..common.errors import UserError, check_range
+from ..training import config as training_config
+from ..training.devices import DistributeConfig
 
 SPLITS = ("train", "dev", "test")
-FILES = tuple(f"{split}_{side}" for split in SPLITS for side in ("source", "target", "tsv"))
+PARTS = ("source", "target", "tsv")
+FILES = tuple(f"{split}_{part}" for split in SPLITS for part in PARTS)
 
 
 @dataclass(frozen=True)
@@ -82,8 +72,7 @@ class DataConfig:
             self._check_split(split)
 
     def _check_split(self, split):
-        source, target = getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
-        tsv = getattr(self, f"{split}_tsv")
+        source, target, tsv = (getattr(self, f"{split}_{part}") for part in PARTS)
         if (source is None) != (target is None):
             given, missing = ("source", "target") if source else ("target", "source")
             raise UserError(
@@ -126,33 +115,32 @@ class TokenizerConfig:
     def __post_init__(self):
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
         check_range("tokenizer.min_count", self.min_count, at_least=1)
-        if self.kind == "sentencepiece":
-            if self.min_count != 1:
-                raise UserError("tokenizer.min_count goes with tokenizer.kind words only.")
-            if self.replace_unknown:
-                raise UserError("tokenizer.replace_unknown goes with tokenizer.kind words only.")
+        for name, off in (("min_count", 1), ("replace_unknown", False)):
+            if self.kind == "sentencepiece" and getattr(self, name) != off:
+                raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
 
 
-# What null stands for in the keys that only architecture luong has.
-LUONG = {
-    "layers": 2,
-    "attention": "global",
-    "score": "general",
-    "half_width": 10,
-    "input_feeding": True,
-}
-# The same of transformer.
-TRANSFORMER = {
-    "size": "tiny",
-    "attention_dropout": 0.0,
-    "activation": "relu",
-    "norm": "post",
-    "positions": "sinusoidal",
-    "tie_embeddings": True,
+# The keys that not all architectures have, and what null stands for in them.
+_RECURRENT = {"units": None, "readout_size": None}
+OWN_KEYS = {
+    "rnnsearch": {**_RECURRENT, "attention_units": None},
+    "rnnencdec": _RECURRENT,
+    "luong": {**_RECURRENT, "attention_units": None, "half_width": None}
+    | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True},
+    "transformer": dict.fromkeys(("layers", "heads", "feed_forward_size", "share_embeddings"))
+    | {"size": "tiny", "attention_dropout": 0.0}
+    | {"activation": "relu", "norm": "post", "positions": "sinusoidal"},
 }
 SIZES = {
     "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
     "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
+}
+HALF_WIDTH = 10
+# What says nothing else than a recurrent architecture does by itself: configurations were written
+# with it before null was the default.
+SAYS_NOTHING = {"layers": (1, 2), "half_width": (HALF_WIDTH,), "input_feeding": (True,)} | {
+    "attention": ("global",),
+    "score": ("general",),
 }
 
 
@@ -226,31 +214,26 @@ class ModelConfig:
             check_range(f"model.{name}", getattr(self, name), at_least=1)
         for name in ("dropout", "attention_dropout"):
             check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
+        own = OWN_KEYS[self.architecture]
+        self._refuse(*(key for keys in OWN_KEYS.values() for key in keys if key not in own))
+        self._fill(own)
+        if self.architecture == "luong":
+            self._check_luong()
         if self.architecture == "transformer":
-            self._fill_transformer()
+            self._fill({"tie_embeddings": True, **SIZES[self.size]})
+            if self.embedding_size % self.heads:
+                raise UserError(
+                    f"model.heads must divide model.embedding_size ({self.embedding_size}). "
+                    f"Received: {self.heads}."
+                )
+
+    def _check_luong(self) -> None:
+        if self.attention == "global":
+            self._refuse("half_width")
         else:
-            self._fill_recurrent()
-
-    def _fill_transformer(self) -> None:
-        self._refuse("units", "readout_size", "attention_units", "half_width")
-        self._refuse(*(name for name in LUONG if name != "layers"))
-        self._fill(TRANSFORMER)
-        self._fill(SIZES[self.size])
-        if self.embedding_size % self.heads:
-            raise UserError(
-                f"model.heads must divide model.embedding_size ({self.embedding_size}). "
-                f"Received: {self.heads}."
-            )
-
-    def _fill_recurrent(self) -> None:
-        self._refuse("heads", "feed_forward_size", "share_embeddings")
-        self._refuse(*(name for name in TRANSFORMER if name != "tie_embeddings"))
-        luong = ("layers", "attention", "score", "input_feeding")
-        self._fill_or_refuse(luong, self.architecture == "luong")
-        self._fill_or_refuse(["half_width"], self.attention in ("local-m", "local-p"))
-        additive = self.score == "concat" or self.attention == "local-p"
-        if self.attention_units and not (additive or self.architecture == "rnnsearch"):
-            raise _does_not_apply(self, "attention_units")
+            self._fill({"half_width": HALF_WIDTH})
+        if self.score != "concat" and self.attention != "local-p":
+            self._refuse("attention_units")
         if self.attention != "global" and self.score == "location":
             raise UserError("model.score location goes with model.attention global only.")
 
@@ -262,34 +245,18 @@ class ModelConfig:
 
     def _refuse(self, *names: str) -> None:
         """Refuse keys that are not null."""
-        for name in names:
-            if getattr(self, name) is not None:
-                raise _does_not_apply(self, name)
-
-    def _fill_or_refuse(self, names, applies: bool) -> None:
-        """Put the values that null stands for where keys apply; refuse others where they do not.
-
-        A value that says nothing else than the architecture does is let through: one layer, and
-        what null stands for, with which configurations were written before null was the default.
-        """
+        nothing = {} if self.architecture == "transformer" else SAYS_NOTHING
         for name in names:
             value = getattr(self, name)
-            if applies and value is None:
-                object.__setattr__(self, name, LUONG[name])
-            elif not applies and value not in (None, LUONG[name]):
-                if name == "layers" and value == 1:
-                    continue
-                raise _does_not_apply(self, name)
-
-
-def _does_not_apply(config: ModelConfig, name: str) -> UserError:
-    value: Any = getattr(config, name)
-    chosen = f"model.architecture {config.architecture}"
-    if config.architecture == "luong":
-        chosen += f" with model.attention {config.attention} and model.score {config.score}"
-    return UserError(
-        f"model.{name} does not apply to {chosen}: leave it out, or null. Received: {value}."
-    )
+            if value is None or value in nothing.get(name, ()):
+                continue
+            chosen = f"model.architecture {self.architecture}"
+            if self.architecture == "luong":
+                chosen += f" with model.attention {self.attention} and model.score {self.score}"
+            raise UserError(
+                f"model.{name} does not apply to {chosen}: leave it out, or null. "
+                f"Received: {value}."
+            )
 
 
 @dataclass(frozen=True)
@@ -338,8 +305,7 @@ class DecodingConfig(SearchOptions):
 
     def search(self) -> SearchOptions:
         """Return the options of the search alone."""
-        names = (field.name for field in fields(SearchOptions))
-        return SearchOptions(**{name: getattr(self, name) for name in names})
+        return SearchOptions(**{f.name: getattr(self, f.name) for f in fields(SearchOptions)})
 
 
 @dataclass(frozen=True)
@@ -363,67 +329,46 @@ class TranslationConfig:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self):
-        self._check_transformer()
-        if self.model.architecture != "rnnencdec":
-            return
-        for name, asked in (
-            ("decoding.coverage_penalty", self.decoding.coverage_penalty),
-            ("tokenizer.replace_unknown", self.tokenizer.replace_unknown),
-        ):
-            if asked:
-                raise UserError(
-                    f"{name} needs attention, which model.architecture rnnencdec has not: train "
-                    f"another. Received: {asked}."
-                )
-
-    def _check_transformer(self):
-        if self.model.share_embeddings and not self.tokenizer.shared:
+        model, decoding = self.model, self.decoding
+        architecture = f"model.architecture {model.architecture}"
+        is_transformer = model.architecture == "transformer"
+        if model.share_embeddings and not self.tokenizer.shared:
             raise UserError("model.share_embeddings needs tokenizer.shared: one vocabulary.")
-        is_transformer = self.model.architecture == "transformer"
-        for name, size in (("layer", self.model.layers), ("head", self.model.heads)):
-            chosen = getattr(self.decoding, f"attention_{name}")
+        for name, size in (("layer", model.layers), ("head", model.heads)):
+            chosen = getattr(decoding, f"attention_{name}")
             if chosen is not None and not (is_transformer and chosen < size):
                 has = f"the {name}s 0 to {size - 1}" if is_transformer else f"no {name}s to choose"
                 raise UserError(
-                    f"decoding.attention_{name}: model.architecture {self.model.architecture} has "
-                    f"{has}. Received: {chosen}."
+                    f"decoding.attention_{name}: {architecture} has {has}. Received: {chosen}."
                 )
-        if self.decoding.precision != "float32" and not is_transformer:
+        if decoding.precision != "float32" and not is_transformer:
             raise UserError(
-                f"decoding.precision {self.decoding.precision} goes with model.architecture "
-                f"transformer only. Received: {self.model.architecture}."
+                f"decoding.precision {decoding.precision} goes with model.architecture "
+                f"transformer only. Received: {model.architecture}."
             )
+        for name, asked in (
+            ("decoding.coverage_penalty", decoding.coverage_penalty),
+            ("tokenizer.replace_unknown", self.tokenizer.replace_unknown),
+        ):
+            if asked and model.architecture == "rnnencdec":
+                raise UserError(
+                    f"{name} needs attention, which {architecture} has not: train another. "
+                    f"Received: {asked}."
+                )
 
 
+_DATES = (
+    "--data.target_language=iso --tokenizer.vocabulary_size=200 --model.embedding_size=64 "
+    "--training.label_smoothing=0.0 --training.early_stopping=loss --training.epochs=6 "
+    "--training.schedule=cosine --decoding.beam_size=3 "
+)
+_OF_RECURRENT = "--model.units=96 --model.dropout=0.0 --training.learning_rate=3e-3"
+_OF_TRANSFORMER = (
+    "--model.feed_forward_size=128 --model.layers=2 --model.dropout=0.1 "
+    "--training.learning_rate=2e-3 --training.beta_2=0.98 --training.warmup_steps=300"
+)
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {
-    "dates": [
-        "--data.target_language=iso",
-        "--tokenizer.vocabulary_size=200",
-        "--model.embedding_size=64",
-        "--model.units=96",
-        "--model.dropout=0.0",
-        "--training.learning_rate=3e-3",
-        "--training.label_smoothing=0.0",
-        "--training.early_stopping=loss",
-        "--training.epochs=6",
-        "--training.schedule=cosine",
-        "--decoding.beam_size=3",
-    ],
-    "dates with model.architecture transformer": [
-        "--data.target_language=iso",
-        "--tokenizer.vocabulary_size=200",
-        "--model.embedding_size=64",
-        "--model.feed_forward_size=128",
-        "--model.layers=2",
-        "--model.dropout=0.1",
-        "--training.learning_rate=2e-3",
-        "--training.beta_2=0.98",
-        "--training.warmup_steps=300",
-        "--training.label_smoothing=0.0",
-        "--training.early_stopping=loss",
-        "--training.epochs=6",
-        "--training.schedule=cosine",
-        "--decoding.beam_size=3",
-    ],
+    "dates": (_DATES + _OF_RECURRENT).split(),
+    "dates with model.architecture transformer": (_DATES + _OF_TRANSFORMER).split(),
 }

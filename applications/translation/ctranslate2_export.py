@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import new_folder
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.translation.models import Transformer
 from keras_attention.layers import PositionalEncoding
 from keras_attention.text import END_ID, START_ID, UNK_ID
+
+from ..common.errors import UserError
+from ..common.files import new_folder
+from ..common.task import TextTask
+from .models.transformer import Transformer
 
 MODEL_FOLDER = "model"
 LONGEST = 2048
@@ -76,15 +77,14 @@ def _specification(task):
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model = task.backbone
-    heads, layer = model.heads, model.attention_layer % model.depth
     specification = TransformerSpec.from_config(
         (model.depth, model.depth),
-        heads,
+        model.heads,
         pre_norm=model.norm == "pre",
         activation=getattr(common_spec.Activation, ACTIVATIONS[model.activation]),
         ffn_glu=model.activation.endswith("glu"),
-        alignment_layer=layer,
-        alignment_heads=heads,
+        alignment_layer=model.attention_layer % model.depth,
+        alignment_heads=model.heads,
     )
     encoder, decoder = specification.encoder, specification.decoder
     codes = PositionalEncoding()(np.zeros((1, LONGEST, model.embedding_size), "float32"))
@@ -98,16 +98,15 @@ def _specification(task):
         spec.position_encodings.encodings = codes
         for block_spec, block in zip(spec.layer, layers, strict=True):
             _set_block(block_spec, block)
-        if norm is not None:
+        if model.norm == "pre":
             _set_norm(spec.layer_norm, norm)
-    _set_projection(decoder.projection, model)
-    sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
-    vocabularies = [tokenizer.vocabulary for tokenizer in sides]
-    specification.register_source_vocabulary(list(vocabularies[0]))
-    specification.register_target_vocabulary(list(vocabularies[1]))
+    _set_linear(decoder.projection, *model.output_matrix())
+    words = list(task.preprocessor.target_tokenizer.vocabulary)
+    specification.register_source_vocabulary(list(task.preprocessor.source_tokenizer.vocabulary))
+    specification.register_target_vocabulary(words)
     settings = specification.config
-    settings.unk_token, settings.eos_token = (vocabularies[1][i] for i in (UNK_ID, END_ID))
-    settings.bos_token = settings.decoder_start_token = vocabularies[1][START_ID]
+    settings.unk_token, settings.eos_token = words[UNK_ID], words[END_ID]
+    settings.bos_token = settings.decoder_start_token = words[START_ID]
     settings.layer_norm_epsilon = model.decoders[0].layer_norm_epsilon
     return specification
 
@@ -126,7 +125,7 @@ def _set_block(spec, block):
         _set_linear(spec.ffn.linear_0_noact, kernel, bias)
     else:
         _set_linear(spec.ffn.linear_0, kernel, bias)
-    _set_linear(spec.ffn.linear_1, _array(network.output_kernel), _array(network.output_bias))
+    _set_linear(spec.ffn.linear_1, network.output_kernel, network.output_bias)
     _set_norm(spec.ffn.layer_norm, block.feed_forward_norm)
 
 
@@ -134,25 +133,15 @@ def _set_attention(spec, attention, *groups):
     """Set the projections, those of a group side by side, and the output's."""
     for linear, names in zip(spec.linear[:-1], groups, strict=True):
         kernels = [_array(getattr(attention, f"{name}_kernel")) for name in names]
-        biases = [_array(getattr(attention, f"{name}_bias")) for name in names]
+        biases = [_array(getattr(attention, f"{name}_bias")).ravel() for name in names]
         kernels = [kernel.reshape(len(kernel), -1) for kernel in kernels]
-        _set_linear(linear, np.concatenate(kernels, 1), np.concatenate([b.ravel() for b in biases]))
+        _set_linear(linear, np.concatenate(kernels, 1), np.concatenate(biases))
     output = _array(attention.output_kernel)
-    _set_linear(
-        spec.linear[-1], output.reshape(-1, output.shape[-1]), _array(attention.output_bias)
-    )
-
-
-def _set_projection(spec, model):
-    if model.tie_embeddings:
-        spec.weight = _array(model.target_embedding.embeddings)
-    else:
-        spec.weight = np.ascontiguousarray(_array(model.word_logits.kernel).T)
-    spec.bias = _array(model.word_logits.bias)
+    _set_linear(spec.linear[-1], output.reshape(-1, output.shape[-1]), attention.output_bias)
 
 
 def _set_linear(spec, kernel, bias):
-    spec.weight, spec.bias = np.ascontiguousarray(kernel.T), np.ascontiguousarray(bias)
+    spec.weight, spec.bias = np.ascontiguousarray(_array(kernel).T), _array(bias)
 
 
 def _set_norm(spec, norm):

@@ -3,29 +3,24 @@
 import dataclasses
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines
-from keras_attention.applications.common.preprocessor import as_texts, check_equally_many
-from keras_attention.applications.translation import dates, multi30k
-from keras_attention.applications.translation.config import SPLITS, DataConfig
 from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
+
+from ..common import downloads
+from ..common.errors import UserError
+from ..common.files import read_lines
+from ..common.preprocessor import as_texts, check_equally_many
+from . import dates
+from .config import SPLITS, DataConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How many pairs a corpus has, and what became of the others.
-
-    Args:
-        name: where they come from.
-        pairs: pairs that are there.
-        empty: pairs left out because a side had no words.
-        too_long: pairs left out because a side had too many tokens.
-        truncated: pairs that are there, cut to the longest length allowed.
-    """
+    """How many pairs a corpus has, and what became of the others: left out, or cut short."""
 
     name: str
     pairs: int
@@ -35,36 +30,31 @@ class Report:
 
     def __str__(self) -> str:
         parts = [f"{self.name}: {self.pairs:,} sentence pairs"]
-        if self.empty:
-            parts.append(f"{self.empty:,} empty ones left out")
-        if self.too_long:
-            parts.append(f"{self.too_long:,} too long ones left out")
-        if self.truncated:
-            parts.append(f"{self.truncated:,} of them cut short")
+        for count, what in (
+            (self.empty, "empty ones left out"),
+            (self.too_long, "too long ones left out"),
+            (self.truncated, "of them cut short"),
+        ):
+            if count:
+                parts.append(f"{count:,} {what}")
         return ", ".join(parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParallelCorpus:
-    """Sentences and their translations.
+    """Sentences and their translations, as texts or as ids, and where they come from.
 
-    Args:
-        source: sentences.
-        target: their translations.
-        names: where the two sides come from, for messages.
-        lines: the line of each pair there, from 1.
-        report: how many, and what was left out.
-        data: what to do with sentences that are too long or empty; None keeps all that have words.
-        weights: a weight for each pair, or None.
+    `lines` are the line of each pair there, from 1; `data` says what to do with sentences that are
+    too long or empty, None keeps all that have words.
     """
 
-    source: list[str]
-    target: list[str]
+    source: list[Any]
+    target: list[Any]
     names: tuple[str, str]
     lines: Sequence[int]
     report: Report
     data: DataConfig | None = None
-    weights: Sequence[float] | None = None
+    weights: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -78,36 +68,12 @@ class ParallelCorpus:
             )
         return self.part(range(first)), self.part(range(first, len(self)))
 
-    def part(self, rows: Sequence[int]) -> "ParallelCorpus":
-        """Return the corpus of some of the pairs."""
-        columns = {
-            name: None if column is None else [column[row] for row in rows]
-            for name, column in (
-                ("source", self.source),
-                ("target", self.target),
-                ("lines", self.lines),
-                ("weights", self.weights),
-            )
-        }
-        report = dataclasses.replace(self.report, pairs=len(rows))
+    def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
+        """Return the corpus of some of the pairs, with other counts in its report."""
+        columns = {name: getattr(self, name) for name in ("source", "target", "lines", "weights")}
+        columns = {name: each and [each[row] for row in rows] for name, each in columns.items()}
+        report = dataclasses.replace(self.report, pairs=len(rows), **counts)
         return dataclasses.replace(self, **columns, report=report)
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedCorpus:
-    """A corpus as ids, without start and end.
-
-    Args:
-        source: ids of each source sentence.
-        target: ids of each target sentence.
-        report: how many, and what was left out.
-        weights: a weight for each pair, or None.
-    """
-
-    source: list[list[int]]
-    target: list[list[int]]
-    report: Report
-    weights: list[float] | None = None
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -117,14 +83,14 @@ def has_split(data: DataConfig, split: str) -> bool:
     return bool(data.dataset or getattr(data, f"{split}_source") or getattr(data, f"{split}_tsv"))
 
 
-def check_splits(data: DataConfig) -> None:
+def check_data(config: Any) -> None:
     """Refuse a configuration that names no training data or no development set."""
-    if not has_split(data, "train"):
+    if not has_split(config.data, "train"):
         raise UserError(
             "name the training data: --data.train_source F --data.train_target F, "
             "--data.train_tsv F, or --data.dataset dates."
         )
-    if not has_split(data, "dev"):
+    if not has_split(config.data, "dev"):
         raise UserError(
             "name a development set, which training is judged by: --data.dev_source F "
             "--data.dev_target F, --data.dev_tsv F, or a part of the training data, "
@@ -159,7 +125,13 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
             f"Parallel files must have equally many lines: {names[0]} has {len(source)}, "
             f"{names[1]} has {len(target)}."
         )
-    corpus = _without_empty(source, target, names, data)
+    report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), range(1, len(source) + 1)
+    corpus = ParallelCorpus(source, target, names, lines, report, data)
+    pairs = zip(map(str.strip, source), map(str.strip, target), strict=True)
+    rows = [row for row, pair in enumerate(pairs) if not _is_empty(pair, corpus, row + 1)]
+    if not rows:
+        raise UserError(f"{report.name}: every line is empty.")
+    corpus = corpus.part(rows, empty=len(source) - len(rows))
     if not held_out or split == "test":
         return corpus
     order = np.random.default_rng(len(corpus)).permutation(len(corpus))
@@ -167,17 +139,8 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
 
 
-def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> ParallelCorpus:
-    """Return the corpus of sentences that are at hand.
-
-    Args:
-        x: sentences, or pairs of them and their translations.
-        y: the translations, where `x` does not hold them.
-        weights: a weight for each pair.
-
-    Raises:
-        ValueError: where there are none, one is empty or no string, or columns differ in length.
-    """
+def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
+    """Return the corpus of what `fit` was given; refuse what is no sentence with words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
         if any(isinstance(pair, str) or np.shape(pair) != (2,) for pair in pairs):
@@ -187,114 +150,80 @@ def in_memory(x: Any, y: Any = None, weights: Sequence[float] | None = None) -> 
             )
         x, y = ([pair[side] for pair in pairs] for side in (0, 1))
     sources, targets = as_texts(x, "x"), as_texts(y, "y")
-    weighted = {} if weights is None else {"sample_weight": weights}
-    check_equally_many(x=sources, y=targets, **weighted)
-    names, lines = ("x", "y"), range(1, len(sources) + 1)
-    for line, pair in enumerate(zip(sources, targets, strict=True)):
-        for name, text in zip(names, pair, strict=True):
+    check_equally_many(x=sources, y=targets)
+    weights = None
+    if sample_weight is not None:
+        weights = np.array(list(sample_weight), "float64").tolist()  # None becomes NaN
+        check_equally_many(x=sources, y=targets, sample_weight=weights)
+        if not np.all(np.isfinite(weights)):
+            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
+    for name, column in (("x", sources), ("y", targets)):
+        for place, text in enumerate(column):
             if not text.strip():
                 raise ValueError(
-                    f"A sentence to train with should have words. Received: {name}[{line}]={text!r}"
+                    "A sentence to train with should have words. "
+                    f"Received: {name}[{place}]={text!r}"
                 )
     if not sources:
         raise ValueError("Training needs at least one pair of sentences. Received: none")
-    report = Report("the pairs given", len(sources))
-    return ParallelCorpus(sources, targets, names, lines, report, weights=weights)
+    report, lines = Report("the pairs given", len(sources)), range(1, len(sources) + 1)
+    return ParallelCorpus(sources, targets, ("x", "y"), lines, report, weights=weights)
 
 
 def encode_corpus(
     corpus: ParallelCorpus, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
-) -> EncodedCorpus:
-    """Return the ids of a corpus; too long sentences as its `data` says.
-
-    Raises:
-        UserError: where a sentence is too long or has no tokens and the configuration makes
-            that an error, or no pair is left.
-    """
-    counts = {"empty": corpus.report.empty, "too_long": 0, "truncated": 0}
-    source, target, weights = [], [], []
+) -> ParallelCorpus:
+    """Return a corpus as ids; pairs that are too long or have no tokens as its `data` says."""
+    encoded = source_tokenizer.encode(corpus.source), target_tokenizer.encode(corpus.target)
+    pairs = zip(*encoded, strict=True)
+    faults = [_fault(pair, corpus, line) for pair, line in zip(pairs, corpus.lines, strict=True)]
+    rows = [row for row, fault in enumerate(faults) if fault in (None, "truncated")]
+    counts = {name: faults.count(name) for name in ("empty", "too_long", "truncated")}
+    counts["empty"] += corpus.report.empty
     limit = corpus.data and corpus.data.max_length
-    pairs = zip(
-        corpus.lines,
-        source_tokenizer.encode(corpus.source),
-        target_tokenizer.encode(corpus.target),
-        strict=True,
-    )
-    for place, (line, *pair) in enumerate(pairs):
-        fault = _fault(pair, corpus, line)
-        if fault:
-            counts[fault] += 1
-        if fault in (None, "truncated"):
-            source.append(pair[0][:limit])
-            target.append(pair[1][:limit])
-            if corpus.weights is not None:
-                weights.append(float(corpus.weights[place]))
-    name = corpus.report.name
-    if not source:
+    if not rows:
         raise UserError(
-            f"{name}: no sentence pair is left ({counts['too_long']} longer than "
+            f"{corpus.report.name}: no sentence pair is left ({counts['too_long']} longer than "
             f"data.max_length {limit}, {counts['empty']} empty)."
         )
-    report = Report(name, len(source), **counts)
-    return EncodedCorpus(source, target, report, weights or None)
+    source, target = ([ids[:limit] for ids in side] for side in encoded)
+    return dataclasses.replace(corpus, source=source, target=target).part(rows, **counts)
 
 
 def make_batches(
-    corpus: EncodedCorpus,
+    corpus: ParallelCorpus,
     batch_size: int | None = None,
-    tokens_per_batch: int | None = None,
-    seed: int = 0,
-    shuffle: bool = True,
-    number_of_buckets: int = 8,
     lengths: Sequence[tuple[int, int, int]] | None = None,
+    **options: Any,
 ) -> BucketedBatches:
-    """Return batches `({"source", "target"}, labels)` of a few fixed shapes.
+    """Return batches `({"source", "target"}, labels)` of a few fixed shapes, padded with 0.
 
-    `source` (B, S) are the source's ids, `target` (B, T) start and the target's, `labels` (B, T)
-    the target's and end; all int32 and padded with 0.
-
-    Args:
-        corpus: ids.
-        batch_size: sentences of a batch. Give this or `tokens_per_batch`.
-        tokens_per_batch: tokens of a batch, padding included, on its longer side.
-        seed: the seed of the order.
-        shuffle: draw a new order in each epoch.
-        number_of_buckets: how many shapes to choose at most.
-        lengths: the bucket lengths to use, those of the training batches (`batches.lengths`), so
-            that no new shapes are compiled; one more comes in where none holds the longest
-            sentences of this corpus.
+    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end. `lengths`
+    are bucket lengths to use again, so that no new shapes are compiled; one more comes in where
+    none holds the longest sentences of this corpus. More options are those of `BucketedBatches`.
     """
     inputs = [[START_ID, *ids] for ids in corpus.target]
     labels = [[*ids, END_ID] for ids in corpus.target]
     columns = [corpus.source, inputs, labels]
-    assemble = _assemble
+    weights = None
     if corpus.weights is not None:
         # The number of each row, from 1: 0 is a row of padding.
         columns.append([[row] for row in range(1, len(inputs) + 1)])
         weights = np.array([0.0, *corpus.weights], "float32")
 
-        def assemble(*arrays):
-            return *_assemble(*arrays[:3]), weights[arrays[3][:, 0]]
+    def assemble(source, inputs, labels, rows=None):
+        batch = {"source": source, "target": inputs}, labels
+        return batch if weights is None else (*batch, weights[rows[:, 0]])
 
     if lengths is not None:
-        lengths = list(lengths)
         longest = tuple(max(map(len, column)) for column in columns)
+        # Of the corpus that they come from, which may have weights or not.
+        lengths = [(*bucket[:3], *longest[3:]) for bucket in lengths]
         if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
             lengths.append(longest)
     return BucketedBatches(
-        tuple(columns),
-        batch_size=batch_size,
-        tokens_per_batch=tokens_per_batch,
-        lengths=lengths,
-        number_of_buckets=number_of_buckets,
-        seed=seed,
-        shuffle=shuffle,
-        assemble=assemble,
+        tuple(columns), batch_size=batch_size, lengths=lengths, assemble=assemble, **options
     )
-
-
-def _assemble(source: np.ndarray, inputs: np.ndarray, labels: np.ndarray):
-    return {"source": source, "target": inputs}, labels
 
 
 def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str, str]]:
@@ -308,9 +237,54 @@ def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str
         return *dates.generate(split), (name, name)
     if not files[0]:
         languages = (data.source_language, data.target_language)
-        files = tuple(multi30k.file_of(split, code, data.folder) for code in languages)
+        files = tuple(_multi30k(split, code, data.folder) for code in languages)
     source, target = map(read_lines, files)
     return source, target, (str(files[0]), str(files[1]))
+
+
+# Multi30k, image captions in four languages: the files of the task 1 of
+# https://github.com/multi30k/dataset, free for research, which this package fetches and does not
+# contain.
+MULTI30K = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
+)
+MULTI30K_LANGUAGES = ("cs", "de", "en", "fr")
+MULTI30K_NAMES = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+MULTI30K_SHA256 = {
+    "train.cs.gz": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
+    "val.cs.gz": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
+    "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+}
+
+
+def _multi30k(split: str, language: str, folder: str | None) -> Path:
+    """Return the file of a split in a language: out of `folder`, or fetched into the cache."""
+    if language not in MULTI30K_LANGUAGES:
+        raise UserError(
+            f"multi30k has the languages {', '.join(MULTI30K_LANGUAGES)}. Received: {language!r} "
+            "(data.source_language and data.target_language)."
+        )
+    name = f"{MULTI30K_NAMES[split]}.{language}"
+    packed = f"{name}.gz"
+    if folder is None:
+        return downloads.fetch(MULTI30K + packed, MULTI30K_SHA256[packed], subfolder="multi30k")
+    found = [path for path in (Path(folder) / packed, Path(folder) / name) if path.is_file()]
+    if not found:
+        raise UserError(
+            f"data.folder {folder} has no file {packed} or {name}; leave data.folder out to "
+            "fetch multi30k."
+        )
+    return found[0]
 
 
 def _columns(path: str) -> tuple[list[str], list[str]]:
@@ -324,41 +298,36 @@ def _columns(path: str) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[-1] for row in rows]
 
 
-def _without_empty(source, target, names, data: DataConfig) -> ParallelCorpus:
-    total, kept = len(source), []
-    for line, pair in enumerate(zip(source, target, strict=True), 1):
-        if pair[0].strip() and pair[1].strip():
-            kept.append((line, *pair))
-        else:
-            _refuse_empty(names[0 if not pair[0].strip() else 1], line, data.on_empty)
-    name = names[0] if names[0] == names[1] else f"{names[0]}, {names[1]}"
-    if not kept:
-        raise UserError(f"{name}: every line is empty.")
-    lines, source, target = map(list, zip(*kept, strict=True))
-    report = Report(name, len(kept), empty=total - len(kept))
-    return ParallelCorpus(source, target, names, lines, report, data)
+def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
+    """Return whether a side of a pair is empty; raise where the configuration does not skip it."""
+    if all(pair):
+        return False
+    if corpus.data is None or corpus.data.on_empty == "error":
+        raise UserError(
+            f"{corpus.names[bool(pair[0])]}, line {line}: empty, where a sentence is expected; "
+            "correct the file, or set data.on_empty to skip."
+        )
+    return True
 
 
 def _fault(pair, corpus: ParallelCorpus, line: int) -> str | None:
     """Return which count of the report a pair of id lists belongs to, None for a good one."""
-    data, names = corpus.data, corpus.names
-    if not all(pair):
-        _refuse_empty(names[0 if not pair[0] else 1], line, data.on_empty if data else "error")
+    if _is_empty(pair, corpus, line):
         return "empty"
-    longest = max(map(len, pair))
+    data, longest = corpus.data, max(map(len, pair))
     if data is None or longest <= data.max_length:
         return None
     if data.on_too_long == "error":
         raise UserError(
-            f"{names[0 if len(pair[0]) == longest else 1]}, line {line}: {longest} tokens, more "
-            f"than data.max_length {data.max_length}; raise it, or set data.on_too_long to skip "
-            "or truncate."
+            f"{corpus.names[len(pair[0]) != longest]}, line {line}: {longest} tokens, more than "
+            f"data.max_length {data.max_length}; raise it, or set data.on_too_long to skip or "
+            "truncate."
         )
     return "too_long" if data.on_too_long == "skip" else "truncated"
 
 
-def _refuse_empty(name: str, line: int, on_empty: str) -> None:
-    if on_empty == "error":
+def _refuse_empty(name: str, line: int, data: DataConfig | None) -> None:
+    if data is None or data.on_empty == "error":
         raise UserError(
             f"{name}, line {line}: empty, where a sentence is expected; correct the file, or set "
             "data.on_empty to skip."

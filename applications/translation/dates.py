@@ -37,153 +37,98 @@ class Language(NamedTuple):
     first: str = "1"  # the first day of a month, where it is written otherwise: {day}
 
 
-def _language(forms: str, months: str, short_months="", weekdays="", first="1") -> Language:
+def _language(forms: str, *words: str, first="1") -> Language:
+    """Return a language of forms between `|`, and its months, short months and weekdays."""
     return Language(
-        tuple(form.strip() for form in forms.strip().splitlines()),
-        tuple(months.split()),
-        tuple(short_months.split()),
-        tuple(weekdays.split()),
-        first,
+        tuple(forms.split(" | ")), *(tuple(each.split()) for each in words), first=first
     )
 
 
 LANGUAGES = {
     "English": _language(
-        """
-        {d} {month} {y}
-        {month} {d}, {y}
-        {month} {ordinal}, {y}
-        {ordinal} of {month}, {y}
-        the {ordinal} of {month} {y}
-        the {ordinal_word} of {month}, {y}
-        {weekday}, {d} {month} {y}
-        {weekday}, {month} {d}, {y}
-        {short_month} {d}, {y}
-        {d}-{short_month}-{y}
-        {upper_month} {d}, {y}
-        {y}, {month} {d}
-        """,
+        "{d} {month} {y} | {month} {d}, {y} | {month} {ordinal}, {y} | {ordinal} of {month}, {y} | "
+        "the {ordinal} of {month} {y} | the {ordinal_word} of {month}, {y} | "
+        "{weekday}, {d} {month} {y} | {weekday}, {month} {d}, {y} | {short_month} {d}, {y} | "
+        "{d}-{short_month}-{y} | {upper_month} {d}, {y} | {y}, {month} {d}",
         "January February March April May June July August September October November December",
         "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
         "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
     ),
     "German": _language(
-        """
-        {d}. {month} {y}
-        den {d}. {month} {y}
-        {weekday}, {d}. {month} {y}
-        {weekday}, den {d}. {month} {y}
-        {d}. {short_month} {y}
-        am {dd}.{mm}.{y}
-        """,
+        "{d}. {month} {y} | den {d}. {month} {y} | {weekday}, {d}. {month} {y} | "
+        "{weekday}, den {d}. {month} {y} | {d}. {short_month} {y} | am {dd}.{mm}.{y}",
         "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
         "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
         "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
     ),
     "French": _language(
-        """
-        {day} {month} {y}
-        le {day} {month} {y}
-        le {weekday} {day} {month} {y}
-        {day} {short_month} {y}
-        le {dd}/{mm}/{y}
-        """,
+        "{day} {month} {y} | le {day} {month} {y} | le {weekday} {day} {month} {y} | "
+        "{day} {short_month} {y} | le {dd}/{mm}/{y}",
         "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
         "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
         "lundi mardi mercredi jeudi vendredi samedi dimanche",
         first="1er",
     ),
     "Spanish": _language(
-        """
-        {d} de {month} de {y}
-        el {d} de {month} de {y}
-        {weekday}, {d} de {month} de {y}
-        el {dd}/{mm}/{y}
-        """,
+        "{d} de {month} de {y} | el {d} de {month} de {y} | {weekday}, {d} de {month} de {y} | "
+        "el {dd}/{mm}/{y}",
         "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-        weekdays="lunes martes miércoles jueves viernes sábado domingo",
+        "",
+        "lunes martes miércoles jueves viernes sábado domingo",
     ),
     "Portuguese": _language(
-        """
-        {d} de {month} de {y}
-        em {d} de {month} de {y}
-        {weekday}, {d} de {month} de {y}
-        """,
+        "{d} de {month} de {y} | em {d} de {month} de {y} | {weekday}, {d} de {month} de {y}",
         "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
-        weekdays="segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+        "",
+        "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
     ),
     "Italian": _language(
-        """
-        {day} {month} {y}
-        {weekday} {day} {month} {y}
-        """,
+        "{day} {month} {y} | {weekday} {day} {month} {y}",
         "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
         "dicembre",
-        weekdays="lunedì martedì mercoledì giovedì venerdì sabato domenica",
+        "",
+        "lunedì martedì mercoledì giovedì venerdì sabato domenica",
         first="1º",
     ),
     "Dutch": _language(
-        """
-        {d} {month} {y}
-        {weekday} {d} {month} {y}
-        {d} {short_month} {y}
-        op {dd}-{mm}-{y}
-        """,
+        "{d} {month} {y} | {weekday} {d} {month} {y} | {d} {short_month} {y} | op {dd}-{mm}-{y}",
         "januari februari maart april mei juni juli augustus september oktober november december",
         "jan. feb. mrt. apr. mei jun. jul. aug. sep. okt. nov. dec.",
         "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
     ),
     "Swedish": _language(
-        """
-        den {d} {month} {y}
-        {weekday} den {d} {month} {y}
-        """,
+        "den {d} {month} {y} | {weekday} den {d} {month} {y}",
         "januari februari mars april maj juni juli augusti september oktober november december",
-        weekdays="måndag tisdag onsdag torsdag fredag lördag söndag",
+        "",
+        "måndag tisdag onsdag torsdag fredag lördag söndag",
     ),
     "Polish": _language(
-        """
-        {d} {month} {y}
-        {weekday}, {d} {month} {y} r.
-        {d} {roman} {y}
-        """,
+        "{d} {month} {y} | {weekday}, {d} {month} {y} r. | {d} {roman} {y}",
         "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
         "listopada grudnia",
-        weekdays="poniedziałek wtorek środa czwartek piątek sobota niedziela",
+        "",
+        "poniedziałek wtorek środa czwartek piątek sobota niedziela",
     ),
     "Hungarian": _language(
-        """
-        {y}. {month} {d}.
-        {y}. {month} {d}., {weekday}
-        {y}. {roman}. {d}.
-        """,
+        "{y}. {month} {d}. | {y}. {month} {d}., {weekday} | {y}. {roman}. {d}.",
         "január február március április május június július augusztus szeptember október november "
         "december",
-        weekdays="hétfő kedd szerda csütörtök péntek szombat vasárnap",
+        "",
+        "hétfő kedd szerda csütörtök péntek szombat vasárnap",
     ),
     "Russian": _language(
-        """
-        {d} {month} {y} г.
-        {weekday}, {d} {month} {y} г.
-        """,
+        "{d} {month} {y} г. | {weekday}, {d} {month} {y} г.",
         "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
-        weekdays="понедельник вторник среда четверг пятница суббота воскресенье",
+        "",
+        "понедельник вторник среда четверг пятница суббота воскресенье",
     ),
     "Japanese": _language(
-        """
-        {y}年{month}{d}日
-        {y}年{month}{d}日{weekday}
-        """,
+        "{y}年{month}{d}日 | {y}年{month}{d}日{weekday}",
         "1月 2月 3月 4月 5月 6月 7月 8月 9月 10月 11月 12月",
-        weekdays="月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
+        "",
+        "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
     ),
-    "figures": _language(
-        """
-        {y}/{mm}/{dd}
-        {y}.{m}.{d}
-        """,
-        "1 2 3 4 5 6 7 8 9 10 11 12",
-    ),
+    "figures": _language("{y}/{mm}/{dd} | {y}.{m}.{d}", "1 2 3 4 5 6 7 8 9 10 11 12"),
 }
 
 FORMS = tuple((name, form) for name, language in LANGUAGES.items() for form in language.forms)
@@ -217,27 +162,10 @@ def write(date: datetime.date, form: tuple[str, str]) -> str:
 
 
 def generate(split: str, seed: int = 0, number: int | None = None) -> tuple[list[str], list[str]]:
-    """Return the written dates of a split and the same dates in ISO 8601.
+    """Return `number` (or `SIZES[split]`) written dates of a split, and the same in ISO 8601.
 
     A date belongs to one split, in whatever form: no date of the dev and test sets is in the
     training set. Lines of a split differ, and depend on nothing but the arguments.
-
-    Args:
-        split: `"train"`, `"dev"` or `"test"`.
-        seed: which dates and forms are drawn.
-        number: how many lines, `SIZES[split]` when not given.
-
-    Returns:
-        Two lists of `number` lines.
-
-    Raises:
-        ValueError: for another split, or more lines than there are.
-
-    Example:
-
-    ```python
-    written, iso = generate("test", number=1)
-    ```
     """
     if split not in SIZES:
         raise ValueError(f"`split` must be one of {list(SIZES)}. Received: {split!r}")

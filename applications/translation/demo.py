@@ -1,19 +1,19 @@
 """The demo: dates in many written forms to ISO, from training to a SavedModel read back."""
 
+import itertools
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from keras_attention.applications.common.errors import UserError, clock, say
-from keras_attention.applications.common.files import refuse_existing_output
-from keras_attention.applications.training.config import load_config
-from keras_attention.applications.training.tasks import train_task
-from keras_attention.applications.translation.config import PRESETS, TranslationConfig
-from keras_attention.applications.translation.data import ParallelCorpus, load_corpus
-from keras_attention.applications.translation.translator import Translator
+from ..common.errors import UserError, clock, say
+from ..common.files import refuse_existing_output
+from ..training.config import load_config
+from ..training.tasks import train_task
+from .config import PRESETS, TranslationConfig
+from .data import ParallelCorpus, load_corpus
+from .translator import Translator
 
 SHOWN = 8
 EXPECTED = 98.0
@@ -28,6 +28,24 @@ lines = json.load(sys.stdin)
 print(json.dumps([text.decode() for text in serve(text=tf.constant(lines))["text"].numpy()]))
 """
 
+WRITTEN = """
+Everything is in {output}:
+  {run}  the run: config.yaml, weights, checkpoints, metrics.jsonl
+  {picture}  what the model attends to in "{line}"
+  {exported}  strings in, strings out, for tensorflow and tensorflow_text
+  (tensorboard --logdir {run} shows the training)
+
+Next:
+  echo "the 3rd of May, 1984" | keras-attention predict {run} --n-best 3
+  keras-attention evaluate {run}
+  keras-attention visualize {run} --input "4 juin 1999" --output june.png
+On your own text, two files parallel by line (or a TSV, with --data.train_tsv and --data.dev_tsv):
+  keras-attention train translation --output runs/mine \\
+      --data.train_source train.en --data.train_target train.de \\
+      --data.dev_source dev.en --data.dev_target dev.de
+  keras-attention train translation --help lists every setting
+"""
+
 
 class WorseThanExpected(ValueError):
     """The demo ran to its end, and its translations are not what they should be: exit status 1."""
@@ -40,26 +58,18 @@ def run_demo(
 ) -> float:
     """Train on dates, show translations, draw, export, and read the export back.
 
-    Args:
-        output: a new folder; `runs/demo`, or the next free `runs/demo-2`, where not given.
-        overrides: `--section.key=value` on top of the defaults for dates.
-        expected: the percentage below which the demo counts as failed.
-
-    Returns:
-        The percentage of unseen dates that are translated exactly.
-
-    Raises:
-        WorseThanExpected: where it is below `expected`; all that the demo writes is there then.
-        UserError: where `output` exists, or the export cannot be read back or translates otherwise.
+    `output` is a new folder; where not given, `runs/demo` or the next free `runs/demo-2`;
+    `overrides` are `--section.key=value` on top of the defaults for dates. Return the percentage of
+    unseen dates that are translated exactly; below `expected`, raise `WorseThanExpected`, when all
+    that the demo writes is there.
     """
     begin = time.monotonic()
-    output = next(_free_names()) if output is None else Path(output)
+    output = _free_name() if output is None else Path(output)
     refuse_existing_output(output)
     run, picture, exported = (output / name for name in ("run", "alignment.png", "saved_model"))
     say(f"Training on dates in many written forms into {run}")
-    config = load_config(
-        TranslationConfig, [], ["--data.dataset=dates", *overrides], PRESETS["dates"]
-    )
+    given = ["--data.dataset=dates", *overrides]
+    config = load_config(TranslationConfig, [], given, PRESETS["dates"])
     train_task(Translator, config, run)
 
     translator = Translator.from_preset(run)
@@ -69,7 +79,7 @@ def run_demo(
     translator.draw(longest, picture)
     translator.export(exported)
     _read_back(exported, translator, corpus.source[:SHOWN])
-    _say_where(output, run, picture, exported, longest)
+    say(WRITTEN.format(output=output, run=run, picture=picture, exported=exported, line=longest))
     say(f"The demo took {clock(time.monotonic() - begin)}.")
     if exact < expected:
         raise WorseThanExpected(
@@ -79,14 +89,9 @@ def run_demo(
     return exact
 
 
-def _free_names() -> Iterator[Path]:
-    yield from (path for path in [DEFAULT_OUTPUT] if not path.exists())
-    number = 2
-    while True:
-        path = DEFAULT_OUTPUT.with_name(f"{DEFAULT_OUTPUT.name}-{number}")
-        if not path.exists():
-            yield path
-        number += 1
+def _free_name() -> Path:
+    more = (Path(f"{DEFAULT_OUTPUT}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([DEFAULT_OUTPUT], more) if not path.exists())
 
 
 def _show(translator: Translator, corpus: ParallelCorpus) -> float:
@@ -116,25 +121,3 @@ def _read_back(exported: Path, translator: Translator, lines: list[str]) -> None
     if json.loads(done.stdout) != expected:
         raise UserError(f"{exported} gives other translations than the run it was made from.")
     say(f"\nA fresh process with TensorFlow alone read {exported} back: the same translations.")
-
-
-def _say_where(output: Path, run: Path, picture: Path, exported: Path, sentence: str) -> None:
-    say(
-        f"""
-Everything is in {output}:
-  {run}  the run: config.yaml, weights, checkpoints, metrics.jsonl
-  {picture}  what the model attends to in "{sentence}"
-  {exported}  strings in, strings out, for tensorflow and tensorflow_text
-  (tensorboard --logdir {run} shows the training)
-
-Next:
-  echo "the 3rd of May, 1984" | keras-attention predict {run} --n-best 3
-  keras-attention evaluate {run}
-  keras-attention visualize {run} --input "4 juin 1999" --output june.png
-On your own text, two files parallel by line (or a TSV, with --data.train_tsv and --data.dev_tsv):
-  keras-attention train translation --output runs/mine \\
-      --data.train_source train.en --data.train_target train.de \\
-      --data.dev_source dev.en --data.dev_target dev.de
-  keras-attention train translation --help lists every setting
-"""
-    )

@@ -6,15 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts, padded
-from keras_attention.text import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordTokenizer,
-)
+from keras_attention import text
+from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
+
+from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 
 KINDS = ("sentencepiece", "words")
 
@@ -101,14 +96,12 @@ class TranslationPreprocessor(TextPreprocessor):
 
         def train(lines):
             if kind == "words":
-                return WordTokenizer.train(lines, min_count=min_count, **common)
-            return SentencePieceTokenizer.train(lines, model_type=model_type, **common)
+                return text.WordTokenizer.train(lines, min_count=min_count, **common)
+            return text.SentencePieceTokenizer.train(lines, model_type=model_type, **common)
 
-        sides = as_texts(sources, "sources"), as_texts(targets, "targets")
-        if shared:
-            tokenizer = train([*sides[0], *sides[1]])
-            return cls(tokenizer, tokenizer, replace_unknown)
-        return cls(train(sides[0]), train(sides[1]), replace_unknown)
+        sides = as_pairs(sources, targets)
+        tokenizers = [train(sides[0] + sides[1])] * 2 if shared else map(train, sides)
+        return cls(*tokenizers, replace_unknown)
 
     @property
     def source_vocabulary_size(self) -> int:
@@ -126,9 +119,7 @@ class TranslationPreprocessor(TextPreprocessor):
             x, target = x
         elif isinstance(x, dict):
             x, target = x["source"], x.get("target", y)
-        source = self._ids("source_tokenizer", x)
-        inputs = {"source": _padded(source)}
-        labels = None
+        inputs, labels = {"source": _padded(self._ids("source_tokenizer", x))}, None
         if target is not None:
             ids = self._ids("target_tokenizer", target)
             inputs["target"], labels = _padded(ids, start=True), _padded(ids, end=True)
@@ -148,6 +139,13 @@ class TranslationPreprocessor(TextPreprocessor):
         return {**super().get_config(), "replace_unknown": self.replace_unknown}
 
 
+def as_pairs(sources: Any, targets: Any) -> tuple[list[str], list[str]]:
+    """Return sentences and their translations as lists of strings, equally many."""
+    sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
+    check_equally_many(sources=sources, targets=targets)
+    return sources, targets
+
+
 def _padded(ids, start: bool = False, end: bool = False):
     """Return ids as a matrix `(B, S)`, with the start token before or the end token after."""
     if isinstance(ids, list):
@@ -157,8 +155,5 @@ def _padded(ids, start: bool = False, end: bool = False):
     def column(token):
         return tf.fill([ids.nrows(), 1], tf.constant(token, ids.dtype))
 
-    if start:
-        ids = tf.concat([column(START_ID), ids], axis=1)
-    if end:
-        ids = tf.concat([ids, column(END_ID)], axis=1)
-    return ids.to_tensor(PAD_ID)
+    parts = [column(START_ID)] * start + [ids] + [column(END_ID)] * end
+    return tf.concat(parts, axis=1).to_tensor(PAD_ID)

@@ -1,4 +1,4 @@
-"""What a translator gives: translations that show themselves, and reports of many."""
+"""What a translator gives: translations that show themselves, links of words, and reports."""
 
 import dataclasses
 import io
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_attention.metrics import bleu, bleu_by_length, chrf
+from keras_attention.text import Tokenizer
 from keras_attention.visualization import alignment_text, plot_alignment
 
 
@@ -40,13 +41,18 @@ class Translation:
         """This translation and its alternatives."""
         return (self, *self.alternatives)
 
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether there are attention weights of any token."""
+        return self.alignment is not None and bool(self.tokens)
+
     def plot(self, path: Path | str | None = None) -> Any:
         """Return the alignment as a `matplotlib.figure.Figure`, and write it where asked to.
 
         Args:
             path: a new .png, .svg or .pdf.
         """
-        if self.alignment is None or not self.tokens:
+        if not self.can_be_drawn:
             raise ValueError(
                 "A picture needs an alignment: a network with attention, a text that is not empty, "
                 f"and `return_alignments=True`. Received: {self}"
@@ -55,16 +61,64 @@ class Translation:
 
     def show(self) -> str:
         """Return the alignment as text, for a terminal; of no alignment, the translation."""
-        if self.alignment is None or not self.tokens:
+        if not self.can_be_drawn:
             return self.text
         return alignment_text(self.alignment, self.source_tokens, self.tokens)
 
     def _repr_png_(self) -> bytes | None:
-        if self.alignment is None or not self.tokens:
+        if not self.can_be_drawn:
             return None
         content = io.BytesIO()
         self.plot().savefig(content, format="png")
         return content.getvalue()
+
+
+Links = list[tuple[int, int]]
+"""Pairs `(source word, target word)`, counted from 0, in the order of the target."""
+
+
+def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
+    """Return for each written token which word of the text it belongs to.
+
+    Words are what spaces separate in the text that the tokens stand for, as in alignments in
+    Pharaoh form; punctuation that is joined to a word belongs to it.
+    """
+    texts = (tokenizer.join(tokens[: end + 1]) for end in range(len(tokens)))
+    # A token that is a space alone begins the word after it.
+    return [max(0, len(text.split()) - (not text[-1:].isspace())) for text in texts]
+
+
+def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:
+    """Return for each token of a line which word, as spaces separate them, it belongs to.
+
+    Each word is made into tokens by itself. Where that gives other tokens than the whole line
+    (normalisation can join or part words), words are those of the text that the tokens stand for.
+    """
+    by_word = tokenizer.encode(line.split())
+    if [token for tokens in by_word for token in tokens] != tokenizer.encode([line])[0]:
+        return words_of_tokens(tokenizer, tokenizer.tokens(line))
+    return [word for word, tokens in enumerate(by_word) for _ in tokens]
+
+
+def align_words(
+    scores: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]
+) -> Links:
+    """Link each target word to the source word with the highest weight, where it has any.
+
+    `scores` are weights (target tokens or more, source tokens or more); a word's weight is the sum
+    over its tokens, which the other arguments name the words of.
+    """
+    if not source_words or not target_words:
+        return []
+    weights = np.zeros((max(target_words) + 1, max(source_words) + 1))
+    tokens = np.asarray(scores, np.float64)[: len(target_words), : len(source_words)]
+    np.add.at(weights, (np.asarray(target_words)[:, None], np.asarray(source_words)), tokens)
+    return [(int(row.argmax()), target) for target, row in enumerate(weights) if row.max() > 0]
+
+
+def pharaoh(links: Links) -> str:
+    """Write links as `0-0 2-1`, source first."""
+    return " ".join(f"{source}-{target}" for source, target in links)
 
 
 def evaluation_report(
@@ -81,12 +135,8 @@ def evaluation_report(
         "chrf_signature": characters.signature,
         "exact_match": 100 * same / len(texts),
         "bleu_by_source_words": [
-            {
-                "shortest": bucket.shortest,
-                "longest": bucket.longest,
-                "sentences": bucket.sentences,
-                "bleu": bucket.score and bucket.score.value,
-            }
+            {name: getattr(bucket, name) for name in ("shortest", "longest", "sentences")}
+            | {"bleu": bucket.score and bucket.score.value}
             for bucket in bleu_by_length(sources, texts, targets)
         ],
     }
@@ -95,12 +145,8 @@ def evaluation_report(
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
     lines = [f"{report['sentences']:,} sentence pairs of {report['data']}", ""]
-    for name, key in (
-        ("BLEU", "bleu"),
-        ("chrF", "chrf"),
-        ("perplexity", "perplexity"),
-        ("exact match %", "exact_match"),
-    ):
+    names = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"}
+    for key, name in {**names, "exact_match": "exact match %"}.items():
         lines.append(f"{name:<14} {report[key]:8.2f}")
     if alignment := report.get("alignment"):
         lines.append(

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 from keras import ops
 
-from keras_attention.applications.translation.models import TranslationModel
 from keras_attention.decoding import DecodingResult, SearchOptions
 from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.text import END_ID, PAD_ID, START_ID
+
+from .models.base import TranslationModel
 
 # Tokens that a state which grows has room for at first; the search makes more.
 FIRST_ROOM = 16
@@ -18,18 +18,11 @@ FIRST_ROOM = 16
 def search(
     model: TranslationModel, source, options: SearchOptions, seed=None, attention: bool = True
 ) -> DecodingResult:
-    """Translate a batch of ids.
+    """Translate a batch of ids `(B, S)`, padded with 0, at least one of each.
 
-    Args:
-        model: The network.
-        source: Token ids `(B, S)`, padded with 0, at least one of each.
-        options: How to search.
-        seed: A `keras.random.SeedGenerator`, where tokens are drawn.
-        attention: Whether the attention history is wanted, where the network has attention.
-
-    Returns:
-        A `DecodingResult`; padding and the start token are never among its tokens, and have no
-        part in the probabilities.
+    `seed` is a `keras.random.SeedGenerator`, where tokens are drawn; `attention` says whether the
+    attention history is wanted. Padding and the start token are never among the tokens found, and
+    have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
@@ -61,25 +54,18 @@ def search(
     )
 
 
-def force(model: TranslationModel, source, target, labels):
-    """Score given translations.
+def force(model: TranslationModel, source, target, labels, attention: bool = True):
+    """Make the network write given translations: labels `(B, T)` after the target's words before.
 
-    Args:
-        model: The network.
-        source: Token ids `(B, S)`.
-        target: The start token and the translation, `(B, T)`.
-        labels: The translation and the end token, `(B, T)`.
-
-    Returns:
-        `(log_probabilities, attention)`: `(B,)`, the sums over the real labels; and `(B, T, S)`, or
-        None where the network has no attention.
+    Return the negative log-probability of each label, 0 of padding, and the attention `(B, T, S)`,
+    where it is wanted and there is one; probabilities are those of tokens that can be written.
     """
-    logits, attention = model.score(source, target)
-    logits = without_unwritable(logits)
-    picked = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
-    each = picked - ops.logsumexp(logits, axis=-1)
-    each = ops.where(ops.not_equal(labels, PAD_ID), each, 0.0)
-    return ops.sum(each, axis=-1), attention
+    scores = None
+    if attention:
+        logits, scores = model.score(source, target)
+    else:
+        logits = model({"source": source, "target": target}, training=False)
+    return masked_sparse_categorical_crossentropy(labels, without_unwritable(logits)), scores
 
 
 def without_unwritable(logits):
@@ -94,35 +80,3 @@ def batches_of(rows, lengths, size) -> Iterator[list[int]]:
     ordered = sorted(rows, key=lambda row: -lengths[row])
     for first in range(0, len(ordered), size):
         yield ordered[first : first + size]
-
-
-def hypotheses(found) -> Iterator[tuple]:
-    """Yield `(ids without the end, score, log-probability, attention)`, best first."""
-    tokens, lengths, scores, log_probabilities, attention = found
-    for place, length in enumerate(lengths):
-        if length == 0:  # fewer hypotheses exist than were asked for
-            return
-        ids = tokens[place, :length]
-        ids = ids[ids != END_ID]
-        weights = None if attention is None else attention[place]
-        yield ids, float(scores[place]), float(log_probabilities[place]), weights
-
-
-def mean_loss(losses, batches) -> float:
-    """Return the mean negative log-likelihood of a token.
-
-    Args:
-        losses: a function from inputs and labels to the loss of each label.
-        batches: batches `(inputs, labels)`.
-    """
-    total, tokens = 0.0, 0
-    for inputs, labels, *_ in batches:
-        total += np.sum(ops.convert_to_numpy(losses(inputs, labels)), dtype="float64")
-        tokens += np.count_nonzero(labels)
-    return total / tokens
-
-
-def likelihood(model: TranslationModel, inputs, labels):
-    """Return the loss of each label; probabilities are those of tokens that can be written."""
-    logits = without_unwritable(model(inputs, training=False))
-    return masked_sparse_categorical_crossentropy(labels, logits)

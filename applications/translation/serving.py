@@ -2,10 +2,11 @@
 
 import tensorflow as tf
 
-from keras_attention.applications.translation.search import search
-from keras_attention.applications.translation.translator import Translator
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
+
+from .search import search
+from .translator import Translator
 
 
 class TranslationService(tf.Module):

@@ -11,43 +11,25 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.files import new_folder
-from keras_attention.applications.common.preprocessor import (
-    as_texts,
-    check_equally_many,
-    padded,
-)
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.translation.config import PRESETS, TranslationConfig
-from keras_attention.applications.translation.data import (
-    EncodedCorpus,
-    ParallelCorpus,
-    check_splits,
-    encode_corpus,
-    in_memory,
-    load_corpus,
-    make_batches,
-)
-from keras_attention.applications.translation.legacy import load_preprocessor_0_1, load_run_0_1
-from keras_attention.applications.translation.loss import WordCrossentropy
-from keras_attention.applications.translation.models import RNNSearch, TranslationModel
-from keras_attention.applications.translation.models.builder import build_model
-from keras_attention.applications.translation.preprocessor import TranslationPreprocessor
-from keras_attention.applications.translation.results import Translation, evaluation_report
-from keras_attention.applications.translation.search import (
-    batches_of,
-    force,
-    hypotheses,
-    likelihood,
-    mean_loss,
-    search,
-)
-from keras_attention.applications.translation.words import Links, align_words, words_of_tokens
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
-from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches
+from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load_tokenizer
+
+from ..common.backend import compiled
+from ..common.files import new_folder
+from ..common.preprocessor import as_texts, padded
+from ..common.task import TextTask
+from ..common.weights import load_weights as read_weights
+from ..training.config import load_config
+from . import data
+from .config import PRESETS, TranslationConfig
+from .models.base import TranslationModel, WordCrossentropy
+from .models.builder import build_model
+from .models.rnnsearch import RNNSearch
+from .preprocessor import TranslationPreprocessor, as_pairs
+from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
+from .search import batches_of, force, search
 
 FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
 
@@ -92,8 +74,10 @@ class Translator(TextTask):
         label_smoothing: float = 0.1,
         **kwargs: Any,
     ):
+        search = SearchOptions() if search is None else search
         self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        self.search = self.search or SearchOptions()
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         self.dictionary = dict(dictionary or {})
         self.label_smoothing = label_smoothing
         super().__init__(backbone, preprocessor, **kwargs)
@@ -132,8 +116,6 @@ class Translator(TextTask):
         network = RNNSearch(*sizes, embedding_size=size, units=units, **arguments)
         return cls(network, preprocessor, search)
 
-    # ---- In use.
-
     def translate(
         self,
         texts: str | Sequence[str],
@@ -141,7 +123,7 @@ class Translator(TextTask):
         *,
         return_alignments: bool = True,
         **options: Any,
-    ) -> "Translation | list[Translation]":
+    ) -> Translation | list[Translation]:
         """Translate a sentence, or many: lines of like lengths share a batch.
 
         An empty line has one translation, the empty one, of score and log-probability 0.
@@ -159,38 +141,34 @@ class Translator(TextTask):
         Raises:
             ValueError: where an option is out of its range, or something is no string.
         """
-        if isinstance(texts, str):
-            return self.translate([texts], search, return_alignments=return_alignments, **options)[
-                0
-            ]
-        lines = as_texts(texts, "texts")
+        lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = (search or self.search).replace(**options)
-        ids = self.require_preprocessor().source_tokenizer.encode(lines)
-        replaces = self.preprocessor.replace_unknown and self.backbone.has_attention
-        keeps = self.backbone.has_attention and (return_alignments or replaces)
+        read = self.require_preprocessor().source_tokenizer
+        has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
+        run_search = self._search(chosen, has_attention and (return_alignments or replaces))
         if chosen.sample:
             self._reseed(chosen.seed)
-        run_search = self._search(chosen, keeps)
-        nothing = Translation("", 0.0, 0.0, [], [], np.zeros((0, 0)) if keeps else None)
-        results = [dataclasses.replace(nothing) for _ in ids]
+        nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
+        results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
+        ids = read.encode(lines)
         filled = [row for row, sequence in enumerate(ids) if sequence]
         for rows in batches_of(filled, list(map(len, ids)), chosen.batch_size):
             found = run_search(padded([ids[row] for row in rows]))
-            found = [None if x is None else np.asarray(ops.convert_to_numpy(x)) for x in found]
+            found = [part if part is None else ops.convert_to_numpy(part) for part in found]
             for place, row in enumerate(rows):
-                source = self.preprocessor.source_tokenizer.tokens(lines[row])
+                source = read.tokens(lines[row])
                 ranked = [
-                    self._translation(source, *each)
-                    for each in hypotheses([None if x is None else x[place] for x in found])
+                    self._translation(source, *(x if x is None else x[place, rank] for x in found))
+                    for rank in np.flatnonzero(found[1][place])  # of no length: there is none
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
-        return results
+        return results[0] if isinstance(texts, str) else results
 
     def score(
         self, sources: Sequence[str], targets: Sequence[str], batch_size: int | None = None
-    ) -> "list[Translation]":
+    ) -> list[Translation]:
         """Make the network write given translations.
 
         Args:
@@ -202,27 +180,25 @@ class Translator(TextTask):
             One `Translation` for each pair, which holds the given target, its log-probability (as
             score too) and the attention weights with which it was written.
         """
-        sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
-        check_equally_many(sources=sources, targets=targets)
+        sources, targets = as_pairs(sources, targets)
         preprocessor = self.require_preprocessor()
         read, write = preprocessor.source_tokenizer, preprocessor.target_tokenizer
         source_ids, target_ids = read.encode(sources), write.encode(targets)
-        forced = self._compiled("forced", functools.partial(force, self.backbone), 2, 2, 2)
+        forced = self._forced(attention=True)
         lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
         results: list[Any] = [None] * len(sources)
         for rows in batches_of(range(len(sources)), lengths, batch_size or self.search.batch_size):
-            log_probabilities, attention = forced(
+            losses, attention = forced(
                 padded([source_ids[row] for row in rows]),
                 padded([[START_ID, *target_ids[row]] for row in rows]),
                 padded([[*target_ids[row], END_ID] for row in rows]),
             )
-            log_probabilities = ops.convert_to_numpy(log_probabilities)
+            scores = -ops.convert_to_numpy(losses).sum(axis=1)
             attention = None if attention is None else ops.convert_to_numpy(attention)
             for place, row in enumerate(rows):
-                matrix = None
+                matrix, score = None, float(scores[place])
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
-                score = float(log_probabilities[place])
                 tokens = write.tokens(targets[row]), read.tokens(sources[row])
                 results[row] = Translation(targets[row], score, score, *tokens, matrix)
         return results
@@ -255,15 +231,14 @@ class Translator(TextTask):
         Returns:
             The figures; `"signature"` says how BLEU was computed.
         """
-        sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
-        check_equally_many(sources=sources, targets=targets)
+        sources, targets = as_pairs(sources, targets)
         chosen = (search or self.search).replace(**options)
         found = self.translate(sources, chosen, return_alignments=False)
         report = evaluation_report(sources, [each.text for each in found], targets)
         perplexity = self.perplexity(sources, targets)
         return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
 
-    def links(self, translation: "Translation") -> Links:
+    def links(self, translation: Translation) -> Links:
         """Return the links between words, `(source word, target word)`, both counted from 0.
 
         Each target word is linked to the source word to whose tokens its tokens attend the most.
@@ -284,7 +259,7 @@ class Translator(TextTask):
 
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
-    ) -> "Translation":
+    ) -> Translation:
         """Draw what the network attends to as it translates a sentence; return the translation.
 
         Args:
@@ -314,8 +289,6 @@ class Translator(TextTask):
         self.backbone.show_attention(layer, head)
         self._compiled_functions.clear()
 
-    # ---- The hooks of TextTask.
-
     def check_fit(self) -> None:
         for side in ("source", "target"):
             has = getattr(self.backbone, f"{side}_vocabulary_size")
@@ -326,24 +299,16 @@ class Translator(TextTask):
                     f"{wanted}. Received: {has}"
                 )
 
-    def read_columns(self, x, y=None, sample_weight=None) -> ParallelCorpus:
-        return in_memory(x, y, sample_weight)
+    read_columns = staticmethod(data.in_memory)
+    check_data = staticmethod(data.check_data)
 
-    def encode(self, corpus: ParallelCorpus) -> EncodedCorpus:
-        parts = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
-        return encode_corpus(corpus, *parts)
+    def encode(self, corpus) -> data.ParallelCorpus:
+        tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
+        return data.encode_corpus(corpus, *tokenizers)
 
-    def make_batches(
-        self, encoded, batch_size, *, tokens_per_batch=None, seed=0, shuffle=True, like=None
-    ) -> BucketedBatches:
-        return make_batches(
-            encoded,
-            None if tokens_per_batch else batch_size,
-            tokens_per_batch,
-            seed=seed,
-            shuffle=shuffle,
-            lengths=like and like.lengths,
-        )
+    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
+        size = None if options.get("tokens_per_batch") else batch_size
+        return data.make_batches(encoded, size, like and like.lengths, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
@@ -351,11 +316,10 @@ class Translator(TextTask):
     def feature_loss(self, loss) -> keras.losses.Loss | None:
         network = self.backbone
         # The width must tell features from logits.
-        if type(loss) is not MaskedSparseCategoricalCrossentropy:
-            return None
         if network.feature_size == network.target_vocabulary_size:
             return None
-        return WordCrossentropy(network, loss.label_smoothing)
+        own = type(loss) is MaskedSparseCategoricalCrossentropy
+        return WordCrossentropy(network, loss.label_smoothing) if own else None
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.
@@ -369,9 +333,7 @@ class Translator(TextTask):
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
         if format == "ctranslate2":
-            from keras_attention.applications.translation.ctranslate2_export import (
-                export_ctranslate2,
-            )
+            from .ctranslate2_export import export_ctranslate2
 
             export_ctranslate2(self, filepath)
         elif format == "keras":
@@ -382,7 +344,7 @@ class Translator(TextTask):
             super().export(filepath, format, **options)
 
     def service(self, search: SearchOptions | None = None, **options: Any):
-        from keras_attention.applications.translation.serving import TranslationService
+        from .serving import TranslationService
 
         return TranslationService(self, (search or self.search).replace(**options))
 
@@ -394,55 +356,48 @@ class Translator(TextTask):
             "label_smoothing": self.label_smoothing,
         }
 
-    # ---- The hooks of the command.
-
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
 
     @classmethod
-    def defaults_of(cls, config: TranslationConfig) -> list[str]:
+    def defaults_of(cls, config) -> list[str]:
         name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
         return PRESETS.get(name) or super().defaults_of(config)
 
     @classmethod
-    def check_data(cls, config: TranslationConfig) -> None:
-        check_splits(config.data)
+    def read(cls, config, split) -> data.ParallelCorpus:
+        return data.load_corpus(config.data, split)
 
     @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Translator":
-        return load_run_0_1(cls, folder, load_weights)
-
-    @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> TranslationPreprocessor:
-        return load_preprocessor_0_1(folder)
-
-    @classmethod
-    def read(cls, config: TranslationConfig, split: str) -> ParallelCorpus:
-        return load_corpus(config.data, split)
-
-    @classmethod
-    def adapt(cls, config: TranslationConfig, corpus: ParallelCorpus) -> TranslationPreprocessor:
+    def adapt(cls, config, corpus) -> TranslationPreprocessor:
         section = dataclasses.asdict(config.tokenizer)
         return TranslationPreprocessor.adapt(corpus.source, corpus.target, **section)
 
     @classmethod
-    def configured(
-        cls, config: TranslationConfig, preprocessor: TranslationPreprocessor, dtype: Any = None
-    ) -> "Translator":
-        network = build_model(
-            config.model,
-            preprocessor.source_vocabulary_size,
-            preprocessor.target_vocabulary_size,
-            max_source_length=config.data.max_length,
-            share_embeddings=config.tokenizer.shared,
-            dtype=dtype,
-        )
+    def configured(cls, config, preprocessor, dtype=None) -> "Translator":
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        options = config.data.max_length, config.tokenizer.shared, dtype
+        network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         search = config.decoding.search()
         return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
 
-    def development(self, corpus: ParallelCorpus, batches: BucketedBatches, config: Any):
+    @classmethod
+    def from_run_0_1(cls, folder, load_weights=True) -> "Translator":
+        config = load_config(TranslationConfig, [folder / "config.yaml"])
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), config.decoding.precision)
+        if load_weights:
+            read_weights(task.backbone, folder / "best.weights.h5")
+        return task
+
+    @classmethod
+    def preprocessor_of_0_1(cls, folder) -> TranslationPreprocessor:
+        config = load_config(TranslationConfig, [folder / "config.yaml"])
+        sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
+        return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
+
+    def development(self, corpus, batches, config):
         """Return a function that gives the figures of an epoch.
 
         `val_loss` is the mean negative log-likelihood of a token, without label smoothing, and
@@ -450,11 +405,15 @@ class Translator(TextTask):
         stopped by it.
         """
         dataset = batches.to_dataset(epochs=1)
-        function = functools.partial(likelihood, self.backbone)
-        losses = self._compiled("likelihood", function, {"source": 2, "target": 2}, 2)
+        forced = self._forced(attention=False)
 
         def figures() -> dict[str, float]:
-            loss = mean_loss(losses, dataset)
+            total, tokens = 0.0, 0
+            for inputs, labels, *_ in dataset:
+                losses, _ = forced(inputs["source"], inputs["target"], labels)
+                total += np.sum(ops.convert_to_numpy(losses), dtype="float64")
+                tokens += np.count_nonzero(labels)
+            loss = total / tokens
             with np.errstate(over="ignore"):  # inf, which ends the training
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
             if config.training.early_stopping == "bleu":
@@ -467,10 +426,13 @@ class Translator(TextTask):
     def _compiled(self, key, function, *ranks, changing=()):
         """Return `function` compiled, once for each key."""
         if key not in self._compiled_functions:
-            self._compiled_functions[key] = compiled(
-                function, self.backbone, *ranks, changing=changing
-            )
+            ready = compiled(function, self.backbone, *ranks, changing=changing)
+            self._compiled_functions[key] = ready
         return self._compiled_functions[key]
+
+    def _forced(self, attention: bool):
+        function = functools.partial(force, self.backbone, attention=attention)
+        return self._compiled(("forced", attention), function, 2, 2, 2)
 
     def _search(self, options: SearchOptions, keeps_attention: bool):
         options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
@@ -482,18 +444,18 @@ class Translator(TextTask):
         seed = np.random.SeedSequence().entropy if seed is None else seed
         self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
-    def _translation(self, source, ids, score, log_probability, alignment) -> "Translation":
+    def _translation(self, source, tokens, length, score, log_probability, alignment):
+        """Return one hypothesis of a search as a `Translation`."""
         target = self.preprocessor.target_tokenizer
-        vocabulary = target.vocabulary
-        tokens = [vocabulary[token] for token in ids]
+        ids = tokens[:length]
+        ids = ids[ids != END_ID]
+        written, text = [target.vocabulary[token] for token in ids], target.decode([ids])[0]
         if alignment is not None:
-            alignment = alignment[: len(tokens), : len(source)]
-        if self.preprocessor.replace_unknown and alignment is not None:
-            for place in np.flatnonzero(ids == UNK_ID):
-                if alignment[place].any():
-                    word = source[int(alignment[place].argmax())]
-                    tokens[place] = self.dictionary.get(word, word)
-            text = target.join(tokens)
-        else:
-            text = target.decode([ids])[0]
-        return Translation(text, score, log_probability, tokens, source, alignment)
+            alignment = alignment[: len(written), : len(source)]
+            if self.preprocessor.replace_unknown:
+                for place in np.flatnonzero(ids == UNK_ID):
+                    if alignment[place].any():
+                        word = source[int(alignment[place].argmax())]
+                        written[place] = self.dictionary.get(word, word)
+                text = target.join(written)
+        return Translation(text, float(score), float(log_probability), written, source, alignment)

@@ -5,19 +5,14 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.verbs import (
-    chunks_of_lines,
-    search_of,
-    show_or_draw,
-    write_lines,
-)
-from keras_attention.applications.translation.config import DataConfig
-from keras_attention.applications.translation.data import ParallelCorpus, has_split, load_corpus
-from keras_attention.applications.translation.results import Translation, table
-from keras_attention.applications.translation.translator import Translator
-from keras_attention.applications.translation.words import align_words, pharaoh, words_of_line
 from keras_attention.metrics import alignment_error_rate, read_alignments
+
+from ..common.errors import UserError
+from ..common.verbs import chunks_of_lines, search_of, show_or_draw, write_lines
+from .config import DataConfig
+from .data import ParallelCorpus, has_split, load_corpus
+from .results import align_words, pharaoh, table, words_of_line
+from .translator import Translator
 
 BATCHES_IN_A_CHUNK = 16
 
@@ -45,8 +40,7 @@ def predict(task: Translator, options: Namespace) -> None:
     _choose_attention(task, options)
     if options.alignments and not task.backbone.has_attention:
         raise UserError(f"{options.run} has a model without attention: it gives no --alignments.")
-    search = search_of(options, task.search)
-    lines = _translated(task, search, options)
+    lines = _translated(task, search_of(options, task.search), options)
     write_lines(options.output, lines, "the input is empty: expected one sentence a line.")
 
 
@@ -83,35 +77,29 @@ def alignment_errors(
         raise UserError(f"{gold} has {len(references)} lines for {len(corpus)} sentence pairs.")
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     links = [
-        align_words(result.alignment, words_of_line(read, source), words_of_line(write, target))
-        for result, source, target in zip(
-            task.score(corpus.source, corpus.target), corpus.source, corpus.target, strict=True
+        align_words(each.alignment, words_of_line(read, source), words_of_line(write, each.text))
+        for source, each in zip(
+            corpus.source, task.score(corpus.source, corpus.target), strict=True
         )
     ]
     rate = alignment_error_rate(links, references)
-    return {
-        "aer": 100 * rate.value,
-        "precision": 100 * rate.precision,
-        "recall": 100 * rate.recall,
-        "sentences": rate.sentences,
-    }
+    shares = {"aer": rate.value, "precision": rate.precision, "recall": rate.recall}
+    percentages = {name: 100 * share for name, share in shares.items()}
+    return {**percentages, "sentences": rate.sentences}
 
 
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     """Return the sentences to measure on: the files given, or one of the run's own sets."""
     split = getattr(options, "split", None)
-    if options.source or options.target or options.tsv:
+    pair, tsv = (options.source, options.target), options.tsv
+    if any(pair) or tsv:
         if split:
             raise UserError("give --split or files, not both.")
-        if options.tsv and (options.source or options.target):
+        if tsv and any(pair):
             raise UserError("give --source and --target, or --tsv, not both.")
-        if not options.tsv and not (options.source and options.target):
+        if not tsv and not all(pair):
             raise UserError("--source and --target go together: give both, or --tsv.")
-        files = {
-            "test_source": options.source,
-            "test_target": options.target,
-            "test_tsv": options.tsv,
-        }
+        files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
         data = options.config.data if options.config else DataConfig()
         return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
     if options.config is None:
@@ -130,17 +118,13 @@ def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
             search = dataclasses.replace(search, seed=(options.seed or 0) + index)
         for result in task.translate(chunk, search, return_alignments=options.alignments):
             for ranked in result.ranked:
-                yield _format(task, ranked, number, options)
+                parts = [ranked.text]
+                if options.n_best:
+                    parts = [str(number), ranked.text, f"{ranked.score:.6f}"]
+                if options.alignments:
+                    parts.append(pharaoh(task.links(ranked)))
+                yield " ||| ".join(parts)
             number += 1
-
-
-def _format(task: Translator, result: Translation, number: int, options: Namespace) -> str:
-    parts = [result.text]
-    if options.n_best:
-        parts = [str(number), result.text, f"{result.score:.6f}"]
-    if options.alignments:
-        parts.append(pharaoh(task.links(result)))
-    return " ||| ".join(parts)
 
 
 def _choose_attention(task: Translator, options: Namespace) -> None:

@@ -12,7 +12,7 @@ from keras import ops
 from benchmarks.problems import LEARNING_RATE, Problem
 from benchmarks.transformer_problem import DROPOUT, PAD, architecture_of, make_ids, make_weights
 from keras_attention.applications.translation import Transformer
-from keras_attention.applications.translation.loss import WordCrossentropy
+from keras_attention.applications.translation.models.base import WordCrossentropy
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 
 CHECKED = 4

@@ -10,10 +10,11 @@ import pytest
 from data_folder import data_folder
 from keras_attention.applications.common import downloads
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.translation import multi30k
 from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (
-    EncodedCorpus,
+    MULTI30K,
+    MULTI30K_SHA256,
+    ParallelCorpus,
     Report,
     encode_corpus,
     has_split,
@@ -219,7 +220,7 @@ def test_batches(pair, words):
 def test_batches_of_another_corpus_keep_the_shapes(words):
     def corpus(lengths):
         rows = [[5] * length for length in lengths]
-        return EncodedCorpus(rows, rows, Report("x", len(rows)))
+        return ParallelCorpus(rows, rows, ("x", "x"), range(9), Report("x", len(rows)))
 
     train = make_batches(corpus([2, 2, 9, 9]), 2, number_of_buckets=2)
     assert train.lengths == [(2, 3, 3), (9, 10, 10)]
@@ -265,14 +266,14 @@ def test_multi30k_is_fetched_with_its_checksums(monkeypatch, tmp_path):
     data = DataConfig(dataset="multi30k", target_language="fr")
     assert load_corpus(data, "test").source == SOURCE
     urls, checksums, folders = zip(*asked, strict=True)
-    assert urls == tuple(multi30k.URL + f"test_2016_flickr.{code}.gz" for code in ("en", "fr"))
+    assert urls == tuple(MULTI30K + f"test_2016_flickr.{code}.gz" for code in ("en", "fr"))
     assert all(len(checksum) == 64 for checksum in checksums) and len(set(checksums)) == 2
     assert set(folders) == {"multi30k"}
 
 
 def test_multi30k_real():
     folder = data_folder("multi30k")
-    for name, expected in multi30k.SHA256.items():
+    for name, expected in MULTI30K_SHA256.items():
         if (folder / name).exists():
             assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == expected
     data = DataConfig(dataset="multi30k", folder=str(folder))

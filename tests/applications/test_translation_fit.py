@@ -91,6 +91,9 @@ def test_some_examples_may_be_held_out_or_weighted(still):
     assert batches["val_loss"] == pytest.approx(split["val_loss"], rel=0.02)  # mean of batches
     weighted = figures(still, SOURCES, TARGETS, sample_weight=[1.0] * 7 + [0.0] * 3)
     assert weighted["loss"] == pytest.approx(given["loss"], rel=1e-5)
+    held_out = (SOURCES, TARGETS, [0.0] * 7 + [1.0] * 3)  # with weights, and training without
+    judged = figures(still, *most, validation_data=held_out)
+    assert judged["val_loss"] == pytest.approx(given["val_loss"], rel=1e-5)
 
 
 def test_the_users_own_loss_and_metrics_leave_padding_out(preprocessor, still):
@@ -201,6 +204,10 @@ def test_a_run_is_a_preset(preprocessor, run):
         (
             lambda t: t.fit(SOURCES, TARGETS, sample_weight=[1.0]),
             "equally many.*Received: 10 in x, 10 in y, 1 in sample_weight",
+        ),
+        (
+            lambda t: t.fit(["a", "b"], ["b", "c"], sample_weight=[None, 1.0]),
+            r"`sample_weight` should hold numbers. Received: \[nan, 1.0\]",
         ),
         (
             lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),

@@ -166,6 +166,14 @@ def test_layer_and_head_of_the_attention_are_chosen():
             r"as many units as the network \(11\). Received: a cell of output size 12",
         ),
         (
+            lambda: Luong(SOURCE, TARGET, layers=0, **SIZES),
+            "`layers` should be a positive integer. Received: layers=0",
+        ),
+        (
+            lambda: Luong(SOURCE, TARGET, encoder=keras.layers.GRU(U), **SIZES),
+            "should return annotations and the states",
+        ),
+        (
             lambda: build_model(types.SimpleNamespace(**BUILDER), SOURCE, TARGET),
             r"`architecture` must be one of .*Received: .*'rnn'",
         ),

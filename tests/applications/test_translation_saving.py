@@ -144,12 +144,15 @@ def test_parts_that_do_not_fit_are_refused(task):
     ):
         with pytest.raises(ValueError, match=message):
             Translator(*arguments)
+    with pytest.raises(ValueError, match="`search` should be a SearchOptions.*: search='greedy'"):
+        Translator(task.backbone, search="greedy")
     with pytest.raises(
         ValueError, match="should be a tokenizer.*adapt.*Received: source_tokenizer"
     ):
         TranslationPreprocessor(["a"], ["b"])
     for arguments, message in (
         ((SOURCE_LINES, [None]), r"`targets` should hold strings.*Received: targets\[0\]=None"),
+        ((SOURCE_LINES, ["a"]), "equally many.*Received: 5 in sources, 1 in targets"),
         (([], []), "at least 1 times.*Received: 0 different words"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -19,14 +19,14 @@ from keras_attention.applications.translation import (
     Translator,
     load_corpus,
 )
-from keras_attention.applications.translation.results import table
-from keras_attention.applications.translation.verbs import alignment_errors, evaluation_corpus
-from keras_attention.applications.translation.words import (
+from keras_attention.applications.translation.results import (
     align_words,
     pharaoh,
+    table,
     words_of_line,
     words_of_tokens,
 )
+from keras_attention.applications.translation.verbs import alignment_errors, evaluation_corpus
 from keras_attention.metrics import bleu
 from tests.applications.commands import write_dates
 

@@ -1,19 +1,26 @@
-"""What every translation model offers, whatever its architecture."""
+"""What every translation network offers, whatever its architecture, and the loss it trains with."""
 
 from typing import ClassVar
 
 import keras
 from keras import ops
 
-from keras_attention.applications.common.network import Network
-from keras_attention.applications.translation.models.layers import WordLogits, padding_mask
+from keras_attention.losses import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_linear_crossentropy,
+    token_weights,
+)
+
+from ...common.network import Network
+from .layers import WordLogits, padding_mask
 
 
 class TranslationModel(Network):
-    """Base of the translation models: embeddings, word scores and the contract of the search.
+    """Base of the translation networks: embeddings, word scores and the contract of the search.
 
-    A model is built once constructed: its sizes are all it needs to know. Token 0 is padding, on
-    either side; sources hold words only, targets begin with the start token (teacher forcing).
+    Token 0 is padding, on either side; sources hold words only, targets begin with the start token
+    (teacher forcing). No mask runs through the decoder's loop: what follows a target's end changes
+    nothing before it, and the loss masks it.
 
     ```
     logits         = model({"source": (B, S), "target": (B, T)})        # (B, T, V)
@@ -22,11 +29,17 @@ class TranslationModel(Network):
     logits, state  = model.step(tokens, state, index)                   # (B,) -> (B, V)
     ```
 
-    What follows a target's end costs time and changes nothing before it: the loss masks it, and no
-    mask runs through the decoder's loop.
+    A subclass calls `self.build()` last in its constructor: a network is built once constructed. It
+    takes features `(..., feature_size)`, which word scores are made from, out of
 
-    A subclass writes `encode`, `decode`, `start` and `advance`, and calls `self.build()` last in
-    its constructor.
+    ```
+    features, scores = self.decode(source, target, training, return_attention_scores)
+    state            = self.start(source, max_length)      # `max_length` steps, where it grows
+    features, state  = self.advance(words, state)          # embedded words, (B, embedding_size)
+    ```
+
+    with what no step changes of the state under `"memory"`, and the weights `(B, S)` of a step
+    under `"attention_scores"`, where the architecture has attention.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -34,10 +47,18 @@ class TranslationModel(Network):
         embedding_size: Integer, the width of the word embeddings of both sides.
         feature_size: Integer, the width of the vector that the word scores are taken from.
         dropout: Rate of the dropout on embeddings, annotations and that vector; not in the papers.
-        tie_embeddings: Boolean, whether the target embedding serves as output matrix too.
+        tie_embeddings: Boolean, whether the target embedding serves as output matrix too; needs
+            `feature_size == embedding_size`.
         share_embeddings: Boolean, whether source and target have one embedding.
         embeddings_initializer: Initializer of the embeddings.
-        **kwargs: `name`, `dtype` and the like of `Network`.
+        **kwargs: `name` and `dtype`.
+
+    Call arguments:
+        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
+        training: Boolean, whether dropout acts.
+
+    Returns:
+        Logits `(B, T, target_vocabulary_size)`.
     """
 
     has_attention = True
@@ -67,38 +88,36 @@ class TranslationModel(Network):
                 "Tied embeddings need a readout as wide as the embedding "
                 f"(embedding_size={embedding_size}). Received: readout of width {feature_size}."
             )
-        self.source_vocabulary_size = source_vocabulary_size
-        self.target_vocabulary_size = target_vocabulary_size
-        self.embedding_size = embedding_size
+        self._kept = ()
+        self.keep(
+            source_vocabulary_size=source_vocabulary_size,
+            target_vocabulary_size=target_vocabulary_size,
+            embedding_size=embedding_size,
+            tie_embeddings=tie_embeddings,
+        )
         self.feature_size = feature_size
-        self.dropout_rate = dropout
-        self.tie_embeddings = tie_embeddings
         self.share_embeddings = share_embeddings
 
         def embedding(size, name):
-            return keras.layers.Embedding(
-                size,
-                embedding_size,
-                embeddings_initializer=embeddings_initializer,
-                name=name,
-                dtype=self.dtype_policy,
-            )
+            options = {"name": name, "dtype": self.dtype_policy}
+            return keras.layers.Embedding(size, embedding_size, embeddings_initializer, **options)
 
-        self.source_embedding = embedding(
-            source_vocabulary_size, "embedding" if share_embeddings else "source_embedding"
-        )
-        self.target_embedding = (
-            self.source_embedding
-            if share_embeddings
-            else embedding(target_vocabulary_size, "target_embedding")
-        )
+        if share_embeddings:
+            self.source_embedding = embedding(source_vocabulary_size, "embedding")
+            self.target_embedding = self.source_embedding
+        else:
+            self.source_embedding = embedding(source_vocabulary_size, "source_embedding")
+            self.target_embedding = embedding(target_vocabulary_size, "target_embedding")
         self.word_logits = WordLogits(
-            target_vocabulary_size,
-            tied=tie_embeddings,
-            name="word_logits",
-            dtype=self.dtype_policy,
+            target_vocabulary_size, tie_embeddings, name="word_logits", dtype=self.dtype_policy
         )
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def keep(self, **arguments) -> None:
+        """Set constructor arguments as attributes, which `get_config` then gives."""
+        for name, value in arguments.items():
+            setattr(self, name, value)
+        self._kept = (*self._kept, *arguments)
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))
@@ -119,54 +138,27 @@ class TranslationModel(Network):
         return self.dropout(features, training=training)
 
     def score(self, source, target):
-        """Return the logits and the attention scores of given translations.
+        """Return the logits `(B, T, V)` and the attention scores `(B, T, S)` of given translations.
+
+        Without attention in the architecture, the scores are None.
 
         Args:
             source: Token ids `(B, S)`.
             target: Token ids `(B, T)`, the start token first.
-
-        Returns:
-            `(logits, scores)`: `(B, T, V)` and `(B, T, S)`, or None in place of the scores where
-            the architecture has no attention.
         """
         features, scores = self.decode(source, target, return_attention_scores=True)
         return self.logits(features), scores
 
     def step(self, tokens, state, index=None):
-        """Advance by one word.
+        """Return the logits `(N, V)` and the state after one more word.
 
         Args:
             tokens: The words before, `(N,)`.
             state: What `start` or the step before returned, its rows tiled and reordered at will.
             index: The step's number, from 0, which no recurrent model needs.
-
-        Returns:
-            `(logits, state)`: `(N, V)`, and the state of the step, which holds its weights `(N, S)`
-            as `"attention_scores"` where the architecture has attention.
         """
         features, state = self.advance(self.target_embedding(tokens), state)
         return self.logits(features), state
-
-    def encode(self, source, training=False):
-        """Return what the decoder needs to know of the source."""
-        raise NotImplementedError
-
-    def decode(self, source, target, training=False, return_attention_scores=False):
-        """Return the vectors `(B, T, feature_size)` before the word scores, and the scores."""
-        raise NotImplementedError
-
-    def start(self, source, max_length=None):
-        """Return the state before the first word; what no step changes is under `"memory"`.
-
-        Args:
-            source: Token ids `(B, S)`.
-            max_length: How many steps the state has to have room for, where it grows with them.
-        """
-        raise NotImplementedError
-
-    def advance(self, words, state):
-        """Return the vectors `(N, feature_size)` and the state after one step."""
-        raise NotImplementedError
 
     def logits(self, features):
         """Return the word scores of vectors `(..., feature_size)`."""
@@ -180,28 +172,62 @@ class TranslationModel(Network):
             return ops.transpose(self.target_embedding.embeddings), logits.bias
         return logits.kernel, logits.bias
 
+    def embedded(self, table, ids):
+        """Return what the network reads of ids, before dropout."""
+        return table(ids)
+
     def embed_source(self, source, training=False):
         """Return embedded source words, `(B, S, embedding_size)`."""
-        return self.dropout(self.source_embedding(source), training=training)
+        return self.dropout(self.embedded(self.source_embedding, source), training=training)
 
     def embed_target(self, target, training=False):
         """Return embedded target words, `(B, T, embedding_size)`."""
-        return self.dropout(self.target_embedding(target), training=training)
+        return self.dropout(self.embedded(self.target_embedding, target), training=training)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape["target"], self.target_vocabulary_size)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "source_vocabulary_size": self.source_vocabulary_size,
-            "target_vocabulary_size": self.target_vocabulary_size,
-            "embedding_size": self.embedding_size,
-            "dropout": self.dropout_rate,
-            "tie_embeddings": self.tie_embeddings,
-        }
+        kept = {name: getattr(self, name) for name in self._kept}
+        return {**super().get_config(), **kept, "dropout": self.dropout.rate}
 
 
-def no_scores(source, dtype):
-    """Return attention scores of zero, `(B, S)`, to stand in a state before its first step."""
-    return ops.zeros(ops.shape(source), dtype=dtype)
+def check_layers(layers: int) -> None:
+    """Raise a ValueError unless there are layers; Keras checks the other sizes."""
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise ValueError(f"`layers` should be a positive integer. Received: layers={layers!r}")
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
+    """The masked cross-entropy of a network's words, of its features `(B, T, D)` or of its logits.
+
+    Of features, the logits never exist as a whole. A model that was saved with it comes back with
+    the loss of logits, which is the same number.
+    """
+
+    def __init__(self, model: TranslationModel, label_smoothing: float = 0.0):
+        super().__init__(label_smoothing)
+        self._model = model
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        if self._are_logits(y_pred):
+            return super().__call__(y_true, y_pred, sample_weight)
+        weights = {"label_smoothing": self.label_smoothing, "sample_weight": sample_weight}
+        return masked_linear_crossentropy(y_true, y_pred, *self._model.output_matrix(), **weights)
+
+    def total_and_weight(self, y_true, y_pred, sample_weight=None):
+        """Return the sum over the tokens and their weight, which replicas add up (`GlobalMean`)."""
+        weights = token_weights(y_true, self.ignore_index, sample_weight)
+        weight = ops.sum(weights)
+        if self._are_logits(y_pred):  # whose mean Keras divides by the number of replicas
+            return ops.sum(self.call(y_true, y_pred) * weights), weight
+        return self(y_true, y_pred, sample_weight) * weight, weight
+
+    @classmethod
+    def from_config(cls, config):
+        # A loss is read back before its model is there, whose calls then give logits again.
+        return MaskedSparseCategoricalCrossentropy(**config)
+
+    def _are_logits(self, y_pred):
+        return y_pred.shape[-1] == self._model.target_vocabulary_size

@@ -1,11 +1,17 @@
 """From the configuration to a network: the only place here that sees a configuration."""
 
-from keras_attention.applications.translation.models.base import TranslationModel
-from keras_attention.applications.translation.models.luong import Luong, luong_attention
-from keras_attention.applications.translation.models.rnnencdec import RNNEncDec
-from keras_attention.applications.translation.models.rnnsearch import RNNSearch
-from keras_attention.applications.translation.models.transformer import Transformer
+from ..config import OWN_KEYS
+from .base import TranslationModel
+from .luong import Luong, luong_attention
+from .rnnsearch import RNNEncDec, RNNSearch
+from .transformer import Transformer
 
+NETWORKS = {
+    "rnnsearch": RNNSearch,
+    "luong": Luong,
+    "rnnencdec": RNNEncDec,
+    "transformer": Transformer,
+}
 RECURRENT_SIZE = 256
 """What null stands for in a recurrent model's sizes, which in the papers are 620 to 1000."""
 
@@ -32,51 +38,26 @@ def build_model(
     Returns:
         The model, built.
     """
-    common = {
-        "source_vocabulary_size": source_vocabulary_size,
-        "target_vocabulary_size": target_vocabulary_size,
-        "embedding_size": config.embedding_size or RECURRENT_SIZE,
-        "dropout": config.dropout,
-        "tie_embeddings": bool(config.tie_embeddings),
-        "dtype": dtype,
-    }
-    recurrent = {
-        "units": config.units or RECURRENT_SIZE,
-        "readout_size": config.readout_size,
-        **common,
-    }
-    builders = {
-        "rnnsearch": lambda: RNNSearch(attention_units=config.attention_units, **recurrent),
-        "rnnencdec": lambda: RNNEncDec(**recurrent),
-        "luong": lambda: Luong(
-            layers=config.layers,
-            attention=luong_attention(
-                config.attention,
-                config.score,
-                recurrent["units"],
-                config.attention_units,
-                config.half_width,
-                max_source_length,
-                dtype,
-            ),
-            input_feeding=config.input_feeding,
-            **recurrent,
-        ),
-        "transformer": lambda: Transformer(
-            layers=config.layers,
-            feed_forward_size=config.feed_forward_size,
-            heads=config.heads,
-            activation=config.activation,
-            norm=config.norm,
-            positions=config.positions,
-            attention_dropout=config.attention_dropout,
-            share_embeddings=share_embeddings and config.share_embeddings is not False,
-            **common,
-        ),
-    }
-    if config.architecture not in builders:
+    if config.architecture not in NETWORKS:
         raise ValueError(
-            f"`architecture` must be one of {sorted(builders)}. "
+            f"`architecture` must be one of {sorted(NETWORKS)}. "
             f"Received: architecture={config.architecture!r}"
         )
-    return builders[config.architecture]()
+    own = {name: getattr(config, name) for name in OWN_KEYS[config.architecture]}
+    if "units" in own:
+        own["units"] = own["units"] or RECURRENT_SIZE
+    if config.architecture == "luong":
+        named = [own.pop(name) for name in ("attention", "score", "attention_units", "half_width")]
+        own["attention"] = luong_attention(own["units"], *named, max_source_length, dtype)
+    if config.architecture == "transformer":
+        del own["size"]  # which the other sizes come from
+        own["share_embeddings"] = share_embeddings and config.share_embeddings is not False
+    return NETWORKS[config.architecture](
+        source_vocabulary_size,
+        target_vocabulary_size,
+        embedding_size=config.embedding_size or RECURRENT_SIZE,
+        dropout=config.dropout,
+        tie_embeddings=bool(config.tie_embeddings),
+        dtype=dtype,
+        **own,
+    )

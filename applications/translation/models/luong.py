@@ -1,15 +1,17 @@
 """The translation models of Luong, Pham and Manning (2015)."""
 
 import keras
+from keras import ops
 
-from keras_attention.applications.translation.models.base import TranslationModel, no_scores
-from keras_attention.applications.translation.models.layers import StackedEncoder, padding_mask
 from keras_attention.layers import (
     AttentionDecoder,
     AttentionMechanism,
     LocalAttention,
     LuongAttention,
 )
+
+from .base import TranslationModel, check_layers
+from .layers import StackedEncoder, padding_mask
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -32,21 +34,13 @@ class Luong(TranslationModel):
         attention: The attention mechanism, such as `LuongAttention` and `LocalAttention`; None for
             `LuongAttention("general")`.
         encoder: A layer from embedded words `(B, S, E)` and their `mask` to
-            `(annotations, states)`, which start the decoder; None for stacked LSTMs.
+            annotations and states, which start the decoder; None for stacked LSTMs.
         input_feeding: Boolean, whether $\\tilde h_{t-1}$ joins the input.
         readout_size: Integer, width of $\\tilde h_t$; None for `units`.
         dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
             $\\tilde h_t$ (0.2).
-        tie_embeddings: Boolean, whether the target embedding serves as $W_s$ too; needs
-            `readout_size == embedding_size`.
-        **kwargs: `name`, `dtype` and the like of `keras.Model`.
-
-    Call arguments:
-        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
-        training: Boolean, whether dropout acts.
-
-    Returns:
-        Logits `(B, T, target_vocabulary_size)`.
+        **kwargs: `tie_embeddings` (which needs `readout_size == embedding_size`), `name` and
+            `dtype` of `TranslationModel`; inputs and results are as there.
 
     Reference:
         - [Luong et al., 2015](https://arxiv.org/abs/1508.04025)
@@ -64,27 +58,17 @@ class Luong(TranslationModel):
         input_feeding: bool = True,
         readout_size: int | None = None,
         dropout: float = 0.0,
-        tie_embeddings: bool = False,
         **kwargs,
     ):
-        super().__init__(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            embedding_size,
-            feature_size=readout_size or units,
-            dropout=dropout,
-            tie_embeddings=tie_embeddings,
-            **kwargs,
-        )
-        self.units = units
+        check_layers(layers)
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        super().__init__(*sizes, readout_size or units, dropout, **kwargs)
+        self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
         self.depth = layers
-        self.input_feeding = input_feeding
-        self.readout_size = readout_size
         policy = {"dtype": self.dtype_policy}
+        own = {"name": "encoder", **policy}
         self.encoder = self.part(
-            "encoder",
-            encoder,
-            lambda: StackedEncoder(units, layers, dropout=dropout, name="encoder", **policy),
+            "encoder", encoder, lambda: StackedEncoder(units, layers, dropout, **own)
         )
         cells = [
             keras.layers.LSTMCell(
@@ -92,15 +76,13 @@ class Luong(TranslationModel):
             )
             for index in range(layers)
         ]
+        stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
+        attention = self.part(
+            "attention", attention, lambda: LuongAttention("general", name="attention", **policy)
+        )
         self.decoder = AttentionDecoder(
-            cells[0]
-            if layers == 1
-            else keras.layers.StackedRNNCells(cells, name="cells", **policy),
-            self.part(
-                "attention",
-                attention,
-                lambda: LuongAttention("general", name="attention", **policy),
-            ),
+            stack or cells[0],
+            attention,
             query="current",
             attention_size=self.feature_size,
             input_feeding=input_feeding,
@@ -114,12 +96,19 @@ class Luong(TranslationModel):
         words = (None, None, self.embedding_size)
         if not self.encoder.built:
             self.encoder.build(words)
-        self.decoder.build(words, self.encoder.compute_output_shape(words)[0])
+        annotations = self.encoder.compute_output_shape(words)[0]
+        if not isinstance(annotations, (tuple, list)):
+            raise ValueError(
+                "`encoder` should return annotations and the states that start the decoder. "
+                f"Received: {self.encoder}, which returns one tensor"
+            )
+        self.decoder.build(words, annotations)
 
     def encode(self, source, training=False):
         mask = padding_mask(source)
         words = self.embed_source(source, training)
-        annotations, states = self.encoder(words, mask=mask, training=training)
+        annotations, *states = self.encoder(words, mask=mask, training=training)
+        states = keras.tree.flatten(states)
         return self.dropout(annotations, training=training), mask, states
 
     def decode(self, source, target, training=False, return_attention_scores=False):
@@ -139,8 +128,8 @@ class Luong(TranslationModel):
         memory = self.decoder.prepare_memory(annotations, mask=mask)
         return {
             "memory": memory,
-            "decoder": self.decoder.initial_state(memory, initial_state=states),
-            "attention_scores": no_scores(source, annotations.dtype),
+            "decoder": self.decoder.initial_state(memory, states),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
         }
 
     def advance(self, words, state):
@@ -148,46 +137,25 @@ class Luong(TranslationModel):
         return outputs, {**state, "decoder": decoder, "attention_scores": scores}
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "layers": self.depth,
-            **self.config_of(attention=self.decoder.attention, encoder=self.encoder),
-            "input_feeding": self.input_feeding,
-            "readout_size": self.readout_size,
-        }
+        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        return {**super().get_config(), "layers": self.depth, **parts}
 
     @classmethod
     def from_config(cls, config):
         if "score" in config:  # of version 0.1, whose attention was described by names
-            config = dict(config)
             names = ("attention", "score", "attention_units", "half_width", "max_source_length")
-            units = config["units"]
-            attention, score, *sizes = (config.pop(name) for name in names)
-            config["attention"] = luong_attention(attention, score, units, *sizes)
+            named = [config[name] for name in names]
+            config = {name: value for name, value in config.items() if name not in names}
+            config["attention"] = luong_attention(config["units"], *named)
         return super().from_config(config)
 
 
 def luong_attention(
-    kind: str,
-    score: str,
-    units: int,
-    attention_units: int | None = None,
-    half_width: int | None = None,
-    max_source_length: int = 100,
-    dtype=None,
+    units, kind, score, attention_units=None, half_width=None, max_source_length=100, dtype=None
 ) -> AttentionMechanism:
-    """Return one of the paper's mechanisms by its names.
+    """Return one of the paper's mechanisms by the names of `ModelConfig`.
 
-    Args:
-        kind: `"global"`, `"local-m"` (the window moves on with the target) or `"local-p"` (its
-            place is predicted).
-        score: `"dot"`, `"general"`, `"concat"` or `"location"`.
-        units: Units of the network.
-        attention_units: Units of the concat score and of the predicted place; None for `units`.
-        half_width: Words on either side of the place that local attention sees; None for 10.
-        max_source_length: How many source words the location score tells apart.
-        dtype: The dtype policy of the mechanism.
+    `units` are the network's; a location score tells `max_source_length` source words apart.
     """
     with_units = score == "concat" or kind == "local-p"
     arguments = {

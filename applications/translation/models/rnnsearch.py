@@ -1,19 +1,12 @@
-"""The translation model of Bahdanau, Cho and Bengio (2015)."""
+"""The networks of Bahdanau, Cho and Bengio (2015) and, without attention, of Cho et al. (2014)."""
 
 import keras
 from keras import ops
 
-from keras_attention.applications.translation.models.base import TranslationModel, no_scores
-from keras_attention.applications.translation.models.layers import (
-    BidirectionalEncoder,
-    MaxoutReadout,
-    encoded,
-    encoder_shapes,
-    first_states,
-    last_output,
-    padding_mask,
-)
 from keras_attention.layers import AttentionDecoder, AttentionMechanism, BahdanauAttention
+
+from . import layers
+from .base import TranslationModel
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -46,17 +39,8 @@ class RNNSearch(TranslationModel):
             from the mean annotation. None for the bidirectional GRU.
         attention_units: Integer, units of the default attention; None for `units`.
         readout_size: Integer, width after the maxout (500); None for `embedding_size`.
-        dropout: Rate of the dropout on embeddings, annotations and readout (0).
-        tie_embeddings: Boolean, whether the target embedding serves as $W_o$ too; needs
-            `readout_size == embedding_size`.
-        **kwargs: `name`, `dtype` and the like of `keras.Model`.
-
-    Call arguments:
-        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
-        training: Boolean, whether dropout acts.
-
-    Returns:
-        Logits `(B, T, target_vocabulary_size)`.
+        **kwargs: `dropout`, `tie_embeddings` (which needs `readout_size == embedding_size`), `name`
+            and `dtype` of `TranslationModel`; inputs and results are as there.
 
     Reference:
         - [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473)
@@ -88,57 +72,38 @@ class RNNSearch(TranslationModel):
         encoder: keras.layers.Layer | None = None,
         attention_units: int | None = None,
         readout_size: int | None = None,
-        dropout: float = 0.0,
-        tie_embeddings: bool = False,
         **kwargs,
     ):
-        super().__init__(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            embedding_size,
-            feature_size=readout_size or embedding_size,
-            dropout=dropout,
-            tie_embeddings=tie_embeddings,
-            **kwargs,
-        )
-        self.units = units
-        self.attention_units = attention_units
-        self.readout_size = readout_size
-        policy = {"dtype": self.dtype_policy}
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        super().__init__(*sizes, feature_size=readout_size or embedding_size, **kwargs)
+        self.keep(units=units, attention_units=attention_units, readout_size=readout_size)
+
+        def named(layer_class, *arguments, name, **options):
+            return layer_class(*arguments, name=name, dtype=self.dtype_policy, **options)
+
         self.encoder = self.part(
-            "encoder", encoder, lambda: BidirectionalEncoder(units, name="encoder", **policy)
+            "encoder", encoder, lambda: named(layers.BidirectionalEncoder, units, name="encoder")
         )
-        self.first_state = keras.layers.Dense(
-            units, activation="tanh", name="first_state", **policy
-        )
+        self.first_state = named(keras.layers.Dense, units, name="first_state", activation="tanh")
         cell = self.part(
-            "cell",
-            cell,
-            lambda: keras.layers.GRUCell(units, reset_after=False, name="cell", **policy),
+            "cell", cell, lambda: named(keras.layers.GRUCell, units, name="cell", reset_after=False)
         )
         attention = self.part(
             "attention",
             attention,
-            lambda: BahdanauAttention(attention_units or units, name="attention", **policy),
+            lambda: named(BahdanauAttention, attention_units or units, name="attention"),
         )
-        self.decoder = AttentionDecoder(
-            cell,
-            attention,
-            query="previous",
-            name="decoder",
-            **policy,
-        )
-        self.readout = MaxoutReadout(self.feature_size, name="readout", **policy)
+        self.decoder = named(AttentionDecoder, cell, attention, name="decoder", query="previous")
+        self.readout = named(layers.MaxoutReadout, self.feature_size, name="readout")
         self.build()
 
     def build(self, input_shape=None):
         super().build()
         words = (None, None, self.embedding_size)
-        annotations, start = encoder_shapes(self.encoder, words)
+        annotations, start = layers.encoder_shapes(self.encoder, words)
         self.first_state.build(start)
         self.decoder.build(words, annotations)
         self.readout.build([(None, None, self.units), words, annotations])
-
         if self.decoder.cell.output_size != self.units:
             raise ValueError(
                 f"`cell` should have as many units as the network ({self.units}). "
@@ -146,11 +111,9 @@ class RNNSearch(TranslationModel):
             )
 
     def encode(self, source, training=False):
-        mask = padding_mask(source)
-        words = self.embed_source(source, training)
-        annotations, start = encoded(self.encoder, words, mask)
-        annotations = self.dropout(annotations, training=training)
-        return annotations, mask, self.first_state(start)
+        mask = layers.padding_mask(source)
+        annotations, start = layers.encoded(self.encoder, self.embed_source(source, training), mask)
+        return self.dropout(annotations, training=training), mask, self.first_state(start)
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         annotations, mask, first = self.encode(source, training)
@@ -158,37 +121,125 @@ class RNNSearch(TranslationModel):
         outputs, contexts, *scores = self.decoder(
             words,
             annotations,
-            initial_state=first_states(self.decoder.cell, first),
+            initial_state=layers.first_states(self.decoder.cell, first),
             value_mask=mask,
             return_context=True,
             return_attention_scores=return_attention_scores,
         )
         before = ops.concatenate([first[:, None], outputs[:, :-1]], axis=1)
-        features = self.readout([before, words, contexts])
-        return features, scores[0] if scores else None
+        return self.readout([before, words, contexts]), scores[0] if scores else None
 
     def start(self, source, max_length=None):
         annotations, mask, first = self.encode(source)
         memory = self.decoder.prepare_memory(annotations, mask=mask)
+        states = layers.first_states(self.decoder.cell, first)
         return {
             "memory": memory,
-            "decoder": self.decoder.initial_state(memory, first_states(self.decoder.cell, first)),
-            "attention_scores": no_scores(source, annotations.dtype),
+            "decoder": self.decoder.initial_state(memory, states),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
         }
 
     def advance(self, words, state):
-        before = last_output(self.decoder.cell, state["decoder"]["cell"])
+        before = layers.last_output(self.decoder.cell, state["decoder"]["cell"])
         _, scores, decoder = self.decoder.step(words, state["memory"], state["decoder"])
         features = self.readout([before, words, decoder["context"]])
         return features, {**state, "decoder": decoder, "attention_scores": scores}
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            **self.config_of(
-                attention=self.decoder.attention, cell=self.decoder.cell, encoder=self.encoder
-            ),
-            "units": self.units,
-            "attention_units": self.attention_units,
-            "readout_size": self.readout_size,
-        }
+        parts = {"attention": self.decoder.attention, "cell": self.decoder.cell}
+        return {**super().get_config(), **self.config_of(**parts, encoder=self.encoder)}
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class RNNEncDec(TranslationModel):
+    """RNN encoder-decoder: one vector holds the whole sentence.
+
+    $$\\begin{aligned}
+    c &= \\tanh(V [\\overrightarrow{h}_S; \\overleftarrow{h}_1] + b), \\qquad
+    s_0 = \\tanh(V' c + b') \\\\
+    s_i &= \\mathrm{GRU}(s_{i-1}, [E y_{i-1}; c]), \\qquad
+    \\tilde t_i = O_h s_i + O_y E y_{i-1} + O_c c
+    \\end{aligned}$$
+
+    with the maxout and the word scores of `RNNSearch`. Everything but the attention is as in
+    `RNNSearch`, to compare with it: the encoder is bidirectional (the paper's reads in one
+    direction) and $c$ is as wide as an attention context there. As the paper has it, the readout
+    sees the state after the step.
+
+    Args:
+        source_vocabulary_size: Integer, how many source words there are, padding included.
+        target_vocabulary_size: Integer, the same of the target.
+        embedding_size: Integer, width of the embeddings.
+        units: Integer, units of the decoder and of each direction of the encoder.
+        readout_size: Integer, width after the maxout; None for `embedding_size`.
+        **kwargs: As of `RNNSearch`.
+
+    Reference:
+        - [Cho et al., 2014](https://arxiv.org/abs/1406.1078)
+    """
+
+    has_attention = False
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_size: int = 620,
+        units: int = 1000,
+        readout_size: int | None = None,
+        **kwargs,
+    ):
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        super().__init__(*sizes, feature_size=readout_size or embedding_size, **kwargs)
+        self.keep(units=units, readout_size=readout_size)
+        policy = {"dtype": self.dtype_policy}
+
+        def dense(width, name, **options):
+            return keras.layers.Dense(width, name=name, **options, **policy)
+
+        self.encoder = layers.BidirectionalEncoder(units, name="encoder", **policy)
+        self.sentence = dense(2 * units, "sentence", activation="tanh")
+        self.first_state = dense(units, "first_state", activation="tanh")
+        self.word_projection = dense(3 * units, "word_projection")
+        self.sentence_projection = dense(3 * units, "sentence_projection", use_bias=False)
+        cell = layers.ProjectedGRUCell(units, name="cell", **policy)
+        self.decoder = keras.layers.RNN(cell, return_sequences=True, name="decoder", **policy)
+        self.readout = layers.MaxoutReadout(self.feature_size, name="readout", **policy)
+        self.build()
+
+    def build(self, input_shape=None):
+        super().build()
+        words, sentence = (None, None, self.embedding_size), (None, None, 2 * self.units)
+        self.encoder.build(words)
+        for layer in (self.sentence, self.first_state, self.sentence_projection):
+            layer.build((None, 2 * self.units))
+        self.word_projection.build(words)
+        self.decoder.build((None, None, 3 * self.units))
+        self.readout.build([(None, None, self.units), words, sentence])
+
+    def encode(self, source, training=False):
+        words = self.embed_source(source, training)
+        _, forward, backward = self.encoder(words, mask=layers.padding_mask(source))
+        sentence = self.sentence(ops.concatenate([forward, backward], axis=-1))
+        sentence = self.dropout(sentence, training=training)
+        return sentence, self.first_state(sentence)
+
+    def decode(self, source, target, training=False, return_attention_scores=False):
+        sentence, first = self.encode(source, training)
+        words = self.embed_target(target, training)
+        projected = self.word_projection(words) + self.sentence_projection(sentence)[:, None]
+        states = self.decoder(projected, initial_state=first)
+        contexts = ops.repeat(sentence[:, None], ops.shape(words)[1], axis=1)
+        return self.readout([states, words, contexts]), None
+
+    def start(self, source, max_length=None):
+        sentence, first = self.encode(source)
+        memory = {"sentence": sentence, "projected": self.sentence_projection(sentence)}
+        return {"memory": memory, "decoder": {"cell": [first]}}
+
+    def advance(self, words, state):
+        memory = state["memory"]
+        projected = self.word_projection(words) + memory["projected"]
+        output, cell = self.decoder.cell(projected, state["decoder"]["cell"])
+        features = self.readout([output, words, memory["sentence"]])
+        return features, {**state, "decoder": {"cell": list(cell)}}

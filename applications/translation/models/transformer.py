@@ -5,9 +5,10 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from keras_attention.applications.translation.models.base import TranslationModel, no_scores
-from keras_attention.applications.translation.models.layers import padding_mask
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
+
+from .base import TranslationModel, check_layers
+from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
 
@@ -48,14 +49,7 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
-        **kwargs: `name`, `dtype` and the like of `keras.Model`.
-
-    Call arguments:
-        inputs: Dict of token ids, `"source"` `(B, S)` and `"target"` `(B, T)`.
-        training: Boolean, whether dropout acts.
-
-    Returns:
-        Logits `(B, T, target_vocabulary_size)`.
+        **kwargs: `name` and `dtype`; inputs and results are as of `TranslationModel`.
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
@@ -98,55 +92,44 @@ class Transformer(TranslationModel):
         max_steps: int = 100,
         **kwargs,
     ):
+        check_layers(layers)
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
-            source_vocabulary_size,
-            target_vocabulary_size,
+            *sizes,
             embedding_size,
-            feature_size=embedding_size,
-            dropout=dropout,
-            tie_embeddings=tie_embeddings,
-            share_embeddings=share_embeddings,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
+            dropout,
+            tie_embeddings,
+            share_embeddings,
+            keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
             **kwargs,
         )
         if positions not in POSITIONS:
             raise ValueError(
                 f"`positions` must be one of {POSITIONS}. Received: positions={positions!r}"
             )
+        options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
+        self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
+        self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
         self.depth = layers
-        self.feed_forward_size = feed_forward_size
-        self.heads = heads
-        self.activation = activation
-        self.norm = norm
-        self.positions = positions
-        self.attention_dropout = attention_dropout
-        self.max_steps = max_steps
         policy = {"dtype": self.dtype_policy}
-        options = {
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "activation": activation,
-            "norm": norm,
-            "positions": None if positions == "sinusoidal" else positions,
-            **policy,
-        }
-        sizes = (feed_forward_size, heads)
-        self.encoders = [
-            TransformerEncoder(*sizes, name=f"encoder_{index}", **options)
-            for index in range(layers)
-        ]
-        self.decoders = [
-            TransformerDecoder(*sizes, name=f"decoder_{index}", **options)
-            for index in range(layers)
-        ]
+        options |= {"positions": None if positions == "sinusoidal" else positions, **policy}
+        blocks = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
+        self.encoders, self.decoders = (
+            [
+                block(feed_forward_size, heads, dropout=dropout, name=f"{side}_{i}", **options)
+                for i in range(layers)
+            ]
+            for side, block in blocks.items()
+        )
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
-        self.encoder_norm = self.decoder_norm = None
-        if norm == "pre":
+
+        def last_norm(side):
+            if norm == "post":
+                return keras.layers.Identity(**policy)
             epsilon = self.decoders[0].layer_norm_epsilon
-            self.encoder_norm, self.decoder_norm = (
-                keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
-                for side in ("encoder", "decoder")
-            )
+            return keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
+
+        self.encoder_norm, self.decoder_norm = last_norm("encoder"), last_norm("decoder")
         self.show_attention(attention_layer, attention_head)
         self.build()
 
@@ -157,9 +140,8 @@ class Transformer(TranslationModel):
             layer.build(words)
         for layer in self.decoders:
             layer.build(words, words)
-        for norm in (self.encoder_norm, self.decoder_norm):
-            if norm is not None:
-                norm.build(words)
+        self.encoder_norm.build(words)
+        self.decoder_norm.build(words)
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose the attention whose scores are given, before the first call that is traced.
@@ -187,30 +169,29 @@ class Transformer(TranslationModel):
     def features(self, inputs, training=None):
         return self.decode(inputs["source"], inputs["target"], training=training)[0]
 
-    def embed_source(self, source, training=False):
-        return self.dropout(self._embedded(self.source_embedding, source), training=training)
-
-    def embed_target(self, target, training=False):
-        return self.dropout(self._embedded(self.target_embedding, target), training=training)
+    def embedded(self, table, ids, first=0):
+        if self.positions == "sinusoidal":
+            return self.position_codes(table(ids), start_index=first)
+        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
 
     def encode(self, source, training=False):
         mask = padding_mask(source)
         x = self.embed_source(source, training)
         for layer in self.encoders:
             x = layer(x, inputs_mask=mask, training=training)
-        return (x if self.encoder_norm is None else self.encoder_norm(x)), mask
+        return self.encoder_norm(x), mask
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         memory, mask = self.encode(source, training)
         x, scores = self.embed_target(target, training), None
         for index, layer in enumerate(self.decoders):
-            wanted = return_attention_scores and index == self._scored_layer
+            wanted = return_attention_scores and index == self.attention_layer % self.depth
             results = layer(
                 x, memory, value_mask=mask, return_attention_scores=wanted, training=training
             )
             x, weights = results if wanted else (results, None)
             scores = self._scores(weights) if wanted else scores
-        return self._normed(x), scores
+        return self.decoder_norm(x), scores
 
     def start(self, source, max_length=None):
         memory, mask = self.encode(source)
@@ -219,7 +200,7 @@ class Transformer(TranslationModel):
         return {
             "memory": [layer.prepare_memory(memory, mask) for layer in self.decoders],
             "decoder": [layer.initial_state(rows, room) for layer in self.decoders],
-            "attention_scores": no_scores(source, memory.dtype),
+            "attention_scores": ops.zeros(ops.shape(source), memory.dtype),
         }
 
     def step(self, tokens, state, index=None):
@@ -228,21 +209,17 @@ class Transformer(TranslationModel):
                 "A step of the Transformer needs its number, for the word's position. Received: "
                 "index=None"
             )
-        x = self._embedded(self.target_embedding, tokens[:, None], index)[:, 0]
+        x = self.embedded(self.target_embedding, tokens[:, None], index)[:, 0]
         after, scores = [], None
         for place, layer in enumerate(self.decoders):
             x, weights, cache = layer.step(
                 x, state["memory"][place], state["decoder"][place], index
             )
             after.append(cache)
-            if place == self._scored_layer:
+            if place == self.attention_layer % self.depth:
                 scores = self._scores(weights)
         state = {**state, "decoder": after, "attention_scores": scores}
-        return self.logits(self._normed(x)), state
-
-    @property
-    def _scored_layer(self):
-        return self.attention_layer % self.depth
+        return self.logits(self.decoder_norm(x)), state
 
     def _scores(self, weights):
         """Return `(..., S)` of the weights `(B, H, ..., S)` of a decoder layer."""
@@ -251,26 +228,6 @@ class Transformer(TranslationModel):
             return ops.mean(weights, axis=1)
         return weights[:, self.attention_head]
 
-    def _embedded(self, table, ids, first=0):
-        if self.positions == "sinusoidal":
-            return self.position_codes(table(ids), start_index=first)
-        return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
-
-    def _normed(self, x):
-        return x if self.decoder_norm is None else self.decoder_norm(x)
-
     def get_config(self):
-        return {
-            **super().get_config(),
-            "layers": self.depth,
-            "feed_forward_size": self.feed_forward_size,
-            "heads": self.heads,
-            "activation": self.activation,
-            "norm": self.norm,
-            "positions": self.positions,
-            "attention_dropout": self.attention_dropout,
-            "share_embeddings": self.share_embeddings,
-            "attention_layer": self.attention_layer,
-            "attention_head": self.attention_head,
-            "max_steps": self.max_steps,
-        }
+        shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}
+        return {**super().get_config(), "layers": self.depth, **shown}
