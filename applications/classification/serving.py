@@ -4,21 +4,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.applications.classification.classifier import ClassificationTask
-from keras_attention.applications.classification.encoders import SIDES
-from keras_attention.applications.classification.preprocessor import (
-    SENTENCE_END,
-    ClassificationPreprocessor,
-)
 from keras_attention.text import PAD_ID
+
+from .classifier import ClassificationTask
+from .encoders import SIDES
+from .preprocessor import SENTENCE_END, ClassificationPreprocessor
 
 
 class GraphReader(tf.Module):
-    """A `ClassificationPreprocessor` inside a graph.
-
-    Args:
-        preprocessor: the preprocessor.
-    """
+    """A `ClassificationPreprocessor` inside a graph."""
 
     def __init__(self, preprocessor: ClassificationPreprocessor):
         super().__init__()

@@ -8,23 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_attention.applications.classification.classifier import ClassificationTask
-from keras_attention.applications.classification.config import DataConfig
-from keras_attention.applications.classification.data import (
-    Examples,
-    has_split,
-    load_examples,
-    read_examples,
-)
-from keras_attention.applications.classification.results import (
-    check_output,
-    draw_confusion,
-    table,
-)
-from keras_attention.applications.classification.tables import SUFFIXES
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.files import check_picture
-from keras_attention.applications.common.verbs import chunks_of_lines, write_lines
+from ..common.errors import UserError, say
+from ..common.files import check_picture
+from ..common.shown import check_shaded
+from ..common.verbs import chunks_of_lines, write_lines
+from .classifier import ClassificationTask
+from .config import DataConfig
+from .data import Examples, has_split, load_examples, read_examples
+from .results import draw_confusion, table
+from .tables import SUFFIXES
 
 TEXTS_IN_A_CHUNK = 1024
 SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")
@@ -62,7 +54,7 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
 def visualize(task: ClassificationTask, options: Namespace) -> None:
     """Shade the words of a text, or of a pair, by what is attended to."""
     if options.output:
-        check_output(options.output)
+        check_shaded(options.output)
     if task.pairs == (options.second is None):
         raise UserError(
             f"this run reads {'pairs of texts' if task.pairs else 'single texts'}. "
