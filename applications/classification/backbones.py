@@ -138,11 +138,7 @@ class Pretrained:
         self.tokenizer.tokenizer.save_to_preset(str(folder))
 
     def check_length(self, config: ClassificationConfig) -> None:
-        """Refuse texts that are longer than what the backbone has places for.
-
-        Raises:
-            UserError: naming the length that is possible.
-        """
+        """Refuse texts that are longer than what the backbone has places for."""
         texts = 2 if config.data.second_column else 1
         places = getattr(self.backbone, "max_sequence_length", None)
         marks = len(self.marks["start"]) + len(self.marks["end"])
@@ -170,7 +166,15 @@ def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None)
     Raises:
         UserError: where there is no such backbone, or it does not read plain texts.
     """
-    _check_source(str(source))
+    path, names = Path(source).expanduser(), keras_hub.models.Backbone.presets
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise UserError(f"model.backbone {source} has no config.json. {WRITTEN_BY}")
+    is_handle = "://" in str(source) or str(source) in names
+    if not path.is_dir() and (path.exists() or not is_handle):
+        raise UserError(
+            f"model.backbone {source} is neither a folder nor a preset of keras_hub, like "
+            f"bert_tiny_en_uncased.{did_you_mean(str(source), names)} {WRITTEN_BY}"
+        )
     given = {} if dtype is None else {"dtype": dtype}
     try:
         backbone = keras_hub.models.Backbone.from_preset(str(source), load_weights=weights, **given)
@@ -181,21 +185,6 @@ def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None)
         ) from None
     _check_backbone(backbone, source)
     return Pretrained(backbone, BackboneTokenizer(tokenizer), _marks(backbone, tokenizer))
-
-
-def _check_source(source: str) -> None:
-    """Refuse what is neither a folder with a backbone nor the name of a preset."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise UserError(f"model.backbone {source} has no config.json. {WRITTEN_BY}")
-        return
-    names = keras_hub.models.Backbone.presets
-    if path.exists() or not ("://" in source or source in names):
-        raise UserError(
-            f"model.backbone {source} is neither a folder nor a preset of keras_hub, like "
-            f"bert_tiny_en_uncased.{did_you_mean(source, names)} {WRITTEN_BY}"
-        )
 
 
 def _check_backbone(backbone: keras.Model, source: Path | str) -> None:

@@ -141,7 +141,7 @@ class ClassificationTask(TextTask):
         """
         if self._is_one(texts):
             return self.classify([texts], return_weights=return_weights)[0]
-        preprocessor = self.preprocessor
+        preprocessor = self.require_preprocessor()
         columns = as_columns(texts, self.pairs, "texts")
         count = len(columns[0])
         if not count:
@@ -150,22 +150,17 @@ class ClassificationTask(TextTask):
         lengths = [list(map(length_of, column)) for column in ids]
         cut = np.max(lengths, axis=0) > preprocessor.max_length
         empty = np.min(lengths, axis=0) == 0
-        ids = tuple([preprocessor.cut(each) for each in column] for column in ids)
-        nothing = np.zeros((count, 1), "float32"), data.Report("", count), np.ones(count, "float32")
+        ids = tuple(list(map(preprocessor.cut, column)) for column in ids)
+        nothing = np.zeros((count, 1), "float32"), None, np.ones(count, "float32")
         encoded = data.Encoded(ids, *nothing, preprocessor.sentences is not None)
         batches = data.make_batches(encoded, min(batch_size, count), shuffle=False)
         predictions: list[Any] = [None] * count
         for row, scores, _, weights in self._answers(batches):
-            attended = ()
+            more = {"truncated": bool(cut[row]), "empty": bool(empty[row])}
             if return_weights and self.backbone.has_attention:
                 tokens = [preprocessor.tokens(column[row]) for column in columns]
-                attended = results.weights_of(tokens, weights)
-            predictions[row] = dataclasses.replace(
-                results.prediction_of(scores, preprocessor.labels),
-                truncated=bool(cut[row]),
-                empty=bool(empty[row]),
-                weights=attended,
-            )
+                more["weights"] = results.weights_of(tokens, weights)
+            predictions[row] = results.prediction_of(scores, preprocessor.labels, **more)
         return predictions
 
     def evaluate_text(
@@ -262,7 +257,7 @@ class ClassificationTask(TextTask):
         if y is None:
             raise ValueError("Give texts and their labels, as `fit(x, y)`. Received: y=None")
         columns = as_columns(x, self.pairs, "x")
-        labels = as_labels(y, self.preprocessor.labels.kind, "y")
+        labels = as_labels(y, self.require_preprocessor().labels.kind, "y")
         check_equally_many(x=columns[0], y=labels)
         if sample_weight is not None:
             check_equally_many(x=columns[0], sample_weight=sample_weight)
@@ -280,10 +275,9 @@ class ClassificationTask(TextTask):
         kind = self.preprocessor.labels.kind if self.preprocessor else "one"
         if kind == "number":
             return keras.losses.MeanSquaredError(**common)
-        common |= {"from_logits": True, "label_smoothing": self.label_smoothing}
-        if kind == "many":
-            return keras.losses.BinaryCrossentropy(**common)
-        return keras.losses.CategoricalCrossentropy(**common)
+        many, one = keras.losses.BinaryCrossentropy, keras.losses.CategoricalCrossentropy
+        loss = many if kind == "many" else one
+        return loss(from_logits=True, label_smoothing=self.label_smoothing, **common)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         tuned = getattr(self.backbone.encoder, "fine_tuned", False)
@@ -296,9 +290,10 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        if isinstance(self.backbone.encoder, backbones.BackboneEncoder):
-            parts = self.backbone.encoder.backbone, self.preprocessor.tokenizer
-            backbones.Pretrained(*parts, {}).save(folder / backbones.FOLDER)
+        encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
+        kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
+        if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
+            backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
@@ -326,27 +321,20 @@ class ClassificationTask(TextTask):
         return dataclasses.replace(examples, balanced=balanced)
 
     @classmethod
-    def adapt(
-        cls, config: ClassificationConfig, corpus: data.Examples
-    ) -> ClassificationPreprocessor:
+    def adapt(cls, config: ClassificationConfig, corpus: data.Examples):
         if data.has_split(config.data, "test"):
             cls.read(config, "test")  # a wrong column is not to be found out after training
-        labels = [item.label for item in corpus.items]
-        labels = Labels.of(labels, config.data.labels, corpus.report.name)
-        if config.model.architecture != "backbone":
-            lines = [text for item in corpus.items for text in item.texts]
-            return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
-        pretrained = backbones.load_pretrained(config.model.backbone, weights=False)
-        pretrained.check_length(config)
-        return preprocessor_of(config, pretrained.tokenizer, labels)
+        values = [item.label for item in corpus.items]
+        labels = Labels.of(values, config.data.labels, corpus.report.name)
+        if config.model.architecture == "backbone":
+            pretrained = backbones.load_pretrained(config.model.backbone, weights=False)
+            pretrained.check_length(config)
+            return preprocessor_of(config, pretrained.tokenizer, labels)
+        lines = [text for item in corpus.items for text in item.texts]
+        return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
 
     @classmethod
-    def configured(
-        cls,
-        config: ClassificationConfig,
-        preprocessor: ClassificationPreprocessor,
-        dtype: Any = None,
-    ) -> "ClassificationTask":
+    def configured(cls, config: ClassificationConfig, preprocessor, dtype: Any = None):
         pretrained = None
         if config.model.architecture == "backbone":
             source = preprocessor.backbone_folder or config.model.backbone
@@ -380,14 +368,9 @@ class ClassificationTask(TextTask):
         preprocessor.read_start(folder)
         return preprocessor
 
-    def development(
-        self, corpus: data.Examples, batches: BucketedBatches, config: ClassificationConfig
-    ) -> Callable[[], dict[str, float]]:
-        """Return a function that gives the figures of an epoch.
-
-        `val_loss` is the loss, without label smoothing and class weights; `val_score` what training
-        is stopped by: accuracy of one label, micro F1 of many, Pearson's correlation of numbers.
-        """
+    def development(self, corpus, batches, config) -> Callable[[], dict[str, float]]:
+        # The loss is without label smoothing and class weights; the score is what training is
+        # stopped by.
         kind = self.preprocessor.labels.kind
         score = {"one": "accuracy", "many": "micro_f1", "number": "pearson"}[kind]
 
@@ -401,9 +384,8 @@ class ClassificationTask(TextTask):
     # ---- What the methods above are made of.
 
     def _is_one(self, texts: Any) -> bool:
-        if not self.pairs:
-            return isinstance(texts, str)
-        return isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)
+        is_pair = isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)
+        return is_pair if self.pairs else isinstance(texts, str)
 
     def _answers(self, batches: BucketedBatches) -> Iterator[tuple[int, Any, Any, dict[str, Any]]]:
         """Yield the row of each example in batches, its scores, targets and weights, as arrays."""

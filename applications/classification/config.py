@@ -308,9 +308,6 @@ class ClassificationConfig:
         """Refuse values that do not go together.
 
         Not done on construction: what a known data set brings comes in after the first reading.
-
-        Raises:
-            UserError: naming the values.
         """
         data, architecture = self.data, self.model.architecture
         check_range("data.fold", data.fold, below=data.folds or 1)

@@ -197,11 +197,5 @@ def _dense(config: ModelConfig, activation: str, name: str, dtype: Any) -> keras
 
 
 def _inner_gru(config: ModelConfig, name: str, dtype: Any) -> InnerAttentionGRU:
-    return InnerAttentionGRU(
-        config.units,
-        attention=config.chosen("inner_attention"),
-        return_sequences=True,
-        go_backwards=name == "backward",
-        name=name,
-        dtype=dtype,
-    )
+    options = {"attention": config.chosen("inner_attention"), "go_backwards": name == "backward"}
+    return InnerAttentionGRU(config.units, return_sequences=True, name=name, dtype=dtype, **options)

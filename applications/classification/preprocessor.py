@@ -384,16 +384,14 @@ def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
         return columns
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise ValueError(f"`{name}` should be a sequence of pairs of texts. Received: {x!r}")
-    columns = [[], []]
     for place, pair in enumerate(x):
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
                 f"`{name}` should hold pairs of texts, each a tuple of two. "
                 f"Received: {name}[{place}]={pair!r}"
             )
-        for column, text in zip(columns, as_texts(pair, f"{name}[{place}]"), strict=True):
-            column.append(text)
-    return columns
+    pairs = [as_texts(pair, f"{name}[{place}]") for place, pair in enumerate(x)]
+    return [[first for first, _ in pairs], [second for _, second in pairs]]
 
 
 def length_of(ids: Sequence[int]) -> int:

@@ -90,14 +90,10 @@ class Prediction(Shown):
     @property
     def summary(self) -> str:
         """The prediction as one line for people."""
-        if self.number is not None:
-            said = f"{self.number:.3f}"
-        else:
-            likely = self.probabilities
-            said = ", ".join(f"{name} {likely[name]:.3f}" for name in self.labels) or "no label"
-        if self.truncated:
-            said += " (the text is longer than data.max_length: of its beginning)"
-        return said
+        likely = [f"{name} {self.probabilities[name]:.3f}" for name in self.labels]
+        said = ", ".join(likely) or "no label" if self.number is None else f"{self.number:.3f}"
+        cut = " (the text is longer than data.max_length: of its beginning)"
+        return said + cut if self.truncated else said
 
     @property
     def rows(self) -> list[ShadedTokens]:
@@ -124,12 +120,9 @@ class Prediction(Shown):
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as JSON types."""
-        if self.number is not None:
-            result: dict[str, Any] = {"number": self.number}
-        else:
-            result = {"labels": list(self.labels), "probabilities": self.probabilities}
-        marks = {"truncated": self.truncated, "empty": self.empty}
-        return {**result, **{name: True for name, holds in marks.items() if holds}}
+        answer = {"labels": list(self.labels), "probabilities": self.probabilities}
+        answer = answer if self.number is None else {"number": self.number}
+        return answer | {name: True for name in ("truncated", "empty") if getattr(self, name)}
 
     def _repr_html_(self) -> str:
         return super()._repr_html_() if self.rows else f"<b>{html.escape(self.summary)}</b>"
@@ -148,15 +141,16 @@ def weights_of(
     return tuple(result)
 
 
-def prediction_of(scores: np.ndarray, labels: Labels) -> Prediction:
-    """Return what the scores `(outputs,)` of an example say."""
+def prediction_of(scores: np.ndarray, labels: Labels, **more: Any) -> Prediction:
+    """Return what the scores `(outputs,)` of an example say, with `more` of a `Prediction`."""
     answer = probabilities(scores, labels)
     if labels.kind == "number":
-        return Prediction((), {}, float(answer[0]))
+        return Prediction((), {}, float(answer[0]), **more)
     by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
     if labels.kind == "one":
-        return Prediction((labels.names[int(answer.argmax())],), by_name)
-    return Prediction(tuple(name for name, p in by_name.items() if p >= THRESHOLD), by_name)
+        return Prediction((labels.names[int(answer.argmax())],), by_name, **more)
+    chosen = tuple(name for name, p in by_name.items() if p >= THRESHOLD)
+    return Prediction(chosen, by_name, **more)
 
 
 def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
@@ -232,13 +226,10 @@ def signature(labels: Labels) -> str:
 def table(report: Mapping[str, Any]) -> str:
     """Write a report of `evaluate_text` for people."""
     lines = [f"{report['examples']:,} examples of {report['data']}"]
-    for why, count in report["left_out"].items():
-        lines += [f"{count:,} left out ({why})"] if count else []
+    lines += [f"{n:,} left out ({why})" for why, n in report["left_out"].items() if n]
     lines += [f"{report['truncated']:,} cut short"] if report["truncated"] else []
     lines.append("")
-    for key, name in FIGURES.items():
-        if key in report:
-            lines.append(f"{name:<20} {report[key]:8.4f}")
+    lines += [f"{FIGURES[key]:<20} {report[key]:8.4f}" for key in FIGURES if key in report]
     if report.get("labels"):
         width = max(8, *(len(str(row["label"])) for row in report["labels"]))
         lines += ["", f"{'label':<{width}} precision  recall      F1  examples"]

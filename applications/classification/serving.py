@@ -122,10 +122,11 @@ class ClassificationService(tf.Module):
         results = {**self._answer(scores[:size]), "truncated": truncated}
         if not self._has_attention:
             return results
-        for side, prefix, name in (("text", "", "words"), ("second", "second_", "second")):
-            if side in inputs:
-                results[f"{prefix}tokens"] = tf.gather(self._vocabulary, inputs[side][:size])
-                results[f"{prefix}weights"] = tf.cast(weights[name], tf.float32)[:size]
+        for ids, prefix, name in zip(
+            inputs.values(), ("", "second_"), ("words", "second"), strict=False
+        ):
+            results[f"{prefix}tokens"] = tf.gather(self._vocabulary, ids[:size])
+            results[f"{prefix}weights"] = tf.cast(weights[name], tf.float32)[:size]
         if "sentences" in weights:
             results["sentence_weights"] = tf.cast(weights["sentences"], tf.float32)[:size]
         return results

@@ -66,8 +66,7 @@ def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _named(path, rows, columns) -> Iterator[Row]:
-    _, header = next(rows, (1, []))
-    header = [name.strip() for name in header]
+    header = [name.strip() for name in next(rows, (1, []))[1]]
     for column in columns:
         check_column(column, header, f"{path}, line 1")
     if len(set(header)) < len(header):
