@@ -52,6 +52,7 @@ setup(
         "pooch",
         "requests",
         "scikit-learn",
+        "scipy",
         "matplotlib",
         "tensorboard",
     ],

@@ -14,11 +14,12 @@ import keras
 import keras_hub
 from keras import ops
 
-from keras_attention.applications.classification.config import ClassificationConfig
-from keras_attention.applications.classification.encoders import SIDES, TextEncoder
-from keras_attention.applications.classification.layers import PACKAGE, Pool, build_once
-from keras_attention.applications.common.errors import UserError, did_you_mean, one_line
 from keras_attention.text import PAD_ID, SPECIAL_TOKENS, Tokenizer
+
+from ..common.errors import UserError, did_you_mean, one_line
+from .config import ClassificationConfig
+from .encoders import SIDES, TextEncoder
+from .layers import PACKAGE
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -26,19 +27,16 @@ if TYPE_CHECKING:
 # Ids of a backbone's vocabulary come after the ids that batches and readers keep for themselves.
 OFFSET = len(SPECIAL_TOKENS)
 FOLDER = "backbone"
-CONFIG = "config.json"
+"""Where a run folder keeps the backbone that its training starts from."""
 WRITTEN_BY = "Expected a folder that backbone.save_to_preset and tokenizer.save_to_preset wrote."
 READS = {"token_ids", "padding_mask", "segment_ids"}
 
 
 class BackboneTokenizer(Tokenizer):
-    """The tokenizer of a backbone, as preprocessors and exported graphs use one.
+    """A tokenizer of `keras_hub`, as preprocessors and exported graphs use one.
 
     Its ids are those of the backbone's vocabulary plus 4, as the ids below are taken. Its content
     is the tokenizer's own files, in one archive.
-
-    Args:
-        tokenizer: a tokenizer of `keras_hub`.
     """
 
     kind = "keras_hub"
@@ -54,7 +52,6 @@ class BackboneTokenizer(Tokenizer):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of ids, those below the backbone's included."""
         return self.tokenizer.vocabulary_size() + OFFSET
 
     @property
@@ -71,14 +68,12 @@ class BackboneTokenizer(Tokenizer):
         return [str(self.tokenizer.detokenize(row)) if row else "" for row in own]
 
     def tokens(self, line: str) -> list[str]:
-        """Return the tokens of a line, written as the vocabulary has them."""
         return [self.tokenizer.id_to_token(index - OFFSET) for index in self.encode([line])[0]]
 
     def join(self, tokens: Sequence[str]) -> str:
         return self.decode([[self.tokenizer.token_to_id(token) + OFFSET for token in tokens]])[0]
 
     def in_graph(self) -> "tf.Module":
-        """Return a `tf.Module` with `encode`, from strings `(B,)` to ragged ids."""
         import tensorflow as tf
 
         class InGraph(tf.Module):
@@ -120,7 +115,6 @@ class BackboneTokenizer(Tokenizer):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "BackboneTokenizer":
-        """Return the tokenizer that `get_config` described."""
         return cls._restore(base64.b64decode(config["vocabulary"]), config)
 
 
@@ -143,26 +137,16 @@ class Pretrained:
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
 
-    def longest(self, texts: int = 1) -> int | None:
-        """Return how many tokens each of `texts` may have; None where there is no limit."""
+    def check_length(self, config: ClassificationConfig) -> None:
+        """Refuse texts that are longer than what the backbone has places for."""
+        texts = 2 if config.data.second_column else 1
         places = getattr(self.backbone, "max_sequence_length", None)
         marks = len(self.marks["start"]) + len(self.marks["end"])
         marks += len(self.marks["separator"]) * (texts - 1)
-        return None if places is None else (places - marks) // texts
-
-    def check_length(self, config: ClassificationConfig) -> None:
-        """Refuse texts that are longer than what the backbone has places for.
-
-        Raises:
-            UserError: naming the length that is possible.
-        """
-        texts = 2 if config.data.second_column else 1
-        longest = self.longest(texts)
-        if longest is not None and config.data.max_length > longest:
+        if places is not None and config.data.max_length > (places - marks) // texts:
             raise UserError(
-                f"model.backbone {config.model.backbone} reads "
-                f"{self.backbone.max_sequence_length} tokens at most, its marks among them: "
-                f"data.max_length must be at most {longest}"
+                f"model.backbone {config.model.backbone} reads {places} tokens at most, its marks "
+                f"among them: data.max_length must be at most {(places - marks) // texts}"
                 f"{' for each text of a pair' if texts > 1 else ''}. "
                 f"Received: {config.data.max_length}."
             )
@@ -182,11 +166,18 @@ def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None)
     Raises:
         UserError: where there is no such backbone, or it does not read plain texts.
     """
-    _check_source(str(source))
-    try:
-        backbone = keras_hub.models.Backbone.from_preset(
-            str(source), load_weights=weights, **({} if dtype is None else {"dtype": dtype})
+    path, names = Path(source).expanduser(), keras_hub.models.Backbone.presets
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise UserError(f"model.backbone {source} has no config.json. {WRITTEN_BY}")
+    is_handle = "://" in str(source) or str(source) in names
+    if not path.is_dir() and (path.exists() or not is_handle):
+        raise UserError(
+            f"model.backbone {source} is neither a folder nor a preset of keras_hub, like "
+            f"bert_tiny_en_uncased.{did_you_mean(str(source), names)} {WRITTEN_BY}"
         )
+    given = {} if dtype is None else {"dtype": dtype}
+    try:
+        backbone = keras_hub.models.Backbone.from_preset(str(source), load_weights=weights, **given)
         tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(source))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise UserError(
@@ -194,21 +185,6 @@ def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None)
         ) from None
     _check_backbone(backbone, source)
     return Pretrained(backbone, BackboneTokenizer(tokenizer), _marks(backbone, tokenizer))
-
-
-def _check_source(source: str) -> None:
-    """Refuse what is neither a folder with a backbone nor the name of a preset."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        if not (path / CONFIG).is_file():
-            raise UserError(f"model.backbone {source} has no {CONFIG}. {WRITTEN_BY}")
-        return
-    names = keras_hub.models.Backbone.presets
-    if path.exists() or not ("://" in source or source in names):
-        raise UserError(
-            f"model.backbone {source} is neither a folder nor a preset of keras_hub, like "
-            f"bert_tiny_en_uncased.{did_you_mean(source, names)} {WRITTEN_BY}"
-        )
 
 
 def _check_backbone(backbone: keras.Model, source: Path | str) -> None:
@@ -222,27 +198,21 @@ def _check_backbone(backbone: keras.Model, source: Path | str) -> None:
         )
 
 
-def _marks(backbone: keras.Model, tokenizer) -> dict:
+def _marks(backbone: keras.Model, tokenizer: keras_hub.tokenizers.Tokenizer) -> dict[str, Any]:
     """Return the marks of a backbone, out of the packer of its own text classifier's preprocessor.
 
     A backbone without one gets that of the base class: start and end of its tokenizer.
     """
     base = keras_hub.models.TextClassifierPreprocessor
-    known = [
-        each
-        for each in vars(keras_hub.models).values()
-        if isinstance(each, type) and issubclass(each, base)
-    ]
+    known = [each for each in vars(keras_hub.models).values() if isinstance(each, type)]
+    known = [each for each in known if issubclass(each, base)]
     own = [each for each in known if each.backbone_cls is type(backbone)]
     preprocessor = (own or [base])[0](tokenizer, sequence_length=8)
     preprocessor([""])  # which makes the packer
     packer = preprocessor.packer
-    return {
-        "start": list(packer.start_value or []),
-        "separator": list(packer.sep_value or []),
-        "end": list(packer.end_value or []),
-        "padding": int(packer.pad_value or 0),
-    }
+    marks = {"start": packer.start_value, "separator": packer.sep_value, "end": packer.end_value}
+    marks = {name: list(ids or []) for name, ids in marks.items()}
+    return {**marks, "padding": int(packer.pad_value or 0)}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -274,15 +244,14 @@ class BackboneEncoder(TextEncoder):
         understanding", sections 3 and 5.3 (feature-based).
     """
 
-    parts = ("backbone", "pool")
+    described = ("backbone", "pool", "start", "separator", "end", "padding", "fine_tuned")
     text_counts = (1, 2)
-
-    backbone: keras.Model
-    pool: Pool
 
     def __init__(
         self,
-        *layers: keras.layers.Layer,
+        backbone: keras.Model,
+        pool: keras.layers.Layer,
+        *,
         start: Sequence[int],
         separator: Sequence[int],
         end: Sequence[int],
@@ -290,23 +259,19 @@ class BackboneEncoder(TextEncoder):
         fine_tuned: bool = False,
         **kwargs: Any,
     ):
-        super().__init__(*layers, **kwargs)
-        self.start = list(start)
-        self.separator = list(separator)
-        self.end = list(end)
-        self.padding = padding
-        self.fine_tuned = fine_tuned
-        self.backbone.trainable = fine_tuned
-        for layer in _unused(self.backbone):
-            layer.trainable = False
+        marks = list(start), list(separator), list(end), padding
+        super().__init__(backbone, pool, *marks, fine_tuned, **kwargs)
+        backbone.trainable = fine_tuned
+        states = _states_of(backbone.output)
+        used = {id(layer) for layer in keras.Model(backbone.input, states).layers}
+        for layer in backbone.layers:
+            if id(layer) not in used:  # like a dense one behind the first state
+                layer.trainable = False
 
     @property
     def vocabulary_size(self) -> int | None:
         size = getattr(self.backbone, "vocabulary_size", None)
         return None if size is None else size + OFFSET
-
-    def build(self, inputs_shape):
-        build_once(self.pool, tuple(_states_of(self.backbone.output).shape))
 
     def call(self, inputs, training=False):
         texts = [inputs[side] for side in SIDES if side in inputs]
@@ -316,12 +281,11 @@ class BackboneEncoder(TextEncoder):
         if not self.fine_tuned:
             states = ops.stop_gradient(states)
         vector, weights = self.pool(states, is_word)
-        found = [ops.take_along_axis(weights, each, axis=1) for each in place]
-        found = [
-            ops.where(ops.not_equal(text, PAD_ID), each, ops.zeros_like(each))
-            for text, each in zip(texts, found, strict=True)
-        ]
-        return vector, dict(zip(("words", "second"), found, strict=False))
+        found = {}
+        for name, text, places in zip(("words", "second"), texts, place, strict=False):
+            of_text = ops.take_along_axis(weights, places, axis=1)
+            found[name] = ops.where(ops.not_equal(text, PAD_ID), of_text, ops.zeros_like(of_text))
+        return vector, found
 
     def _packed(self, texts):
         """Return what the backbone reads, which places hold words, and each text's places."""
@@ -353,21 +317,10 @@ class BackboneEncoder(TextEncoder):
             first = first + ops.shape(text)[1] + len(self.separator)
         return packed, is_word, places
 
-    def get_config(self):
-        names = ("start", "separator", "end", "padding", "fine_tuned")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 def _states_of(outputs):
     """Return the states `(B, L, D)` among what a backbone gives."""
     return outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-
-
-def _unused(backbone):
-    """Return the layers that the states do not come from, like a dense one behind the first."""
-    states = _states_of(backbone.output)
-    used = {id(layer) for layer in keras.Model(backbone.input, states).layers}
-    return [layer for layer in backbone.layers if id(layer) not in used]
 
 
 def _mark(ids, text, segment):

@@ -1,7 +1,8 @@
 """The classifiers: Keras tasks from texts, or pairs of texts, to labels."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,49 +10,45 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.classification import data, results
-from keras_attention.applications.classification.backbones import (
-    BackboneEncoder,
-    BackboneTokenizer,
-    Pretrained,
-    load_pretrained,
-)
-from keras_attention.applications.classification.config import (
-    PRESETS,
-    ClassificationConfig,
-    DataConfig,
-    ModelConfig,
-    TokenizerConfig,
-)
-from keras_attention.applications.classification.encoders import SIDES
-from keras_attention.applications.classification.layers import PACKAGE
-from keras_attention.applications.classification.legacy import (
-    load_preprocessor_0_1,
-    load_run_0_1,
-)
-from keras_attention.applications.classification.model import Classifier, build_model
-from keras_attention.applications.classification.preprocessor import (
-    BACKBONE_FOLDER,
+from keras_attention.text import BucketedBatches, load_tokenizer
+
+from ..common.backend import compiled
+from ..common.errors import UserError
+from ..common.preprocessor import check_equally_many
+from ..common.shown import check_shaded
+from ..common.task import TextTask
+from ..common.weights import load_weights as load_weights_of
+from ..training.config import load_config
+from . import backbones, data, results
+from .config import PRESETS, ClassificationConfig, DataConfig, ModelConfig, TokenizerConfig
+from .encoders import SIDES
+from .layers import PACKAGE
+from .model import Classifier, build_model
+from .preprocessor import (
     ClassificationPreprocessor,
     Labels,
     as_columns,
+    as_examples,
     as_labels,
-    kind_of,
     length_of,
     preprocessor_of,
     train_tokenizer,
 )
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.preprocessor import check_equally_many
-from keras_attention.applications.common.task import TextTask
-from keras_attention.text import BucketedBatches
 
 
 class ClassificationTask(TextTask):
     """Base of `TextClassifier` and `PairClassifier`, which differ in how many texts they read.
 
     The command works with this class: `configured` and `from_preset` give one of the two.
+
+    Args:
+        backbone: the network, a `Classifier`; for a `PairClassifier` one whose encoder reads pairs.
+        preprocessor: from texts and labels to its ids and targets, with `pairs` as the network.
+        label_smoothing: of the default loss.
+        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
+
+    Raises:
+        ValueError: where network and preprocessor do not fit each other.
     """
 
     name_of_task = "classification"
@@ -107,7 +104,7 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
-        labels, kind = list(labels), label_kind or kind_of(labels)
+        columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
         architecture = architecture or cls.default_architecture
         if architecture != "backbone":
             model["embedding_size"] = embedding_size or units
@@ -118,8 +115,6 @@ class ClassificationTask(TextTask):
             model=ModelConfig(architecture=architecture, units=units, **model),
         )
         config.check()
-        columns, values = as_columns(texts, cls.pairs, "texts"), as_labels(labels, kind)
-        check_equally_many(texts=columns[0], labels=values)
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
         return cls.configured(config, preprocessor, dtype)
 
@@ -146,37 +141,26 @@ class ClassificationTask(TextTask):
         """
         if self._is_one(texts):
             return self.classify([texts], return_weights=return_weights)[0]
-        preprocessor = self.preprocessor
+        preprocessor = self.require_preprocessor()
         columns = as_columns(texts, self.pairs, "texts")
-        if not columns[0]:
+        count = len(columns[0])
+        if not count:
             return []
         ids = [preprocessor.ids(column) for column in columns]
         lengths = [list(map(length_of, column)) for column in ids]
         cut = np.max(lengths, axis=0) > preprocessor.max_length
         empty = np.min(lengths, axis=0) == 0
-        ids = tuple([preprocessor.cut(each) for each in column] for column in ids)
-        count = len(columns[0])
-        nothing = np.zeros((count, 1), "float32"), data.Report("", count), np.ones(count, "float32")
+        ids = tuple(list(map(preprocessor.cut, column)) for column in ids)
+        nothing = np.zeros((count, 1), "float32"), None, np.ones(count, "float32")
         encoded = data.Encoded(ids, *nothing, preprocessor.sentences is not None)
         batches = data.make_batches(encoded, min(batch_size, count), shuffle=False)
         predictions: list[Any] = [None] * count
-        for index in range(len(batches)):
-            scores, weights = self._attend(batches.batch(0, index)[0])
-            answers = results.probabilities(scores, preprocessor.labels)
-            for place, row in enumerate(batches.rows(0, index)):
-                if row < 0:
-                    continue
-                attended = ()
-                if return_weights and self.backbone.has_attention:
-                    tokens = [preprocessor.tokens(column[row]) for column in columns]
-                    found = {name: each[place] for name, each in weights.items()}
-                    attended = results.weights_of(tokens, found)
-                predictions[row] = dataclasses.replace(
-                    results.prediction_of(answers[place], preprocessor.labels),
-                    truncated=bool(cut[row]),
-                    empty=bool(empty[row]),
-                    weights=attended,
-                )
+        for row, scores, _, weights in self._answers(batches):
+            more = {"truncated": bool(cut[row]), "empty": bool(empty[row])}
+            if return_weights and self.backbone.has_attention:
+                tokens = [preprocessor.tokens(column[row]) for column in columns]
+                more["weights"] = results.weights_of(tokens, weights)
+            predictions[row] = results.prediction_of(scores, preprocessor.labels, **more)
         return predictions
 
     def evaluate_text(
@@ -202,15 +186,10 @@ class ClassificationTask(TextTask):
     def evaluate_examples(self, examples: data.Examples, batch_size: int = 64) -> dict[str, Any]:
         """Return what `evaluate_text` does, of examples of a table."""
         encoded, labels = self.encode(examples), self.preprocessor.labels
-        scores = self._scores(data.make_batches(encoded, batch_size, shuffle=False))
+        batches = data.make_batches(encoded, batch_size, shuffle=False)
         about = dataclasses.asdict(encoded.report)
-        return {
-            "data": about.pop("name"),
-            **about,
-            "label_names": list(labels.names),
-            "signature": results.signature(labels),
-            **results.measure(*scores, labels),
-        }
+        about = {"data": about.pop("name"), **about, "label_names": list(labels.names)}
+        return {**about, "signature": results.signature(labels), **self._measure(batches)}
 
     def draw(self, text: Any, output: Path | str | None = None) -> results.Prediction:
         """Show what the network attends to in a text, or in each text of a pair.
@@ -227,7 +206,7 @@ class ClassificationTask(TextTask):
             ValueError: if the network has no attention, the text is empty, or `output` is refused.
         """
         if output is not None:
-            results.check_output(output)
+            check_shaded(output)
         if not self.backbone.has_attention:
             raise UserError(
                 "architecture mean has no attention to draw: train pooling or han, say."
@@ -246,14 +225,13 @@ class ClassificationTask(TextTask):
 
     def check_fit(self) -> None:
         network, preprocessor = self.backbone, self.preprocessor
-        size = preprocessor.tokenizer.vocabulary_size
-        own = isinstance(preprocessor.tokenizer, BackboneTokenizer)
-        if network.vocabulary_size is not None and not (
-            size <= network.vocabulary_size if own else size == network.vocabulary_size
-        ):
+        size, known = preprocessor.tokenizer.vocabulary_size, network.vocabulary_size
+        # A backbone may have ids that its tokenizer does not use.
+        spare = isinstance(preprocessor.tokenizer, backbones.BackboneTokenizer)
+        if known is not None and not (size <= known if spare else size == known):
             raise ValueError(
                 f"The network's vocabulary should be the preprocessor's, of {size} ids. "
-                f"Received: {network.vocabulary_size}"
+                f"Received: {known}"
             )
         outputs = preprocessor.labels.outputs
         if network.outputs_count != outputs:
@@ -261,24 +239,25 @@ class ClassificationTask(TextTask):
                 f"The network should have an output for each label, {outputs}. "
                 f"Received: outputs={network.outputs_count}"
             )
+        encoder = type(network.encoder).__name__
         if (network.rank == 3) != (preprocessor.sentences is not None):
             wanted = "'lines' or 'punctuation'" if network.rank == 3 else "None"
             raise ValueError(
-                f"The preprocessor's `sentences` should be {wanted} for an encoder like "
-                f"{type(network.encoder).__name__}. Received: sentences={preprocessor.sentences!r}"
+                f"The preprocessor's `sentences` should be {wanted} for an encoder like {encoder}. "
+                f"Received: sentences={preprocessor.sentences!r}"
             )
-        texts = "pairs of texts" if self.pairs else "single texts"
         if preprocessor.pairs != self.pairs or 1 + self.pairs not in network.text_counts:
+            texts = "pairs of texts" if self.pairs else "single texts"
             raise ValueError(
                 f"A {type(self).__name__} needs a preprocessor and an encoder of {texts}. "
-                f"Received: pairs={preprocessor.pairs} and {type(network.encoder).__name__}"
+                f"Received: pairs={preprocessor.pairs} and {encoder}"
             )
 
     def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> data.Examples:
         if y is None:
             raise ValueError("Give texts and their labels, as `fit(x, y)`. Received: y=None")
         columns = as_columns(x, self.pairs, "x")
-        labels = as_labels(y, self.preprocessor.labels.kind, "y")
+        labels = as_labels(y, self.require_preprocessor().labels.kind, "y")
         check_equally_many(x=columns[0], y=labels)
         if sample_weight is not None:
             check_equally_many(x=columns[0], sample_weight=sample_weight)
@@ -287,11 +266,8 @@ class ClassificationTask(TextTask):
     def encode(self, corpus: data.Examples) -> data.Encoded:
         return data.encode_examples(corpus, self.preprocessor)
 
-    def make_batches(
-        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
-    ) -> BucketedBatches:
-        lengths = like and like.lengths
-        return data.make_batches(encoded, batch_size, seed, shuffle, lengths=lengths)
+    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
+        return data.make_batches(encoded, batch_size, lengths=like and like.lengths, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         # The weights of a batch count among each other.
@@ -299,25 +275,25 @@ class ClassificationTask(TextTask):
         kind = self.preprocessor.labels.kind if self.preprocessor else "one"
         if kind == "number":
             return keras.losses.MeanSquaredError(**common)
-        common |= {"from_logits": True, "label_smoothing": self.label_smoothing}
-        if kind == "many":
-            return keras.losses.BinaryCrossentropy(**common)
-        return keras.losses.CategoricalCrossentropy(**common)
+        many, one = keras.losses.BinaryCrossentropy, keras.losses.CategoricalCrossentropy
+        loss = many if kind == "many" else one
+        return loss(from_logits=True, label_smoothing=self.label_smoothing, **common)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         tuned = getattr(self.backbone.encoder, "fine_tuned", False)
         return keras.optimizers.Adam(3e-5 if tuned else 3e-3, clipnorm=1.0)
 
     def service(self, **options: Any):
-        from keras_attention.applications.classification.serving import ClassificationService
+        from .serving import ClassificationService
 
         return ClassificationService(self, **options)
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
         encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
-        if isinstance(encoder, BackboneEncoder) and isinstance(tokenizer, BackboneTokenizer):
-            Pretrained(encoder.backbone, tokenizer, {}).save(folder / BACKBONE_FOLDER)
+        kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
+        if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
+            backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
@@ -345,31 +321,24 @@ class ClassificationTask(TextTask):
         return dataclasses.replace(examples, balanced=balanced)
 
     @classmethod
-    def adapt(
-        cls, config: ClassificationConfig, corpus: data.Examples
-    ) -> ClassificationPreprocessor:
+    def adapt(cls, config: ClassificationConfig, corpus: data.Examples):
         if data.has_split(config.data, "test"):
             cls.read(config, "test")  # a wrong column is not to be found out after training
-        labels = [item.label for item in corpus.items]
-        labels = Labels.of(labels, config.data.labels, corpus.report.name)
-        if config.model.architecture != "backbone":
-            lines = [text for item in corpus.items for text in item.texts]
-            return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
-        pretrained = load_pretrained(config.model.backbone, weights=False)
-        pretrained.check_length(config)
-        return preprocessor_of(config, pretrained.tokenizer, labels)
+        values = [item.label for item in corpus.items]
+        labels = Labels.of(values, config.data.labels, corpus.report.name)
+        if config.model.architecture == "backbone":
+            pretrained = backbones.load_pretrained(config.model.backbone, weights=False)
+            pretrained.check_length(config)
+            return preprocessor_of(config, pretrained.tokenizer, labels)
+        lines = [text for item in corpus.items for text in item.texts]
+        return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
 
     @classmethod
-    def configured(
-        cls,
-        config: ClassificationConfig,
-        preprocessor: ClassificationPreprocessor,
-        dtype: Any = None,
-    ) -> "ClassificationTask":
+    def configured(cls, config: ClassificationConfig, preprocessor, dtype: Any = None):
         pretrained = None
         if config.model.architecture == "backbone":
             source = preprocessor.backbone_folder or config.model.backbone
-            pretrained = load_pretrained(source, dtype=dtype)
+            pretrained = backbones.load_pretrained(source, dtype=dtype)
         sizes = preprocessor.tokenizer.vocabulary_size, preprocessor.labels.outputs
         network = build_model(config.model, *sizes, pretrained, dtype)
         made = PairClassifier if config.data.second_column else TextClassifier
@@ -377,73 +346,72 @@ class ClassificationTask(TextTask):
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "ClassificationTask":
-        return load_run_0_1(cls, folder, load_weights)
+        config = load_config(ClassificationConfig, [folder / "config.yaml"])
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
+        if load_weights:
+            load_weights_of(task.backbone, folder / "best.weights.h5")
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> ClassificationPreprocessor:
-        return load_preprocessor_0_1(folder)
+        config = load_config(ClassificationConfig, [folder / "config.yaml"])
+        path = folder / "tokenizers" / "labels.json"
+        try:
+            labels = Labels(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            raise UserError(f"{path} is missing or damaged: train again.") from None
+        if config.model.architecture == "backbone":
+            tokenizer = backbones.load_pretrained(folder / "backbone", weights=False).tokenizer
+        else:
+            tokenizer = load_tokenizer(folder / "tokenizers")
+        preprocessor = preprocessor_of(config, tokenizer, labels)
+        preprocessor.read_start(folder)
+        return preprocessor
 
-    def development(
-        self, corpus: data.Examples, batches: BucketedBatches, config: ClassificationConfig
-    ) -> Callable[[], dict[str, float]]:
-        """Return a function that gives the figures of an epoch.
-
-        `val_loss` is the loss, without label smoothing and class weights; `val_score` what training
-        is stopped by: accuracy of one label, micro F1 of many, Pearson's correlation of numbers.
-        """
-        labels = self.preprocessor.labels
-        names = {"one": "accuracy", "many": "micro_f1", "number": "pearson"}
+    def development(self, corpus, batches, config) -> Callable[[], dict[str, float]]:
+        # The loss is without label smoothing and class weights; the score is what training is
+        # stopped by.
+        kind = self.preprocessor.labels.kind
+        score = {"one": "accuracy", "many": "micro_f1", "number": "pearson"}[kind]
 
         def figures() -> dict[str, float]:
-            report = results.measure(*self._scores(batches), labels)
-            found = {"val_loss": report["loss"], "val_score": report[names[labels.kind]]}
-            if labels.kind != "number":
-                found["val_macro_f1"] = report["macro_f1"]
-            return found
+            report = self._measure(batches)
+            found = {"val_loss": report["loss"], "val_score": report[score]}
+            return found if kind == "number" else {**found, "val_macro_f1": report["macro_f1"]}
 
         return figures
 
     # ---- What the methods above are made of.
 
     def _is_one(self, texts: Any) -> bool:
-        if not self.pairs:
-            return isinstance(texts, str)
-        return isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)
+        is_pair = isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)
+        return is_pair if self.pairs else isinstance(texts, str)
 
-    def _attend(self, inputs):
-        """Return the scores of a batch and the weights, as arrays."""
+    def _answers(self, batches: BucketedBatches) -> Iterator[tuple[int, Any, Any, dict[str, Any]]]:
+        """Yield the row of each example in batches, its scores, targets and weights, as arrays."""
         if "attend" not in self._compiled_functions:
             ranks = dict.fromkeys(SIDES[: 1 + self.pairs], self.backbone.rank)
             attend = compiled(self.backbone.attend, self.backbone, ranks)
             self._compiled_functions["attend"] = attend
-        scores, weights = self._compiled_functions["attend"](inputs)
-        weights = {name: ops.convert_to_numpy(each) for name, each in weights.items()}
-        return ops.convert_to_numpy(scores), weights
-
-    def _scores(self, batches: BucketedBatches) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scores and the targets of the examples in batches, in their order."""
-        scores = np.zeros((batches.number_of_examples, self.backbone.outputs_count), "float32")
-        targets = np.zeros_like(scores)
         for index in range(len(batches)):
-            inputs, right, _ = batches.batch(0, index)
-            rows = batches.rows(0, index)
-            scores[rows[rows >= 0]] = self._attend(inputs)[0][rows >= 0]
-            targets[rows[rows >= 0]] = right[rows >= 0]
-        return scores, targets
+            inputs, targets, _ = batches.batch(0, index)
+            answers = self._compiled_functions["attend"](inputs)
+            scores, weights = keras.tree.map_structure(ops.convert_to_numpy, answers)
+            for place, row in enumerate(batches.rows(0, index)):
+                if row >= 0:
+                    own = {name: each[place] for name, each in weights.items()}
+                    yield row, scores[place], targets[place], own
+
+    def _measure(self, batches: BucketedBatches) -> dict[str, Any]:
+        """Return the figures of the examples in batches."""
+        found = sorted(self._answers(batches), key=lambda answer: answer[0])
+        scores, targets = (np.stack([answer[place] for answer in found]) for place in (1, 2))
+        return results.measure(scores, targets, self.preprocessor.labels)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class TextClassifier(ClassificationTask):
-    """Labels texts: one label, many, or a number.
-
-    Args:
-        backbone: the network, a `Classifier`.
-        preprocessor: from texts and labels to its ids and targets.
-        label_smoothing: of the default loss.
-        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
-
-    Raises:
-        ValueError: where network and preprocessor do not fit each other.
+    """Labels texts: one label, many, or a number. Its arguments are `ClassificationTask`'s.
 
     Example:
 
@@ -464,16 +432,7 @@ class TextClassifier(ClassificationTask):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class PairClassifier(ClassificationTask):
-    """Labels pairs of texts: one label, many, or a number.
-
-    Args:
-        backbone: the network, a `Classifier` whose encoder reads pairs.
-        preprocessor: from texts and labels to its ids and targets, with `pairs=True`.
-        label_smoothing: of the default loss.
-        **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
-
-    Raises:
-        ValueError: where network and preprocessor do not fit each other.
+    """Labels pairs of texts: one label, many, or a number; arguments as of `ClassificationTask`.
 
     Example:
 

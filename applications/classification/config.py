@@ -4,19 +4,9 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from keras_attention.applications.common.errors import UserError, check_range
-from keras_attention.applications.training import config as training_config
-from keras_attention.applications.training.devices import DistributeConfig
-
-__all__ = [
-    "PRESETS",
-    "SPLITS",
-    "ClassificationConfig",
-    "DataConfig",
-    "ModelConfig",
-    "TokenizerConfig",
-    "TrainingConfig",
-]
+from ..common.errors import UserError, check_range
+from ..training import config as training_config
+from ..training.devices import DistributeConfig
 
 PAIRS = ("cross", "inner")
 RECURRENT = ("pooling", "mean", "han", "cross", "inner")
@@ -40,6 +30,13 @@ DEFAULTS = {
 
 SPLITS = ("train", "dev", "test")
 DATASETS = Literal["opinions", "trec", "sentence_polarity", "subjectivity", "movie_reviews", "sick"]
+
+
+def _refuse(*faults: tuple[Any, str]) -> None:
+    """Raise an error with the message of the first fault that is there."""
+    for is_there, message in faults:
+        if is_there:
+            raise UserError(message)
 
 
 @dataclass(frozen=True)
@@ -109,30 +106,26 @@ class DataConfig:
         check_range("data.folds", self.folds, at_least=2)
         check_range("data.fold", self.fold, at_least=0)
         check_range("data.split_seed", self.split_seed, at_least=0)
-        if not self.label_separator:
-            raise UserError("data.label_separator must not be empty.")
-        self._check_source()
-        self._check_encoding()
-
-    def _check_source(self):
-        files = [name for name in ("train_file", "dev_file", "test_file") if getattr(self, name)]
-        if self.dataset and files:
-            raise UserError(
-                f"data.dataset {self.dataset} and data.{files[0]} do not go together: give one."
-            )
-        if self.dataset == "opinions" and self.folder:
-            raise UserError("data.folder does not go with data.dataset opinions, which is made.")
-        if self.folder and not self.dataset:
-            raise UserError("data.folder goes with data.dataset only; data.train_file is a path.")
-        if self.dataset not in (None, "opinions") and not self.folder:
-            raise UserError(
-                f"data.dataset {self.dataset} needs data.folder, where its files lie: they are "
-                "not fetched."
-            )
-        if self.folds and self.test_file:
-            raise UserError("give data.folds or data.test_file, not both.")
-
-    def _check_encoding(self):
+        dataset = self.dataset
+        file = next((f"data.{each}_file" for each in SPLITS if getattr(self, f"{each}_file")), None)
+        _refuse(
+            (not self.label_separator, "data.label_separator must not be empty."),
+            (dataset and file, f"data.dataset {dataset} and {file} do not go together: give one."),
+            (
+                dataset == "opinions" and self.folder,
+                "data.folder does not go with data.dataset opinions, which is made.",
+            ),
+            (
+                self.folder and not dataset,
+                "data.folder goes with data.dataset only; data.train_file is a path.",
+            ),
+            (
+                dataset not in (None, "opinions") and not self.folder,
+                f"data.dataset {dataset} needs data.folder, where its files lie: they are not "
+                "fetched.",
+            ),
+            (self.folds and self.test_file, "give data.folds or data.test_file, not both."),
+        )
         try:
             usable = "\n".encode(codecs.lookup(self.encoding).name) == b"\n"
         except LookupError:
@@ -176,10 +169,9 @@ class TokenizerConfig:
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
         check_range("tokenizer.min_count", self.min_count, at_least=1)
         check_range("tokenizer.max_sentence_length", self.max_sentence_length, at_least=1)
-        if self.kind == "sentencepiece" and self.min_count != 1:
-            raise UserError("tokenizer.min_count goes with tokenizer.kind words only.")
-        if self.kind == "sentencepiece" and self.split != "unicode":
-            raise UserError("tokenizer.split goes with tokenizer.kind words only.")
+        for name in ("min_count", "split") if self.kind == "sentencepiece" else ():
+            if getattr(self, name) != getattr(TokenizerConfig, name):
+                raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
 
 
 @dataclass(frozen=True)
@@ -247,33 +239,28 @@ class ModelConfig:
             check_range(f"model.{name}", getattr(self, name), at_least=1)
         for name in ("dropout", "embedding_dropout", "layer_dropout", "word_dropout"):
             check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
-        for name, (_, architectures) in DEFAULTS.items():
-            value = getattr(self, name)
-            if value is not None and self.architecture not in architectures:
-                raise UserError(
-                    f"model.{name} does not apply to model.architecture {self.architecture}: leave "
-                    f"it out, or null. Received: {value}."
-                )
+        given = {name: getattr(self, name) for name in DEFAULTS}
+        others = {name: value for name, value in given.items() if value is not None}
+        others = {k: v for k, v in others.items() if self.architecture not in DEFAULTS[k][1]}
         if self.architecture == "backbone":
-            self._check_backbone()
-        if self.architecture in STACKS and self.embedding_size % self.chosen("heads"):
+            given = {name: getattr(self, name) for name in NOT_OF_BACKBONES}
+            others |= {k: v for k, v in given.items() if v != getattr(ModelConfig, k)}
+        for name, value in others.items():
             raise UserError(
-                "model.heads must divide model.embedding_size. Received: "
-                f"{self.chosen('heads')} and {self.embedding_size}."
+                f"model.{name} does not apply to model.architecture {self.architecture}: leave it "
+                f"out, or at its default. Received: {value}."
             )
-
-    def _check_backbone(self):
-        if not self.backbone:
+        if self.architecture == "backbone" and not self.backbone:
             raise UserError(
                 "model.architecture backbone needs model.backbone: the name of a preset of "
                 "keras_hub, like bert_tiny_en_uncased, or a folder that save_to_preset wrote."
             )
-        for name in NOT_OF_BACKBONES:
-            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
-                raise UserError(
-                    f"model.{name} does not apply to model.architecture backbone: leave it out. "
-                    f"Received: {value}."
-                )
+        heads = self.chosen("heads")
+        if self.architecture in STACKS and self.embedding_size % heads:
+            raise UserError(
+                "model.heads must divide model.embedding_size. "
+                f"Received: {heads} and {self.embedding_size}."
+            )
 
     def chosen(self, name: str) -> Any:
         """Return the value of a key that only some architectures have, or what null stands for."""
@@ -321,36 +308,32 @@ class ClassificationConfig:
         """Refuse values that do not go together.
 
         Not done on construction: what a known data set brings comes in after the first reading.
-
-        Raises:
-            UserError: naming the values.
         """
-        architecture = self.model.architecture
-        check_range("data.fold", self.data.fold, below=self.data.folds or 1)
-        if self.training.class_weights != "none" and self.data.labels != "one":
-            raise UserError(
+        data, architecture = self.data, self.model.architecture
+        check_range("data.fold", data.fold, below=data.folds or 1)
+        _refuse(
+            (
+                self.training.class_weights != "none" and data.labels != "one",
                 "training.class_weights balanced goes with data.labels one only. "
-                f"Received: data.labels {self.data.labels}."
-            )
-        if self.training.label_smoothing and self.data.labels == "number":
-            raise UserError("training.label_smoothing does not go with data.labels number.")
-        if architecture == "backbone":
-            self._check_tokenizer()
-        elif self.data.second_column and architecture not in PAIRS:
-            raise UserError(
+                f"Received: data.labels {data.labels}.",
+            ),
+            (
+                self.training.label_smoothing and data.labels == "number",
+                "training.label_smoothing does not go with data.labels number.",
+            ),
+            (
+                data.second_column and architecture not in (*PAIRS, "backbone"),
                 f"data.second_column makes pairs, which model.architecture {architecture} cannot "
-                f"read: choose {', '.join(PAIRS)} or backbone."
-            )
-        if architecture in PAIRS and not self.data.second_column:
-            raise UserError(
+                f"read: choose {', '.join(PAIRS)} or backbone.",
+            ),
+            (
+                architecture in PAIRS and not data.second_column,
                 f"model.architecture {architecture} reads pairs: name the column of the second "
-                "text in data.second_column."
-            )
-
-    def _check_tokenizer(self):
-        default = TokenizerConfig()
+                "text in data.second_column.",
+            ),
+        )
         for name, value in vars(self.tokenizer).items():
-            if value != getattr(default, name):
+            if architecture == "backbone" and value != getattr(TokenizerConfig, name):
                 raise UserError(
                     f"tokenizer.{name} does not apply to model.architecture backbone, which has "
                     f"its own tokenizer: leave it out. Received: {value}."
@@ -358,33 +341,20 @@ class ClassificationConfig:
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.
-_TOKENISED = ["--tokenizer.split=whitespace"]
+_TOKENISED = "--tokenizer.split=whitespace"
 PRESETS = {
-    "opinions": [
-        "--data.label_column=sentiment",
-        "--model.embedding_size=32",
-        "--model.units=32",
-        "--model.dropout=0.1",
-        "--training.batch_size=32",
-        "--training.learning_rate=5e-3",
-        "--training.epochs=8",
-    ],
-    "trec": [*_TOKENISED, "--data.label_column=coarse"],
-    "sentence_polarity": [*_TOKENISED, "--data.folds=10"],
-    "subjectivity": [*_TOKENISED, "--data.folds=10"],
-    "movie_reviews": [
-        *_TOKENISED,
-        "--tokenizer.sentences=lines",
-        "--data.folds=10",
-        "--data.max_length=3500",
-    ],
-    "sick": [
-        "--data.text_column=sentence_A",
-        "--data.second_column=sentence_B",
-        "--data.label_column=entailment_judgment",
-        "--model.architecture=cross",
-    ],
+    "opinions": "--data.label_column=sentiment --model.embedding_size=32 --model.units=32 "
+    "--model.dropout=0.1 --training.batch_size=32 --training.learning_rate=5e-3 "
+    "--training.epochs=8",
+    "trec": f"{_TOKENISED} --data.label_column=coarse",
+    "sentence_polarity": f"{_TOKENISED} --data.folds=10",
+    "subjectivity": f"{_TOKENISED} --data.folds=10",
+    "movie_reviews": f"{_TOKENISED} --tokenizer.sentences=lines --data.folds=10 "
+    "--data.max_length=3500",
+    "sick": "--data.text_column=sentence_A --data.second_column=sentence_B "
+    "--data.label_column=entailment_judgment --model.architecture=cross",
 }
+PRESETS = {name: options.split() for name, options in PRESETS.items()}
 # A backbone comes with its own tokenizer and sizes.
 PRESETS |= {
     f"{name} with model.architecture backbone": [

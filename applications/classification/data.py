@@ -1,7 +1,9 @@
 """From the `data` section, or lists of texts and labels, to examples, ids, targets and batches."""
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 import math
 import operator
 import random
@@ -10,33 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.applications.classification.config import SPLITS, DataConfig
-from keras_attention.applications.classification.encoders import SIDES
-from keras_attention.applications.classification.preprocessor import (
-    ClassificationPreprocessor,
-    in_sentences,
-    length_of,
-)
-from keras_attention.applications.classification.tables import (
-    Row,
-    read_known,
-    read_table,
-    splits_of,
-)
-from keras_attention.applications.common.errors import UserError
 from keras_attention.text import BucketedBatches
+
+from ..common.errors import UserError
+from .config import SPLITS, DataConfig
+from .encoders import SIDES
+from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
+from .tables import Row, check_column, read_known, read_table, splits_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How many texts a set has, and what became of the others.
-
-    Args:
-        name: where they come from.
-        examples: texts that are there.
-        left_out: why texts were left out, and how many.
-        truncated: texts that are there, cut to the longest length allowed.
-    """
+    """How many examples a set has, how many were left out and why, and how many were cut short."""
 
     name: str
     examples: int
@@ -53,13 +40,9 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A text, or a pair of texts, and its label.
+    """A text, or a pair of texts, its label, and where it comes from, for messages.
 
-    Args:
-        texts: the text, or the two texts of a pair.
-        label: a string, a tuple of strings, or a number, as the configuration says; None where
-            there is none.
-        place: where it comes from, for messages.
+    The label is a string, a tuple of strings or a number, as the configuration says, or None.
     """
 
     texts: tuple[str, ...]
@@ -74,14 +57,9 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """A set of examples.
+    """A set of examples, with a weight for each or `balanced`, so that all labels count alike.
 
-    Args:
-        items: the examples.
-        report: how many, and what was left out.
-        data: what to do with texts that cannot be used; None refuses them, but cuts long ones.
-        weights: a weight for each example, or None.
-        balanced: whether examples are weighed so that all labels count alike.
+    `data` says what to do with texts that cannot be used; None refuses them, but cuts long ones.
     """
 
     items: Sequence[Example]
@@ -100,24 +78,22 @@ class Examples:
             raise ValueError(
                 f"Too few texts to hold {fraction:g} of them out. Received: {len(self)}"
             )
-        return self._part(slice(None, first)), self._part(slice(first, None))
-
-    def _part(self, rows: slice) -> "Examples":
-        weights = None if self.weights is None else self.weights[rows]
-        report = dataclasses.replace(self.report, examples=len(self.items[rows]))
-        return dataclasses.replace(self, items=self.items[rows], report=report, weights=weights)
+        return tuple(
+            dataclasses.replace(
+                self,
+                items=self.items[rows],
+                report=dataclasses.replace(self.report, examples=len(self.items[rows])),
+                weights=None if self.weights is None else self.weights[rows],
+            )
+            for rows in (slice(None, first), slice(first, None))
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """Examples as ids and targets.
+    """Examples as ids, a column of them for each text, and targets `(examples, outputs)`.
 
-    Args:
-        columns: the ids of each text; two columns for pairs.
-        targets: `(examples, outputs)`.
-        report: how many, and what was left out.
-        weights: a weight for each example.
-        sentences: whether the ids are to be cut into sentences.
+    Where `sentences`, batches cut the ids at their marks.
     """
 
     columns: tuple[list[list[int]], ...]
@@ -129,7 +105,8 @@ class Encoded:
 
 def has_split(data: DataConfig, split: str) -> bool:
     """Return whether the configuration names, or can draw, data for `split`."""
-    return bool(_source(data, split) or _source(data, "train") and _is_drawn(data, split))
+    is_drawn = split == "dev" or split == "test" and data.folds
+    return bool(_source(data, split) or _source(data, "train") and is_drawn)
 
 
 def load_examples(data: DataConfig, split: str) -> Examples:
@@ -150,7 +127,8 @@ def load_examples(data: DataConfig, split: str) -> Examples:
     if split not in SPLITS:
         raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
     if not has_split(data, split):
-        raise UserError(f"There is no {split} data: give data.{split}_file{_or_folds(split)}.")
+        folds = " or data.folds" if split == "test" else ""
+        raise UserError(f"There is no {split} data: give data.{split}_file{folds}.")
     if data.folds and data.dataset and _source(data, "test"):
         raise UserError(f"data.folds does not go with {data.dataset}, which has a test set.")
     if split != "train" and _source(data, split):
@@ -177,24 +155,14 @@ def read_examples(data: DataConfig, path: str, labelled: bool = True) -> Example
     Raises:
         UserError: where it cannot be read.
     """
-    columns = [data.text_column, *([data.second_column] if data.second_column else [])]
-    columns += [data.label_column] if labelled else []
-    return _examples(data, read_table(path, columns, data.encoding), str(path), labelled)
+    rows = read_table(path, _columns(data, labelled), data.encoding)
+    return _examples(data, rows, str(path), labelled)
 
 
 def in_memory(
     columns: Sequence[Sequence[str]], labels: Sequence[Any], weights: Sequence[float] | None = None
 ) -> Examples:
-    """Return the examples of texts and labels that are at hand.
-
-    Args:
-        columns: the texts; two columns for pairs.
-        labels: their labels.
-        weights: a weight for each example, or None.
-
-    Raises:
-        ValueError: where there is none, or a text has no words.
-    """
+    """Return the examples of a column of texts, or of two of pairs, and their labels."""
     if not labels:
         raise ValueError("Expected at least one text and its label. Received: none")
     rows = enumerate(zip(zip(*columns, strict=True), labels, strict=True))
@@ -205,36 +173,22 @@ def in_memory(
 def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor) -> Encoded:
     """Return the ids and targets of examples.
 
-    Raises:
-        ValueError: naming file and line, or list and place, where a text is too long or has no
-            tokens, or a label is unknown, and the configuration does not say to skip it; or where
-            nothing is left.
+    A ValueError names file and line, or list and place, of a text that is too long or has no
+    tokens, and of an unknown label, where the configuration does not say to skip it.
     """
-    data, labels = examples.data, preprocessor.labels
     counts = collections.Counter(examples.report.left_out)
-    targets = labels.targets([item.label for item in examples.items])
-    texts = list(zip(*(item.texts for item in examples.items), strict=True))
-    read = list(zip(*(preprocessor.ids(column) for column in texts), strict=True))
+    targets = preprocessor.labels.targets([item.label for item in examples.items])
+    texts = zip(*(item.texts for item in examples.items), strict=True)
+    read = list(zip(*map(preprocessor.ids, texts), strict=True))
     kept, rows, truncated = [], [], 0
     for index, (item, ids) in enumerate(zip(examples.items, read, strict=True)):
-        if np.isnan(targets[index]).any():
-            _refuse_label(item, labels, data)
-            counts["unknown label"] += 1
+        fault = _fault(item, ids, targets[index], preprocessor, examples.data)
+        if fault:
+            counts[fault] += 1
             continue
-        if not all(ids):
-            _refuse_empty(item, data)
-            counts["empty"] += 1
-            continue
-        longest = max(map(length_of, ids))
-        if longest > preprocessor.max_length:
-            _refuse_length(item, longest, preprocessor.max_length, data)
-            if data and data.on_too_long == "skip":
-                counts["too long"] += 1
-                continue
-            ids = tuple(map(preprocessor.cut, ids))
-            truncated += 1
         kept.append(index)
-        rows.append(ids)
+        rows.append(tuple(map(preprocessor.cut, ids)))
+        truncated += rows[-1] != ids
     report = Report(examples.report.name, len(kept), dict(counts), truncated)
     if not kept:
         raise UserError(f"{report}: no example is left.")
@@ -247,27 +201,50 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
     return Encoded(columns, targets, report, weights, preprocessor.sentences is not None)
 
 
+def _fault(item, ids, targets, preprocessor, data: DataConfig | None) -> str | None:
+    """Return why an example is left out; raise an error where it is not to be left out."""
+    if np.isnan(targets).any():
+        labels = preprocessor.labels
+        known, label = ", ".join(map(str, labels.names)), labels.unknown(item.label)
+        if data is None:
+            raise ValueError(
+                f"Labels should be among {known}. Received: {label!r}, of {item.place}"
+            )
+        problem = f"the training data have no label '{label}'. Known: {known}"
+        _check_skipped(data, "on_unknown_label", item.place, problem)
+        return "unknown label"
+    if not all(ids):
+        if data is None:
+            raise ValueError(f"A text should have words. Received: {item.place}={item.text!r}")
+        _check_skipped(data, "on_empty", item.place, "there are no words in the text")
+        return "empty"
+    longest, limit = max(map(length_of, ids)), preprocessor.max_length
+    if longest > limit and data is not None and data.on_too_long != "truncate":
+        problem = f"{longest:,} tokens, more than data.max_length {limit}"
+        _check_skipped(data, "on_too_long", item.place, problem, "raise it, or skip or truncate")
+        return "too long"
+    return None
+
+
+def _check_skipped(
+    data: DataConfig, key: str, place: str, problem: str, remedy="correct the file, or skip"
+) -> None:
+    if getattr(data, key) == "error":
+        raise UserError(f"{place}: {problem}; {remedy} such texts: data.{key}, or evaluate --skip.")
+
+
 def make_batches(
     encoded: Encoded,
     batch_size: int,
-    seed: int = 0,
-    shuffle: bool = True,
-    number_of_buckets: int = 8,
     lengths: Sequence[tuple[int, ...]] | None = None,
+    **options: Any,
 ) -> BucketedBatches:
     """Return batches `(inputs, targets, weights)` of texts of like length.
 
     `inputs` are `text`, and for pairs `second`: ids `(B, S)`, or in sentences `(B, N, W)`, padded
-    with 0. Rows that fill up a batch have weight 0.
-
-    Args:
-        encoded: the examples.
-        batch_size: examples of a batch.
-        seed: the seed of the order.
-        shuffle: draw a new order in each epoch.
-        number_of_buckets: how many lengths to pad to.
-        lengths: the lengths to pad to, those of other batches (`batches.lengths`), so that no new
-            shapes are compiled; one more comes in where none holds the longest of these texts.
+    with 0. Rows that fill up a batch have weight 0. `lengths` are those of other batches, so that
+    no new shapes are compiled; one more comes in where none holds the longest of these texts.
+    More `options` are those of `BucketedBatches`.
     """
     # Row 0 is what a row that fills up a batch has.
     targets = np.concatenate([np.zeros_like(encoded.targets[:1]), encoded.targets])
@@ -285,22 +262,15 @@ def make_batches(
         if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
             lengths = [*lengths, longest]
     return BucketedBatches(
-        columns,
-        batch_size=batch_size,
-        lengths=lengths,
-        number_of_buckets=number_of_buckets,
-        seed=seed,
-        shuffle=shuffle,
-        assemble=assemble,
+        columns, batch_size=batch_size, lengths=lengths, assemble=assemble, **options
     )
 
 
 def balanced_weights(targets: np.ndarray) -> np.ndarray:
     """Return a weight for each example, so that all labels count alike and the mean weight is 1."""
-    counts = targets.sum(axis=0)
-    present = np.count_nonzero(counts)
-    per_label = np.where(counts > 0, len(targets) / (present * np.maximum(counts, 1)), 0.0)
-    return (targets @ per_label).astype("float32")
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    return compute_sample_weight("balanced", targets.argmax(axis=1)).astype("float32")
 
 
 def _source(data: DataConfig, split: str) -> str | None:
@@ -310,41 +280,31 @@ def _source(data: DataConfig, split: str) -> str | None:
     return getattr(data, f"{split}_file")
 
 
-def _is_drawn(data: DataConfig, split: str) -> bool:
-    return split == "dev" or bool(split == "test" and data.folds)
-
-
-def _or_folds(split: str) -> str:
-    return " or data.folds" if split == "test" else ""
+def _columns(data: DataConfig, labelled: bool) -> list[str]:
+    wanted = [data.text_column, data.second_column, data.label_column if labelled else None]
+    return [column for column in wanted if column]
 
 
 def _read(data: DataConfig, split: str) -> Examples:
     if not data.dataset:
         return read_examples(data, _source(data, split))
     rows = read_known(data.dataset, data.folder, split)
-    columns = list(rows[0].values) if rows else []
-    for name in ("text_column", "second_column", "label_column"):
-        column = getattr(data, name)
-        if column and column not in columns:
-            raise UserError(
-                f"data.{name}: {data.dataset} has no column '{column}'. "
-                f"Columns: {', '.join(columns)}."
-            )
+    for column in _columns(data, labelled=True) if rows else []:
+        check_column(column, list(rows[0].values), f"data.dataset {data.dataset}")
     return _examples(data, rows, f"{data.dataset} ({split})")
 
 
 def _examples(data: DataConfig, rows: Sequence[Row], name: str, labelled=True) -> Examples:
-    columns = [data.text_column, *([data.second_column] if data.second_column else [])]
+    columns = _columns(data, labelled=False)
     items, empty = [], 0
     for row in rows:
         texts = tuple(_text(row, column) for column in columns)
         blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
         if blank and labelled:
-            _refuse_blank(row, blank[0], data)
+            _check_skipped(data, "on_empty", row.place, f"column '{blank[0]}' is empty")
             empty += 1
             continue
-        label = _label(row, data) if labelled else None
-        items.append(Example(texts, label, row.place))
+        items.append(Example(texts, _label(row, data) if labelled else None, row.place))
     if not items:
         raise UserError(f"{name}: there is no text in it.")
     return Examples(items, Report(name, len(items), {"empty": empty}), data)
@@ -359,92 +319,64 @@ def _text(row: Row, column: str) -> str:
     return value
 
 
-def _refuse_blank(row: Row, column: str, data: DataConfig) -> None:
-    if data.on_empty == "error":
-        raise UserError(
-            f"{row.place}: column '{column}' is empty; correct the file, or skip such texts: "
-            "data.on_empty, or evaluate --skip."
-        )
-
-
-def _label(row: Row, data: DataConfig):
-    value = row.values[data.label_column]
-    if data.labels == "number":
-        return _number(row, value, data)
+def _label(row: Row, data: DataConfig) -> Any:
+    value, wanted = row.values[data.label_column], "one label"
     if data.labels == "many":
         parts = value if isinstance(value, list) else str(value).split(data.label_separator)
         return tuple(sorted({str(part).strip() for part in parts} - {""}))
-    if isinstance(value, list | dict) or value is None or not str(value).strip():
-        raise UserError(
-            f"{row.place}: column '{data.label_column}' must hold one label. Received: {value!r}."
-        )
-    return str(value).strip()
-
-
-def _number(row: Row, value, data: DataConfig) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(
-            f"{row.place}: column '{data.label_column}' must hold a number, as data.labels is "
-            f"number. Received: {value!r}."
-        )
-    return number
+    if data.labels == "number":
+        wanted = "a number, as data.labels is number"
+        with contextlib.suppress(TypeError, ValueError):
+            if math.isfinite(float(value)):
+                return float(value)
+    elif not isinstance(value, (list, dict, type(None))) and str(value).strip():
+        return str(value).strip()
+    raise UserError(
+        f"{row.place}: column '{data.label_column}' must hold {wanted}. Received: {value!r}."
+    )
 
 
 def _without_rare(examples: Examples, data: DataConfig) -> Examples:
     """Refuse labels with fewer than `data.min_examples` texts, or leave such texts out."""
     if data.labels == "number":
         return examples
-    of_label = collections.defaultdict(list)
-    for item in examples.items:
-        for label in [item.label] if data.labels == "one" else item.label:
-            of_label[label].append(item)
-    rare = {label: items for label, items in of_label.items() if len(items) < data.min_examples}
-    if not rare:
-        return examples
-    if data.on_rare_label == "error":
-        label, items = next(iter(rare.items()))
+    items, name, least = examples.items, examples.report.name, data.min_examples
+    labels = [{item.label} if data.labels == "one" else set(item.label) for item in items]
+    counts = collections.Counter(label for each in labels for label in sorted(each))
+    rare = {label for label, count in counts.items() if count < least}
+    if rare and data.on_rare_label == "error":
+        item, found = next(each for each in zip(items, labels, strict=True) if each[1] & rare)
+        label = min(found & rare)
         raise UserError(
-            f"{items[0].place}: label '{label}' has {len(items)} example"
-            f"{'s' if len(items) > 1 else ''}, fewer than data.min_examples {data.min_examples}; "
+            f"{item.place}: label '{label}' has {counts[label]} example"
+            f"{'s' if counts[label] > 1 else ''}, fewer than data.min_examples {least}; "
             "correct the file, lower data.min_examples, or set data.on_rare_label to skip."
         )
-    out = {id(item) for items in rare.values() for item in items}
-    kept = [item for item in examples.items if id(item) not in out]
+    kept = [item for item, found in zip(items, labels, strict=True) if not found & rare]
     if not kept:
-        raise UserError(f"{examples.report.name}: no label has {data.min_examples} examples.")
-    left_out = {**examples.report.left_out, "rare label": len(out)}
-    return Examples(kept, Report(examples.report.name, len(kept), left_out))
+        raise UserError(f"{name}: no label has {least} examples.")
+    left_out = {**examples.report.left_out, "rare label": len(items) - len(kept)}
+    return Examples(kept, Report(name, len(kept), left_out if rare else examples.report.left_out))
 
 
 def _parts(items: Sequence[Example], data: DataConfig) -> dict[str, list[Example]]:
     """Cut a set into the parts that are drawn; each keeps the order of the set."""
-    part_of = dict.fromkeys(range(len(items)), "train")
-    draw = random.Random(data.split_seed)
-    position = 0
-    for members in _strata(items, data, draw):
-        for index in members:
-            if data.folds and position % data.folds == data.fold:
-                part_of[index] = "test"
-            position += 1
+    part_of = ["train"] * len(items)
+    if data.folds:
+        drawn = itertools.chain(*_strata(items, data, random.Random(data.split_seed)))
+        for index in itertools.islice(drawn, data.fold, None, data.folds):
+            part_of[index] = "test"
     if not _source(data, "dev"):
-        draw = random.Random(f"{data.split_seed} dev")
-        for members in _strata(items, data, draw):
+        for members in _strata(items, data, random.Random(f"{data.split_seed} dev")):
             rest = [index for index in members if part_of[index] == "train"]
-            for index in rest[: _share(len(rest), data.dev_fraction)]:
+            # Of each label at least one stays for training.
+            share = min(math.floor(len(rest) * data.dev_fraction + 0.5), len(rest) - 1)
+            for index in rest[: max(0, share)]:
                 part_of[index] = "dev"
     parts = collections.defaultdict(list)
-    for index, part in part_of.items():
-        parts[part].append(items[index])
+    for part, item in zip(part_of, items, strict=True):
+        parts[part].append(item)
     return parts
-
-
-def _share(count: int, fraction: float) -> int:
-    """Return how many of `count` go to the development set; never the last one."""
-    return max(0, min(math.floor(count * fraction + 0.5), count - 1))
 
 
 def _strata(items: Sequence[Example], data: DataConfig, draw: random.Random) -> list[list[int]]:
@@ -455,33 +387,3 @@ def _strata(items: Sequence[Example], data: DataConfig, draw: random.Random) -> 
     for members in groups.values():
         draw.shuffle(members)
     return [groups[label] for label in sorted(groups)]
-
-
-def _refuse_label(item: Example, labels: Any, data: DataConfig | None) -> None:
-    if data and data.on_unknown_label == "skip":
-        return
-    known, label = ", ".join(map(str, labels.names)), labels.unknown(item.label)
-    if data is None:
-        raise ValueError(f"Labels should be among {known}. Received: {label!r}, of {item.place}")
-    raise UserError(
-        f"{item.place}: the training data have no label '{label}'. Known: {known}; correct the "
-        "file, or skip such texts: data.on_unknown_label, or evaluate --skip."
-    )
-
-
-def _refuse_empty(item: Example, data: DataConfig | None) -> None:
-    if data is None:
-        raise ValueError(f"A text should have words. Received: {item.place}={item.text!r}")
-    if data.on_empty == "error":
-        raise UserError(
-            f"{item.place}: there are no words in the text; correct the file, or skip such texts: "
-            "data.on_empty, or evaluate --skip."
-        )
-
-
-def _refuse_length(item: Example, length: int, limit: int, data: DataConfig | None) -> None:
-    if data and data.on_too_long == "error":
-        raise UserError(
-            f"{item.place}: {length:,} tokens, more than data.max_length {limit}; raise "
-            "it, or skip or truncate such texts: data.on_too_long, or evaluate --skip."
-        )

@@ -1,27 +1,20 @@
 """From the ids of a text, or of a pair, to one vector and the weights of words and sentences."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
-from keras_attention.applications.classification.layers import (
-    PACKAGE,
-    Contextual,
-    Pool,
-    WordVectors,
-    build_once,
-)
+from .layers import PACKAGE, Part, mean_of
 
 SIDES = ("text", "second")
 """What a network's inputs are called."""
 
 
-class TextEncoder(keras.layers.Layer):
+class TextEncoder(Part):
     """Base of the encoders: layers are given whole, and kept in the configuration.
 
-    A subclass names its layers in `parts`, in the order of its constructor.
+    A subclass names its layers in `described`, in the order of its constructor.
 
     Call arguments:
         inputs: a dictionary of ids, 0 is padding: `text` `(B, S)` or `(B, N, W)`, and for pairs
@@ -33,22 +26,21 @@ class TextEncoder(keras.layers.Layer):
         `sentences` `(B, N)`, and for pairs `second`.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     rank: ClassVar[int] = 2
     """Axes of the ids of a text: 3 where it is read in sentences."""
     text_counts: ClassVar[tuple[int, ...]] = (1,)
     """How many texts an example may have: 1, or 2 for pairs."""
 
     def __init__(self, *layers: keras.layers.Layer, **kwargs: Any):
-        given = {name: kwargs.pop(name) for name in self.parts if name in kwargs}
+        given = {name: kwargs.pop(name) for name in self.described if name in kwargs}
         super().__init__(**kwargs)
-        given |= dict(zip(self.parts, layers, strict=False))
-        if set(given) != set(self.parts) or len(layers) > len(self.parts):
+        given |= dict(zip(self.described, layers, strict=False))
+        if set(given) != set(self.described) or len(layers) > len(self.described):
             raise ValueError(
-                f"A {type(self).__name__} takes the layers {', '.join(self.parts)}. "
+                f"A {type(self).__name__} takes {', '.join(self.described)}. "
                 f"Received: {len(layers)} layers and {sorted(given)}"
             )
-        for name in self.parts:
+        for name in self.described:
             setattr(self, name, given[name])
 
     @property
@@ -61,18 +53,6 @@ class TextEncoder(keras.layers.Layer):
         """Whether the weights say what the encoder attends to: those of a mean do not."""
         return self.pool.kind == "attention"
 
-    def get_config(self):
-        serialize = keras.saving.serialize_keras_object
-        return {
-            **super().get_config(),
-            **{name: serialize(getattr(self, name)) for name in self.parts},
-        }
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "TextEncoder":
-        revive = keras.saving.deserialize_keras_object
-        return cls(**{k: revive(v) if k in cls.parts else v for k, v in config.items()})
-
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class FlatEncoder(TextEncoder):
@@ -84,14 +64,7 @@ class FlatEncoder(TextEncoder):
         pool: a `Pool`.
     """
 
-    parts = ("vectors", "context", "pool")
-
-    vectors: WordVectors
-    context: Contextual
-    pool: Pool
-
-    def build(self, inputs_shape):
-        _build_chain(inputs_shape["text"], self.vectors, self.context, self.pool)
+    described = ("vectors", "context", "pool")
 
     def call(self, inputs, training=False):
         vectors, mask = self.vectors(inputs["text"], training=training)
@@ -115,15 +88,8 @@ class HierarchicalEncoder(TextEncoder):
         Yang et al. 2016, "Hierarchical attention networks for document classification", section 2.
     """
 
-    parts = ("vectors", "context", "pool", "sentence_context", "sentence_pool")
+    described = ("vectors", "context", "pool", "sentence_context", "sentence_pool")
     rank = 3
-
-    def build(self, inputs_shape):
-        batch_size, sentences, words = inputs_shape["text"]
-        width = _build_chain((None, words), self.vectors, self.context, self.pool)
-        shape = (batch_size, sentences, width)
-        build_once(self.sentence_context, shape)
-        build_once(self.sentence_pool, self.sentence_context.compute_output_shape(shape))
 
     def call(self, inputs, training=False):
         ids = inputs["text"]
@@ -132,15 +98,12 @@ class HierarchicalEncoder(TextEncoder):
         vectors, mask = self.vectors(flat, training=training)
         states = self.context(vectors, mask=mask, training=training)
         pooled, word_weights = self.pool(states, mask)
-        shape = (batch_size, sentences, pooled.shape[-1])
-        of_sentences = ops.reshape(pooled, shape)
+        of_sentences = ops.reshape(pooled, (batch_size, sentences, pooled.shape[-1]))
         is_sentence = ops.reshape(ops.any(mask, axis=1), (batch_size, sentences))
         states = self.sentence_context(of_sentences, mask=is_sentence, training=training)
         vector, sentence_weights = self.sentence_pool(states, is_sentence)
-        return vector, {
-            "words": ops.reshape(word_weights, (batch_size, sentences, words)),
-            "sentences": sentence_weights,
-        }
+        word_weights = ops.reshape(word_weights, (batch_size, sentences, words))
+        return vector, {"words": word_weights, "sentences": sentence_weights}
 
 
 class PairEncoder(TextEncoder):
@@ -155,26 +118,19 @@ class PairEncoder(TextEncoder):
     def call(self, inputs, training=False):
         ids = [inputs[side] for side in SIDES]
         # Both texts in one batch, the first ones before the second: half as many loops.
-        vectors, mask = self.vectors(_stacked(ids), training=training)
+        vectors, mask = self.vectors(_stacked(*ids), training=training)
         states = self.context(vectors, mask=mask, training=training)
-        others = (_exchanged(states), _exchanged(mask))
-        read, weights = self.read(states, mask, *others, training)
-        first, second = _halves(read)
+        read, weights = self.read(states, mask, _exchanged(states), _exchanged(mask), training)
+        first, second = ops.split(read, 2)
         compared = [first, second, ops.abs(first - second), first * second]
         vector = self.compare(ops.concatenate(compared, axis=-1))
-        shown = [w[:, : ops.shape(i)[1]] for w, i in zip(_halves(weights), ids, strict=True)]
-        return vector, {"words": shown[0], "second": shown[1]}
+        words, others = ops.split(weights, 2)
+        words, others = words[:, : ops.shape(ids[0])[1]], others[:, : ops.shape(ids[1])[1]]
+        return vector, {"words": words, "second": others}
 
     def read(self, states, mask, other, other_mask, training):
         """Return the vectors of texts, each beside its other, and the weights of their words."""
         raise NotImplementedError
-
-    def _build_reading(self, inputs_shape):
-        """Build the layers of both texts; return the shape of the states."""
-        shape = (*inputs_shape["text"], self.vectors.size)
-        build_once(self.vectors, inputs_shape["text"])
-        build_once(self.context, shape)
-        return self.context.compute_output_shape(shape)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -198,18 +154,7 @@ class CrossEncoder(PairEncoder):
         et al. 2017, "Enhanced LSTM for natural language inference", sections 3.2 and 3.3.
     """
 
-    parts = ("vectors", "context", "cross", "match", "composition", "pool", "compare")
-
-    def build(self, inputs_shape):
-        shape = self._build_reading(inputs_shape)
-        build_once(self.cross, shape, shape)
-        build_once(self.match, (*shape[:-1], 4 * shape[-1]))
-        shape = (*shape[:-1], self.match.units)
-        build_once(self.composition, shape)
-        shape = self.composition.compute_output_shape(shape)
-        build_once(self.pool, shape)
-        width = shape[-1] * (2 if self.pool.with_maximum else 1)
-        build_once(self.compare, (shape[0], 4 * width))
+    described = ("vectors", "context", "cross", "match", "composition", "pool", "compare")
 
     def read(self, states, mask, other, other_mask, training):
         found = self.cross(states, other, value_mask=other_mask, training=training)
@@ -238,20 +183,10 @@ class InnerEncoder(PairEncoder):
         selection", where one text of the pair, the answer, is read so.
     """
 
-    parts = ("vectors", "context", "forward", "backward", "pool", "compare")
-
-    def build(self, inputs_shape):
-        shape = self._build_reading(inputs_shape)
-        for layer in (self.forward, self.backward):
-            build_once(layer, shape, (shape[0], shape[-1]))
-        shape = (*shape[:-1], 2 * self.forward.cell.units)
-        build_once(self.pool, shape)
-        width = shape[-1] * (2 if self.pool.with_maximum else 1)
-        build_once(self.compare, (shape[0], 4 * width))
-        self.question = Pool("mean", name="question", dtype=self.dtype_policy)
+    described = ("vectors", "context", "forward", "backward", "pool", "compare")
 
     def read(self, states, mask, other, other_mask, training):
-        question, _ = self.question(other, other_mask)
+        question, _ = mean_of(other, other_mask)
         common = {"mask": mask, "training": training, "return_attention_scores": True}
         forward, weights = self.forward(states, query=question, **common)
         backward, back_weights = self.backward(states, query=question, **common)
@@ -260,33 +195,16 @@ class InnerEncoder(PairEncoder):
         return vector, (weights + back_weights) / 2
 
 
-def _stacked(ids):
+def _stacked(first, second):
     """Return the ids of both texts as one batch `(2B, S)`, the shorter ones padded."""
-    batch_size = ops.shape(ids[0])[0]
-    sizes = [ops.shape(each)[1] for each in ids]
-    padding = [
-        ops.zeros((batch_size, ops.maximum(0, other - own)), each.dtype)
-        for each, own, other in zip(ids, sizes, reversed(sizes), strict=True)
+    padded = [
+        ops.concatenate([own, ops.zeros_like(other)[:, ops.shape(own)[1] :]], axis=1)
+        for own, other in ((first, second), (second, first))
     ]
-    padded = [ops.concatenate(both, axis=1) for both in zip(ids, padding, strict=True)]
     return ops.concatenate(padded, axis=0)
-
-
-def _halves(tensor):
-    size = ops.shape(tensor)[0] // 2
-    return tensor[:size], tensor[size:]
 
 
 def _exchanged(tensor):
     """Return a batch whose rows are those of the other text of the pair."""
-    return ops.concatenate(list(reversed(_halves(tensor))), axis=0)
-
-
-def _build_chain(ids_shape, vectors, context, pool):
-    """Build the layers from ids to a pooled vector; return its width."""
-    build_once(vectors, ids_shape)
-    shape = (*ids_shape, vectors.size)
-    build_once(context, shape)
-    shape = context.compute_output_shape(shape)
-    build_once(pool, shape)
-    return shape[-1] * (2 if pool.with_maximum else 1)
+    first, second = ops.split(tensor, 2)
+    return ops.concatenate([second, first], axis=0)

@@ -14,23 +14,30 @@ WIDTHS = (3, 4, 5)
 """How many words each convolution sees."""
 
 
-def build_once(layer: keras.layers.Layer, *shapes) -> None:
-    """Build a layer, unless a file that it was read from has built it already."""
-    if not layer.built:
-        layer.build(*shapes)
+class Part(keras.layers.Layer):
+    """A layer that is described by arguments of its constructor, values or layers.
 
-
-class DescribedLayer(keras.layers.Layer):
-    """A layer whose configuration is the plain values that it names."""
+    Its layers are built by its first call, as Keras does it: no file needs to hold their shapes.
+    """
 
     described: ClassVar[tuple[str, ...]] = ()
 
     def get_config(self):
-        return {**super().get_config(), **{name: getattr(self, name) for name in self.described}}
+        serialize = keras.saving.serialize_keras_object
+        own = {name: serialize(getattr(self, name)) for name in self.described}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config):
+        revive = keras.saving.deserialize_keras_object
+        return cls(**{k: revive(v) if k in cls.described else v for k, v in config.items()})
+
+    def get_build_config(self):
+        return None
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class WordVectors(DescribedLayer):
+class WordVectors(Part):
     """Embeds words; in training some are made unknown, and features are dropped.
 
     Args:
@@ -63,18 +70,12 @@ class WordVectors(DescribedLayer):
         self.size = size
         self.dropout = dropout
         self.word_dropout = word_dropout
+        start = keras.initializers.RandomUniform(-0.25, 0.25)
         self.embedding = keras.layers.Embedding(
-            vocabulary_size,
-            size,
-            embeddings_initializer=keras.initializers.RandomUniform(-0.25, 0.25),
-            name="embedding",
-            dtype=self.dtype_policy,
+            vocabulary_size, size, start, name="embedding", dtype=self.dtype_policy
         )
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._seed = keras.random.SeedGenerator() if word_dropout else None
-
-    def build(self, ids_shape):
-        self.embedding.build(ids_shape)
 
     def call(self, ids, training=False):
         mask = ops.not_equal(ids, PAD_ID)
@@ -83,31 +84,10 @@ class WordVectors(DescribedLayer):
             ids = ops.where(ops.logical_and(drawn, mask), UNK_ID, ids)
         return self._dropout(self.embedding(ids), training=training), mask
 
-    def compute_output_spec(self, ids, training=False):
-        vectors = keras.KerasTensor((*ids.shape, self.size), self.compute_dtype)
-        return vectors, keras.KerasTensor(ids.shape, "bool")
-
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class SelfAttentionBlock(DescribedLayer):
-    """One layer of self-attention, without a feed-forward network or recurrence.
-
-    `y = LayerNorm(x + Dropout(Attention(x, x)))`
-
-    Args:
-        heads: attention heads; they divide the width of the inputs.
-        positions: how positions enter the scores, as in `MultiHeadAttention`.
-        dropout: rate of dropout.
-        **kwargs: arguments of every Keras layer.
-
-    Call arguments:
-        inputs: `(B, S, D)`.
-        mask: boolean `(B, S)`, True = attend.
-        training: whether dropout applies.
-
-    Returns:
-        `(B, S, D)`.
-    """
+class SelfAttentionBlock(Part):
+    """Self-attention without feed-forward: `y = LayerNorm(x + Dropout(Attention(x, x)))`."""
 
     described = ("heads", "positions", "dropout")
 
@@ -123,46 +103,22 @@ class SelfAttentionBlock(DescribedLayer):
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, inputs_shape):
-        self.attention = MultiHeadAttention(
-            self.heads,
-            inputs_shape[-1] // self.heads,
-            positions=self.positions,
-            name="attention",
-            dtype=self.dtype_policy,
-        )
-        self.attention.build(inputs_shape)
-        self.norm.build(inputs_shape)
+        size = inputs_shape[-1] // self.heads
+        common = {"name": "attention", "dtype": self.dtype_policy}
+        self.attention = MultiHeadAttention(self.heads, size, positions=self.positions, **common)
 
     def call(self, inputs, mask=None, training=False):
         attended = self.attention(inputs, inputs, value_mask=mask, training=training)
         return self.norm(inputs + self._dropout(attended, training=training))
 
-    def compute_output_shape(self, inputs_shape):
-        return tuple(inputs_shape)
-
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class NGrams(DescribedLayer):
+class NGrams(Part):
     """Reads each word with those around it, by convolutions of several widths.
 
     `y_t = [relu(W_n x_{t-n/2..t+n/2} + b_n) for n in widths]`; beyond the text and in its padding
-    the inputs are zeros.
-
-    Args:
-        filters: features of each width.
-        widths: how many words each convolution sees.
-        **kwargs: arguments of every Keras layer.
-
-    Call arguments:
-        inputs: `(B, S, D)`.
-        mask: boolean `(B, S)`, True where there is a word.
-
-    Returns:
-        `(B, S, len(widths) * filters)`.
-
-    Reference:
-        Kim 2014, "Convolutional neural networks for sentence classification", section 2, where the
-        maximum over the text follows.
+    the inputs are zeros. Kim 2014, "Convolutional neural networks for sentence classification",
+    section 2, where the maximum over the text follows.
     """
 
     described = ("filters", "widths")
@@ -172,33 +128,20 @@ class NGrams(DescribedLayer):
         self.filters = filters
         self.widths = list(widths)
         self.supports_masking = True
+        common = {"padding": "same", "activation": "relu", "dtype": self.dtype_policy}
         self.convolutions = [
-            keras.layers.Conv1D(
-                filters,
-                width,
-                padding="same",
-                activation="relu",
-                name=f"width_{width}",
-                dtype=self.dtype_policy,
-            )
+            keras.layers.Conv1D(filters, width, name=f"width_{width}", **common)
             for width in self.widths
         ]
-
-    def build(self, inputs_shape):
-        for convolution in self.convolutions:
-            build_once(convolution, inputs_shape)
 
     def call(self, inputs, mask=None):
         if mask is not None:
             inputs = ops.where(ops.expand_dims(mask, 2), inputs, ops.zeros_like(inputs))
         return ops.concatenate([each(inputs) for each in self.convolutions], axis=-1)
 
-    def compute_output_shape(self, inputs_shape):
-        return (*inputs_shape[:-1], len(self.widths) * self.filters)
-
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class Contextual(DescribedLayer):
+class Contextual(Part):
     """Puts what stands around it into each vector: the layers between embedding and pooling.
 
     Args:
@@ -245,31 +188,21 @@ class Contextual(DescribedLayer):
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        shape = tuple(inputs_shape)
-        self.blocks = [self._block(number, shape) for number in range(self._depth())]
-        for block in self.blocks:
-            block.build(shape)
+        depth = {"none": 0, "gru": 1, "convolution": 1}.get(self.kind, self.layers)
+        self.blocks = [self._block(number, inputs_shape[-1]) for number in range(depth)]
 
-    def _depth(self):
-        return {"none": 0, "gru": 1, "convolution": 1}.get(self.kind, self.layers)
-
-    def _block(self, number, shape):
+    def _block(self, number, width):
         common = {"name": f"block_{number}", "dtype": self.dtype_policy}
         if self.kind == "gru":
             gru = keras.layers.GRU(self.units, return_sequences=True, dtype=self.dtype_policy)
             return keras.layers.Bidirectional(gru, **common)
         if self.kind == "convolution":
             return NGrams(self.units, **common)
+        common |= {"positions": self.positions, "dropout": self.dropout}
         if self.kind == "self-attention":
-            return SelfAttentionBlock(self.heads, self.positions, self.dropout, **common)
+            return SelfAttentionBlock(self.heads, **common)
         if self.kind == "transformer":
-            return TransformerEncoder(
-                self.feed_forward or 4 * shape[-1],
-                self.heads,
-                dropout=self.dropout,
-                positions=self.positions,
-                **common,
-            )
+            return TransformerEncoder(self.feed_forward or 4 * width, self.heads, **common)
         raise ValueError(
             "`kind` must be 'gru', 'convolution', 'self-attention', 'transformer' or 'none'. "
             f"Received: kind={self.kind!r}"
@@ -280,13 +213,9 @@ class Contextual(DescribedLayer):
             inputs = block(inputs, mask=mask, training=training)
         return inputs
 
-    def compute_output_shape(self, inputs_shape):
-        times = {"gru": 2, "convolution": len(WIDTHS)}.get(self.kind)
-        return (*inputs_shape[:-1], times * self.units if times else inputs_shape[-1])
-
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class Pool(DescribedLayer):
+class Pool(Part):
     """Sums a sequence to one vector.
 
     Args:
@@ -322,33 +251,28 @@ class Pool(DescribedLayer):
         if kind == "attention":
             self.attention = AttentionPooling(units, name="attention", dtype=self.dtype_policy)
 
-    def build(self, inputs_shape):
-        if self.attention is not None:
-            self.attention.build(inputs_shape)
-
     def call(self, inputs, mask):
         if self.attention is not None:
             pooled, weights = self.attention(inputs, mask=mask, return_attention_scores=True)
         else:
-            weights = ops.cast(mask, inputs.dtype)
-            weights /= ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
-            pooled = ops.einsum("bs,bsd->bd", weights, inputs)
+            pooled, weights = mean_of(inputs, mask)
         if self.with_maximum:
-            pooled = ops.concatenate([pooled, _maximum(inputs, mask)], axis=-1)
+            pooled = ops.concatenate([pooled, _maximum_of(inputs, mask)], axis=-1)
         return pooled, weights
 
     def compute_mask(self, inputs, previous_mask=None):
         return None  # no steps are left to mask
 
-    def compute_output_spec(self, inputs, mask):
-        width = inputs.shape[-1] * (2 if self.with_maximum else 1)
-        pooled = keras.KerasTensor((inputs.shape[0], width), self.compute_dtype)
-        return pooled, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+
+def mean_of(inputs, mask):
+    """Return the mean `(B, D)` over what is not masked, and the weights `(B, S)`; else zeros."""
+    weights = ops.cast(mask, inputs.dtype)
+    weights /= ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+    return ops.einsum("bs,bsd->bd", weights, inputs), weights
 
 
-def _maximum(inputs, mask):
+def _maximum_of(inputs, mask):
     """Return the maximum of each feature over what is not masked; 0 where all is."""
     lowest = ops.min(inputs, axis=1, keepdims=True)
-    kept = ops.where(ops.expand_dims(mask, 2), inputs, lowest)
-    found = ops.max(kept, axis=1)
+    found = ops.max(ops.where(ops.expand_dims(mask, 2), inputs, lowest), axis=1)
     return ops.where(ops.any(mask, axis=1, keepdims=True), found, ops.zeros_like(found))

@@ -6,23 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.applications.classification.backbones import BackboneEncoder, Pretrained
-from keras_attention.applications.classification.config import ModelConfig
-from keras_attention.applications.classification.encoders import (
-    CrossEncoder,
-    FlatEncoder,
-    HierarchicalEncoder,
-    InnerEncoder,
-    TextEncoder,
-)
-from keras_attention.applications.classification.layers import (
-    PACKAGE,
-    Contextual,
-    Pool,
-    WordVectors,
-)
-from keras_attention.applications.common.network import Network
 from keras_attention.layers import InnerAttentionGRU, LuongAttention
+
+from ..common.network import Network
+from .backbones import BackboneEncoder, Pretrained
+from .config import STACKS, ModelConfig
+from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder
+from .layers import PACKAGE, Contextual, Pool, WordVectors
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -81,7 +71,7 @@ class Classifier(Network):
                 "`encoder` of a Classifier should be a Keras layer, such as FlatEncoder. "
                 f"Received: encoder={encoder!r}"
             )
-        self.encoder = encoder
+        self.encoder = self.part("encoder", encoder, None)
         self.outputs_count = outputs
         self.dropout = dropout
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -91,14 +81,12 @@ class Classifier(Network):
     def build(self, input_shape: Any = None) -> None:
         # An encoder of single texts reads the first alone.
         ids = ops.full((2, 3, 4)[-self.rank :], 4, "int32")
-        vector, _ = self.encoder({"text": ids, "second": ids})
-        if not self.answer.built:
-            self.answer.build(tuple(vector.shape))
+        self.attend({"text": ids, "second": ids})
 
     @property
     def rank(self) -> int:
         """Axes of the ids of a text: 2, or 3 where the encoder reads sentences."""
-        return getattr(self.encoder, "rank", TextEncoder.rank)
+        return getattr(self.encoder, "rank", 2)
 
     @property
     def text_counts(self) -> tuple[int, ...]:
@@ -134,19 +122,8 @@ class Classifier(Network):
         return keras.KerasTensor((inputs["text"].shape[0], self.outputs_count), dtype)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            # The constructor builds it: shapes would only make copies differ.
-            "encoder": _without_shapes(keras.saving.serialize_keras_object(self.encoder)),
-            "outputs": self.outputs_count,
-            "dropout": self.dropout,
-        }
-
-
-def _without_shapes(config: Any) -> Any:
-    if not isinstance(config, dict):
-        return config
-    return {k: _without_shapes(v) for k, v in config.items() if k != "build_config"}
+        own = {**self.config_of(encoder=self.encoder), "outputs": self.outputs_count}
+        return {**super().get_config(), **own, "dropout": self.dropout}
 
 
 def build_model(
@@ -171,30 +148,22 @@ def build_model(
     common = {"name": "encoder", "dtype": dtype}
     name = config.architecture
     if pretrained is not None:
-        pool = _pool(config, "pool", dtype)
-        tuned = config.chosen("fine_tune")
+        pool, tuned = _pool(config, "pool", dtype), config.chosen("fine_tune")
         encoder = BackboneEncoder(
             pretrained.backbone, pool, **pretrained.marks, fine_tuned=tuned, **common
         )
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
-    vectors = WordVectors(
-        vocabulary_size,
-        config.embedding_size,
-        dropout,
-        config.word_dropout,
-        name="vectors",
-        dtype=dtype,
-    )
+    sizes = vocabulary_size, config.embedding_size
+    vectors = WordVectors(*sizes, dropout, config.word_dropout, name="vectors", dtype=dtype)
     context, pool = _context(config, "context", dtype), _pool(config, "pool", dtype)
     if name == "han":
         above = _context(config, "sentence_context", dtype), _pool(config, "sentence_pool", dtype)
         encoder = HierarchicalEncoder(vectors, context, pool, *above, **common)
     elif name == "cross":
         compare = _dense(config, "tanh", "compare", dtype)
-        cross = LuongAttention(
-            "general", kernel_initializer="glorot_uniform", name="cross", dtype=dtype
-        )
+        start = {"kernel_initializer": "glorot_uniform"}
+        cross = LuongAttention("general", **start, name="cross", dtype=dtype)
         match = _dense(config, "relu", "match", dtype)
         composition = _context(config, "composition", dtype)
         encoder = CrossEncoder(vectors, context, cross, match, composition, pool, compare, **common)
@@ -208,13 +177,12 @@ def build_model(
 
 
 def _context(config: ModelConfig, name: str, dtype: Any) -> Contextual:
-    stack = config.architecture in ("self-attention", "transformer")
-    options = {}
-    if stack:
+    kind, options = config.chosen("encoder"), {}
+    if config.architecture in STACKS:
+        kind = config.architecture
         names = ("layers", "heads", "positions", "feed_forward")
         options = {name: config.chosen(name) for name in names}
         options["dropout"] = config.chosen("layer_dropout")
-    kind = config.architecture if stack else config.chosen("encoder")
     return Contextual(kind, config.units, name=name, dtype=dtype, **options)
 
 
@@ -229,11 +197,5 @@ def _dense(config: ModelConfig, activation: str, name: str, dtype: Any) -> keras
 
 
 def _inner_gru(config: ModelConfig, name: str, dtype: Any) -> InnerAttentionGRU:
-    return InnerAttentionGRU(
-        config.units,
-        attention=config.chosen("inner_attention"),
-        return_sequences=True,
-        go_backwards=name == "backward",
-        name=name,
-        dtype=dtype,
-    )
+    options = {"attention": config.chosen("inner_attention"), "go_backwards": name == "backward"}
+    return InnerAttentionGRU(config.units, return_sequences=True, name=name, dtype=dtype, **options)

@@ -11,26 +11,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.applications.classification.backbones import BackboneTokenizer
-from keras_attention.applications.classification.config import (
-    ClassificationConfig,
-    TokenizerConfig,
-)
-from keras_attention.applications.classification.encoders import SIDES
-from keras_attention.applications.classification.layers import PACKAGE
-from keras_attention.applications.common.errors import UserError, check_choice
-from keras_attention.applications.common.preprocessor import (
-    TextPreprocessor,
-    as_texts,
-    check_equally_many,
-    padded,
-)
 from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
+
+from ..common.errors import UserError, check_choice
+from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
+from . import backbones
+from .config import ClassificationConfig, TokenizerConfig
+from .encoders import SIDES
+from .layers import PACKAGE
 
 KINDS = ("one", "many", "number")
 """What a text may have: one label, any number of labels, or a number."""
-BACKBONE_FOLDER = "backbone"
-"""Where a run folder keeps the backbone that its training starts from."""
 # In the syntax that Python and TensorFlow share: a stop, what may close it, and a space after it.
 SENTENCE_END = ("([.!?][\"')\\]]*)[ \\t]+", "\\1\n")
 
@@ -58,29 +49,19 @@ class Labels:
 
     @classmethod
     def of(cls, values: Sequence[Any], kind: str, name: str = "the training data") -> "Labels":
-        """Return the labels of training texts.
-
-        Args:
-            values: the label of each text, of `kind`, as `as_labels` gives them.
-            kind: as above.
-            name: where they come from, for messages.
-
-        Raises:
-            ValueError: where there is nothing to choose between.
-        """
+        """Return the labels of training texts, which `name` says the origin of in messages."""
         if kind == "number":
             numbers = np.array(values)
             if np.ptp(numbers) == 0:
                 raise UserError(f"{name}: all texts have the number {numbers[0]:g}.")
             return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()))
-        several = [(value,) if kind == "one" else value for value in values]
-        names = sorted({label for each in several for label in each}, key=_order)
-        if len(names) < (2 if kind == "one" else 1):
-            raise UserError(
-                f"{name}: expected at least two labels. Received: {', '.join(map(str, names))}."
-                if kind == "one"
-                else f"{name}: no text has a label."
-            )
+        names = {label for value in values for label in ([value] if kind == "one" else value)}
+        names = sorted(names, key=_order)
+        if kind == "one" and len(names) < 2:
+            found = ", ".join(map(str, names))
+            raise UserError(f"{name}: expected at least two labels. Received: {found}.")
+        if not names:
+            raise UserError(f"{name}: no text has a label.")
         return cls(kind, tuple(names))
 
     @property
@@ -112,11 +93,8 @@ class Labels:
 def kind_of(values: Any, name: str = "labels") -> str:
     """Return what labels are: strings and whole numbers `"one"`, tuples, lists and sets `"many"`,
     other numbers `"number"`.
-
-    Raises:
-        ValueError: where the first is none of these, or there is none.
     """
-    first = next(iter(values), None)
+    first = next(iter(values), None) if hasattr(values, "__iter__") else values
     if isinstance(first, (str, bytes, int, np.integer, np.bool_)):
         return "one"
     if isinstance(first, (tuple, list, set, frozenset)):
@@ -127,16 +105,7 @@ def kind_of(values: Any, name: str = "labels") -> str:
 
 
 def as_labels(values: Any, kind: str, name: str = "labels") -> list[Any]:
-    """Return labels of one kind, checked: strings and ints, tuples of them, or floats.
-
-    Args:
-        values: a sequence of labels; any sequence will do, such as a column of a table.
-        kind: one of `KINDS`.
-        name: the argument's name, for the message.
-
-    Raises:
-        ValueError: where one is missing or of another kind.
-    """
+    """Return any sequence of labels of one kind as strings and ints, tuples of them, or floats."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise _bad_label(values, name, "a sequence of labels")
     values = values.numpy() if hasattr(values, "numpy") else values
@@ -255,16 +224,13 @@ class ClassificationPreprocessor(TextPreprocessor):
         Raises:
             ValueError: where there are no texts, one is no string, or there are not two labels.
         """
-        texts, labels = list(texts), list(labels)
-        pairs = bool(texts) and not isinstance(texts[0], (str, bytes))
-        columns = as_columns(texts, pairs, "texts")
-        label_kind = label_kind or kind_of(labels)
-        values = as_labels(labels, label_kind)
-        check_equally_many(texts=columns[0], labels=values)
+        first = next(iter(texts), None)
+        pairs = hasattr(first, "__len__") and not isinstance(first, (str, bytes))
+        columns, values, kind = as_examples(texts, labels, pairs, label_kind)
         section = TokenizerConfig(**tokenizer)
         return cls(
             train_tokenizer(section, [text for column in columns for text in column]),
-            Labels.of(values, label_kind, "labels"),
+            Labels.of(values, kind, "labels"),
             pairs,
             max_length,
             section.sentences if in_sentences else None,
@@ -276,7 +242,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         if _is_tensor(columns[0]):
             read = [self.graph_reader().read(column)[0] for column in columns]
         else:
-            read = [self.matrix([self.cut(ids) for ids in self.ids(column)]) for column in columns]
+            read = [padded(list(map(self.cut, self.ids(column)))) for column in columns]
+            read = map(in_sentences, read) if self.sentences else read
         inputs = dict(zip(SIDES, read, strict=False))
         if y is None:
             return inputs
@@ -286,7 +253,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         """Return the ids of each text, whole; sentences with a mark between them."""
         cut = [self._sentences(text) for text in texts]
         rows = iter(self.tokenizer.encode([line for lines in cut for line in lines]))
-        return [_joined(self._chunks([next(rows) for _ in lines])) for lines in cut]
+        read = [self._chunks([next(rows) for _ in lines]) for lines in cut]
+        return [[token for row in each for token in (END_ID, *row)][1:] for each in read]
 
     def cut(self, ids: list[int]) -> list[int]:
         """Return the first `max_length` tokens of the ids of a text."""
@@ -301,19 +269,15 @@ class ClassificationPreprocessor(TextPreprocessor):
         """
         kept, left = [], self.max_length
         for row in self._chunks([self.tokenizer.tokens(each) for each in self._sentences(text)]):
-            kept += [row[:left]] if left > 0 else []
-            left -= len(row)
-        return kept
-
-    def matrix(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return ids as the network reads them, `(B, S)` or `(B, N, W)`, padded with 0."""
-        return in_sentences(padded(ids)) if self.sentences else padded(ids)
+            kept.append(row[:left])
+            left -= len(kept[-1])
+        return [row for row in kept if row] if self.sentences else kept
 
     def graph_reader(self) -> Any:
         """Return what reads strings inside a graph, made once, outside of the one being traced."""
         import tensorflow as tf
 
-        from keras_attention.applications.classification.serving import GraphReader
+        from .serving import GraphReader
 
         if "reader" not in self._in_graph:
             with tf.init_scope():
@@ -323,8 +287,7 @@ class ClassificationPreprocessor(TextPreprocessor):
     def _columns(self, x):
         """Return the texts of each side: lists, or tensors of strings."""
         if isinstance(x, Mapping):
-            x = tuple(x[side] for side in SIDES[: 1 + self.pairs])
-            return list(x)
+            return [x[side] for side in SIDES[: 1 + self.pairs]]
         if _is_tensor(x):
             return [x[:, 0], x[:, 1]] if self.pairs else [x]
         if isinstance(x, (tuple, list)) and any(map(_is_tensor, x)):
@@ -358,8 +321,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         return [row[at : at + size] for row in rows for at in range(0, len(row), size)]
 
     def read_start(self, folder: Path) -> None:
-        if (folder / BACKBONE_FOLDER).is_dir():
-            self.backbone_folder = folder / BACKBONE_FOLDER
+        if (folder / backbones.FOLDER).is_dir():
+            self.backbone_folder = folder / backbones.FOLDER
 
     def get_config(self) -> dict[str, Any]:
         names = ("pairs", "max_length", "sentences", "max_sentence_length")
@@ -369,11 +332,10 @@ class ClassificationPreprocessor(TextPreprocessor):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "ClassificationPreprocessor":
-        if config["tokenizer"]["kind"] == BackboneTokenizer.kind:
-            return cls(
-                **{**config, "tokenizer": BackboneTokenizer.from_config(config["tokenizer"])}
-            )
-        return super().from_config(config)
+        tokenizer = config["tokenizer"]
+        if tokenizer["kind"] != backbones.BackboneTokenizer.kind:
+            return super().from_config(config)
+        return cls(**{**config, "tokenizer": backbones.BackboneTokenizer.from_config(tokenizer)})
 
 
 def train_tokenizer(section: TokenizerConfig, lines: Sequence[str]) -> Tokenizer:
@@ -400,18 +362,20 @@ def preprocessor_of(
     )
 
 
+def as_examples(
+    texts: Any, labels: Any, pairs: bool, kind: str | None
+) -> tuple[list[list[str]], list[Any], str]:
+    """Return texts as columns, their labels, and the kind of these, that of the first if None."""
+    columns = as_columns(texts, pairs, "texts")
+    kind = kind or kind_of(labels)
+    values = as_labels(labels, kind)
+    check_equally_many(texts=columns[0], labels=values)
+    return columns, values, kind
+
+
 def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
-    """Return texts as one column, or pairs of texts as two.
-
-    Args:
-        x: a sequence of strings; of pairs, a sequence of pairs of strings, or a tuple of two
-            columns.
-        pairs: whether pairs are wanted.
-        name: the argument's name, for the message.
-
-    Raises:
-        ValueError: where something is no string, or no pair.
-    """
+    """Return texts as one column; pairs, of which there are two in a tuple or many, as two."""
+    x = x.to_numpy() if hasattr(x, "columns") else x  # a table, which would yield its names
     if not pairs:
         return [as_texts(x, name)]
     if isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, tuple)):
@@ -420,16 +384,14 @@ def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
         return columns
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise ValueError(f"`{name}` should be a sequence of pairs of texts. Received: {x!r}")
-    columns = [[], []]
     for place, pair in enumerate(x):
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
                 f"`{name}` should hold pairs of texts, each a tuple of two. "
                 f"Received: {name}[{place}]={pair!r}"
             )
-        for column, text in zip(columns, as_texts(pair, f"{name}[{place}]"), strict=True):
-            column.append(text)
-    return columns
+    pairs = [as_texts(pair, f"{name}[{place}]") for place, pair in enumerate(x)]
+    return [[first for first, _ in pairs], [second for _, second in pairs]]
 
 
 def length_of(ids: Sequence[int]) -> int:
@@ -450,13 +412,6 @@ def in_sentences(ids: np.ndarray) -> np.ndarray:
     result = np.full(shape, PAD_ID, ids.dtype)
     result[row, sentence, word] = ids[row, column]
     return result
-
-
-def _joined(rows: Sequence[Sequence[int]]) -> list[int]:
-    flat: list[int] = []
-    for number, row in enumerate(rows):
-        flat += [END_ID, *row] if number else row
-    return flat
 
 
 def _is_tensor(x: Any) -> bool:

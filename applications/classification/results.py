@@ -1,27 +1,24 @@
 """What a classifier gives: predictions that show themselves, figures of many, and pictures."""
 
+import dataclasses
 import html
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.stats import rankdata
 
-from keras_attention.applications.classification.preprocessor import Labels
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import (
-    check_new_file,
-    check_picture,
-    replacing,
-    write_text,
-)
 from keras_attention.metrics import calibration, confusion_matrix, f1_scores
-from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
+from keras_attention.visualization import ShadedTokens
+
+from ..common.errors import UserError
+from ..common.files import check_picture, replacing
+from ..common.shown import Shown
+from .preprocessor import Labels
 
 THRESHOLD = 0.5
-HTML = (".html", ".htm")
 MOST_LABELS_WITH_COUNTS = 20
 FIGURES = {
     "accuracy": "accuracy",
@@ -36,7 +33,7 @@ FIGURES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Weights:
     """What a network attended to in one text.
 
@@ -57,16 +54,15 @@ class Weights:
         weights = [np.maximum(np.asarray(row, "float64"), 0.0) for row in self.words]
         if len(self.tokens) == 1:
             return [ShadedTokens(self.tokens[0], weights[0])]
+        sentences = zip(self.tokens, weights, self.sentences.astype("float64"), strict=True)
         return [
             ShadedTokens(tokens, words * weight, label=f"{weight:.3f}")
-            for tokens, words, weight in zip(
-                self.tokens, weights, self.sentences.astype("float64"), strict=True
-            )
+            for tokens, words, weight in sentences
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prediction(Shown):
     """What a network says of a text, or pair of texts. In a notebook its words are shaded.
 
     Args:
@@ -84,7 +80,7 @@ class Prediction:
     number: float | None = None
     truncated: bool = False
     empty: bool = False
-    weights: tuple[Weights, ...] = field(default=(), repr=False)
+    weights: tuple[Weights, ...] = dataclasses.field(default=(), repr=False)
 
     @property
     def label(self) -> str | int | None:
@@ -94,40 +90,25 @@ class Prediction:
     @property
     def summary(self) -> str:
         """The prediction as one line for people."""
-        if self.number is not None:
-            said = f"{self.number:.3f}"
-        else:
-            likely = self.probabilities
-            said = ", ".join(f"{name} {likely[name]:.3f}" for name in self.labels) or "no label"
-        if self.truncated:
-            said += " (the text is longer than data.max_length: of its beginning)"
-        return said
+        likely = [f"{name} {self.probabilities[name]:.3f}" for name in self.labels]
+        said = ", ".join(likely) or "no label" if self.number is None else f"{self.number:.3f}"
+        cut = " (the text is longer than data.max_length: of its beginning)"
+        return said + cut if self.truncated else said
 
     @property
     def rows(self) -> list[ShadedTokens]:
         """The tokens of the text, or both texts, with what the network attended to."""
         return [row for each in self.weights if each.tokens for row in each.rows]
 
+    shaded, title = rows, summary
+
     def plot(self, path: Path | str | None = None) -> Any:
-        """Return the shaded words as a `matplotlib.figure.Figure`, and write them where asked to.
-
-        Args:
-            path: a new .png, .svg, .pdf or .html; of the last no figure is made.
-
-        Raises:
-            ValueError: where there are no weights, or `path` is refused.
-        """
-        if path is not None:
-            check_output(path)
         if not self.rows:
             raise ValueError(
                 "A picture needs weights: a network with attention, a text that is not empty, and "
                 f"`return_weights=True`. Received: {self}"
             )
-        if path is None or Path(path).suffix.lower() not in HTML:
-            return plot_shaded(self.rows, path, title=self.summary)
-        write_text(Path(path), shaded_html(self.rows, title=self.summary))
-        return None
+        return super().plot(path)
 
     def show(self, color: bool | None = None) -> str:
         """Return the prediction and the shaded words as text, for a terminal.
@@ -135,33 +116,22 @@ class Prediction:
         Args:
             color: whether it has colours; None for what standard output can show.
         """
-        color = sys.stdout.isatty() if color is None else color
-        return "\n".join([self.summary, *([shaded_text(self.rows, color=color)] * bool(self.rows))])
+        return "\n".join([self.summary, *([super().show(color)] if self.rows else [])])
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as JSON types."""
-        if self.number is not None:
-            result: dict[str, Any] = {"number": self.number}
-        else:
-            result = {"labels": list(self.labels), "probabilities": self.probabilities}
-        marks = {"truncated": self.truncated, "empty": self.empty}
-        return {**result, **{name: True for name, holds in marks.items() if holds}}
+        answer = {"labels": list(self.labels), "probabilities": self.probabilities}
+        answer = answer if self.number is None else {"number": self.number}
+        return answer | {name: True for name in ("truncated", "empty") if getattr(self, name)}
 
     def _repr_html_(self) -> str:
-        if self.rows:
-            return shaded_html(self.rows, title=self.summary, page=False)
-        return f"<p><b>{html.escape(self.summary)}</b></p>"
+        return super()._repr_html_() if self.rows else f"<b>{html.escape(self.summary)}</b>"
 
 
 def weights_of(
     texts: Sequence[list[list[str]]], found: Mapping[str, np.ndarray]
 ) -> tuple[Weights, ...]:
-    """Return what a network attended to in the texts of an example.
-
-    Args:
-        texts: the written tokens of each text, in sentences.
-        found: the weights that the network gave for the example.
-    """
+    """Return what a network attended to in the texts of an example, each tokens in sentences."""
     result = []
     for tokens, name in zip(texts, ("words", "second"), strict=False):
         words = found[name] if "sentences" in found else found[name][None]
@@ -171,26 +141,16 @@ def weights_of(
     return tuple(result)
 
 
-def prediction_of(answer: np.ndarray, labels: Labels) -> Prediction:
-    """Return what probabilities `(outputs,)`, or a number `(1,)`, say."""
+def prediction_of(scores: np.ndarray, labels: Labels, **more: Any) -> Prediction:
+    """Return what the scores `(outputs,)` of an example say, with `more` of a `Prediction`."""
+    answer = probabilities(scores, labels)
     if labels.kind == "number":
-        return Prediction((), {}, float(answer[0]))
+        return Prediction((), {}, float(answer[0]), **more)
     by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
     if labels.kind == "one":
-        return Prediction((labels.names[int(answer.argmax())],), by_name)
-    return Prediction(tuple(name for name, p in by_name.items() if p >= THRESHOLD), by_name)
-
-
-def check_output(output: Path | str) -> None:
-    """Refuse a file that neither a picture nor HTML can be written to.
-
-    Raises:
-        ValueError: if it exists, has no folder, or another suffix.
-    """
-    if Path(output).suffix.lower() in HTML:
-        check_new_file(output)
-    else:
-        check_picture(output, more=HTML)
+        return Prediction((labels.names[int(answer.argmax())],), by_name, **more)
+    chosen = tuple(name for name, p in by_name.items() if p >= THRESHOLD)
+    return Prediction(chosen, by_name, **more)
 
 
 def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
@@ -198,24 +158,59 @@ def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
     scores = np.asarray(scores, "float64")
     if labels.kind == "number":
         return scores * labels.scale + labels.mean
-    if labels.kind == "one":
-        return np.exp(scores - _logsumexp(scores))
-    return np.exp(-np.logaddexp(0, -scores))
+    return softmax(scores, axis=-1) if labels.kind == "one" else expit(scores)
 
 
 def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, Any]:
-    """Return the figures of a set, as JSON types.
+    """Return the figures of a set, as JSON types, of scores and targets `(examples, outputs)`.
 
     Of many labels, `accuracy` is the part of the texts with all labels right, and calibration is
     that of every decision on a label. Of numbers, the figures are errors and correlations.
-
-    Args:
-        scores: what the network gave, `(examples, outputs)`.
-        targets: what is right, `(examples, outputs)`.
-        labels: the labels.
     """
     scores, targets = np.asarray(scores, "float64"), np.asarray(targets, "float64")
-    return {"one": _one, "many": _many, "number": _number}[labels.kind](scores, targets, labels)
+    if labels.kind == "number":
+        return _of_numbers(scores, targets, labels)
+    truth, likely, confusion = targets > 0.5, probabilities(scores, labels), {}
+    if labels.kind == "one":
+        right, best = targets.argmax(axis=1), scores.argmax(axis=1)
+        found, confidence = best[:, None] == np.arange(labels.outputs), likely.max(axis=1)
+        hit, loss = best == right, -log_softmax(scores, axis=1)[truth].mean()
+        confusion["confusion"] = confusion_matrix(right, best, labels.outputs).tolist()
+    else:
+        found, confidence = scores >= 0, np.maximum(likely, 1 - likely).ravel()
+        hit, loss = (truth == found).ravel(), -log_expit(np.where(truth, scores, -scores)).mean()
+    f1, calibrated = f1_scores(truth, found), calibration(confidence, hit)
+    return {
+        "loss": float(loss),
+        "accuracy": float((truth == found).all(axis=1).mean()),
+        "macro_f1": f1.macro,
+        "micro_f1": f1.micro,
+        "labels": [
+            {"label": name, "precision": p, "recall": r, "f1": f, "examples": n}
+            for name, p, r, f, n in zip(labels.names, *f1.by_label, strict=True)
+        ],
+        "expected_calibration_error": calibrated.error,
+        "calibration": calibrated.bins,
+        **confusion,
+    }
+
+
+def _of_numbers(scores, targets, labels):
+    found, right = (probabilities(each[:, 0], labels) for each in (scores, targets))
+    return {
+        "loss": float(np.mean((scores - targets) ** 2)),
+        "mean_squared_error": float(np.mean((found - right) ** 2)),
+        "mean_absolute_error": float(np.abs(found - right).mean()),
+        "pearson": _correlation(found, right),
+        "spearman": _correlation(rankdata(found), rankdata(right)),
+    }
+
+
+def _correlation(first, second):
+    """Return Pearson's correlation, 0 where one of both does not vary."""
+    first, second = first - first.mean(), second - second.mean()
+    scale = np.sqrt((first**2).sum() * (second**2).sum())
+    return float((first * second).sum() / scale) if scale else 0.0
 
 
 def signature(labels: Labels) -> str:
@@ -228,91 +223,13 @@ def signature(labels: Labels) -> str:
     return f"{decided}|macro F1:labels that occur|ECE:10 bins|scikit-learn:{sklearn.__version__}"
 
 
-def _one(scores, targets, labels):
-    logs = scores - _logsumexp(scores)
-    found, right = scores.argmax(axis=1), targets.argmax(axis=1)
-    hit = found == right
-    confidence = np.exp(logs.max(axis=1))
-    return {
-        "loss": float(-logs[np.arange(len(right)), right].mean()),
-        "accuracy": float(hit.mean()),
-        **_f1(np.eye(labels.outputs, dtype=bool)[found], targets > 0.5, labels),
-        **_calibration(confidence, hit),
-        "confusion": confusion_matrix(right, found, labels.outputs).tolist(),
-    }
-
-
-def _many(scores, targets, labels):
-    truth, found = targets > 0.5, scores >= 0
-    # log(1 + exp(-s)) for a label that is there, log(1 + exp(s)) for one that is not
-    loss = np.logaddexp(0, np.where(truth, -scores, scores)).mean()
-    confidence = 1 / (1 + np.exp(-np.abs(scores)))
-    return {
-        "loss": float(loss),
-        "accuracy": float((truth == found).all(axis=1).mean()),
-        **_f1(found, truth, labels),
-        **_calibration(confidence.ravel(), (truth == found).ravel()),
-    }
-
-
-def _number(scores, targets, labels):
-    found, right = (probabilities(each[:, 0], labels) for each in (scores, targets))
-    errors = found - right
-    return {
-        "loss": float(np.mean((scores - targets) ** 2)),
-        "mean_squared_error": float(np.mean(errors**2)),
-        "mean_absolute_error": float(np.abs(errors).mean()),
-        "pearson": _correlation(found, right),
-        "spearman": _correlation(_ranks(found), _ranks(right)),
-    }
-
-
-def _f1(found, truth, labels):
-    scores = f1_scores(truth, found)
-    return {
-        "macro_f1": scores.macro,
-        "micro_f1": scores.micro,
-        "labels": [
-            {"label": name, "precision": p, "recall": r, "f1": f, "examples": n}
-            for name, p, r, f, n in zip(labels.names, *scores.by_label, strict=True)
-        ],
-    }
-
-
-def _calibration(confidence, hit):
-    result = calibration(confidence, hit)
-    return {"expected_calibration_error": result.error, "calibration": result.bins}
-
-
-def _logsumexp(scores):
-    highest = scores.max(axis=-1, keepdims=True)
-    return highest + np.log(np.exp(scores - highest).sum(axis=-1, keepdims=True))
-
-
-def _correlation(first, second):
-    """Return Pearson's correlation, 0 where one of both does not vary."""
-    first, second = first - first.mean(), second - second.mean()
-    scale = np.sqrt((first**2).sum() * (second**2).sum())
-    return float((first * second).sum() / scale) if scale else 0.0
-
-
-def _ranks(values):
-    """Return the rank of each value, the mean rank for equal ones."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[inverse]
-
-
 def table(report: Mapping[str, Any]) -> str:
     """Write a report of `evaluate_text` for people."""
     lines = [f"{report['examples']:,} examples of {report['data']}"]
-    for why, count in report["left_out"].items():
-        lines += [f"{count:,} left out ({why})"] if count else []
+    lines += [f"{n:,} left out ({why})" for why, n in report["left_out"].items() if n]
     lines += [f"{report['truncated']:,} cut short"] if report["truncated"] else []
     lines.append("")
-    for key, name in FIGURES.items():
-        if key in report:
-            lines.append(f"{name:<20} {report[key]:8.4f}")
+    lines += [f"{FIGURES[key]:<20} {report[key]:8.4f}" for key in FIGURES if key in report]
     if report.get("labels"):
         width = max(8, *(len(str(row["label"])) for row in report["labels"]))
         lines += ["", f"{'label':<{width}} precision  recall      F1  examples"]

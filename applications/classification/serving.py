@@ -4,21 +4,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.applications.classification.classifier import ClassificationTask
-from keras_attention.applications.classification.encoders import SIDES
-from keras_attention.applications.classification.preprocessor import (
-    SENTENCE_END,
-    ClassificationPreprocessor,
-)
 from keras_attention.text import PAD_ID
+
+from .classifier import ClassificationTask
+from .encoders import SIDES
+from .preprocessor import SENTENCE_END, ClassificationPreprocessor
 
 
 class GraphReader(tf.Module):
-    """A `ClassificationPreprocessor` inside a graph.
-
-    Args:
-        preprocessor: the preprocessor.
-    """
+    """A `ClassificationPreprocessor` inside a graph."""
 
     def __init__(self, preprocessor: ClassificationPreprocessor):
         super().__init__()
@@ -128,10 +122,11 @@ class ClassificationService(tf.Module):
         results = {**self._answer(scores[:size]), "truncated": truncated}
         if not self._has_attention:
             return results
-        for side, prefix, name in (("text", "", "words"), ("second", "second_", "second")):
-            if side in inputs:
-                results[f"{prefix}tokens"] = tf.gather(self._vocabulary, inputs[side][:size])
-                results[f"{prefix}weights"] = tf.cast(weights[name], tf.float32)[:size]
+        for ids, prefix, name in zip(
+            inputs.values(), ("", "second_"), ("words", "second"), strict=False
+        ):
+            results[f"{prefix}tokens"] = tf.gather(self._vocabulary, ids[:size])
+            results[f"{prefix}weights"] = tf.cast(weights[name], tf.float32)[:size]
         if "sentences" in weights:
             results["sentence_weights"] = tf.cast(weights["sentences"], tf.float32)[:size]
         return results

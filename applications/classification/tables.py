@@ -2,14 +2,14 @@
 
 import csv
 import json
+import random
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attention.applications.classification.opinions import generate
-from keras_attention.applications.common.errors import UserError, did_you_mean
-from keras_attention.applications.common.files import read_lines
+from ..common.errors import UserError, did_you_mean
+from ..common.files import read_lines
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long document
@@ -25,12 +25,7 @@ REVIEWS = {"negative": "neg", "positive": "pos"}
 
 
 class Row(NamedTuple):
-    """A row of a table.
-
-    Args:
-        values: the value of each column.
-        place: where it stands, for messages: `F.csv, line 3`.
-    """
+    """The values of a row by their columns, and its place, for messages: `F.csv, line 3`."""
 
     values: dict[str, object]
     place: str
@@ -41,16 +36,9 @@ def read_table(
 ) -> list[Row]:
     """Return the rows of a table that has at least `columns`.
 
-    Args:
-        path: `.csv` or `.tsv` with a header, or `.jsonl` with an object a line; each plain or
-            `.gz`. In CSV a value in double quotes may hold commas and line feeds; TSV has no
-            quoting.
-        columns: the columns that are wanted.
-        encoding: of the file.
-        kind: `.csv`, `.tsv` or `.jsonl`; None for what the file is named.
-
-    Raises:
-        UserError: naming file and line, where it cannot be read or lacks a column.
+    It is `.csv` or `.tsv` with a header, or `.jsonl` with an object a line; each plain or `.gz`. In
+    CSV a value in double quotes may hold commas and line feeds; TSV has no quoting. `kind` is the
+    suffix to go by in place of the file's own.
     """
     kind = kind or Path(str(path).removesuffix(".gz")).suffix.lower()
     if kind not in SUFFIXES:
@@ -58,13 +46,10 @@ def read_table(
     lines = read_lines(path, encoding)
     if kind == ".jsonl":
         return list(_objects(path, lines, columns))
-    rows = _records(path, lines) if kind == ".csv" else _fields(lines)
-    return list(_named(path, rows, columns))
-
-
-def _fields(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, 1):
-        yield number, line.split("\t") if line else []
+    if kind == ".csv":
+        return list(_named(path, _records(path, lines), columns))
+    fields = (line.split("\t") if line else [] for line in lines)
+    return list(_named(path, enumerate(fields, 1), columns))
 
 
 def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -81,12 +66,11 @@ def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _named(path, rows, columns) -> Iterator[Row]:
-    _, header = next(rows, (1, []))
-    header = [name.strip() for name in header]
+    header = [name.strip() for name in next(rows, (1, []))[1]]
     for column in columns:
-        _check_column(column, header, f"{path}, line 1")
+        check_column(column, header, f"{path}, line 1")
     if len(set(header)) < len(header):
-        raise UserError(f"{path}, line 1: two columns have one name. Columns: {_list(header)}.")
+        raise UserError(f"{path}, line 1: two columns have one name. Columns: {', '.join(header)}.")
     for number, fields in rows:
         if not fields:
             continue  # an empty line
@@ -110,27 +94,22 @@ def _objects(path, lines, columns) -> Iterator[Row]:
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object. Received: {line[:40]}")
         for column in columns:
-            _check_column(column, list(values), place)
+            check_column(column, list(values), place)
         yield Row(values, place)
 
 
-def _check_column(column: str, columns: Sequence[str], place: str) -> None:
+def check_column(column: str, columns: Sequence[str], place: str) -> None:
     if column not in columns:
         raise UserError(
             f"{place}: there is no column '{column}'.{did_you_mean(column, columns)} "
-            f"Columns: {_list(columns)}."
+            f"Columns: {', '.join(columns) or 'none'}."
         )
-
-
-def _list(columns: Sequence[str]) -> str:
-    return ", ".join(columns) or "none"
 
 
 def splits_of(dataset: str) -> tuple[str, ...]:
     """Return the splits that a known data set comes in; one in a single piece has `train`."""
-    return {"opinions": ("train", "dev", "test"), "trec": tuple(TREC), "sick": tuple(SICK)}.get(
-        dataset, ("train",)
-    )
+    known = {"opinions": tuple(SIZES), "trec": tuple(TREC), "sick": tuple(SICK)}
+    return known.get(dataset, ("train",))
 
 
 def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
@@ -139,15 +118,8 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
     The columns are: of opinions text, sentiment, stars, aspects, claim and verdict; of trec text,
     coarse (6 labels) and fine (50, in 47 of which there are test questions); of sick sentence_A,
     sentence_B, entailment_judgment and relatedness_score; of the others text and label. The
-    sentences of a movie review are lines of its text.
-
-    Args:
-        dataset: the name.
-        folder: where its files lie, under their own names; those of NLTK as `.zip`, or unpacked.
-        split: one of `splits_of(dataset)`.
-
-    Raises:
-        UserError: where a file is missing or not in the form of the set.
+    sentences of a movie review are lines of its text. Files lie in `folder` under their own names;
+    those of NLTK as `.zip`, or unpacked.
     """
     if dataset == "opinions":
         rows = enumerate(generate(split), 1)
@@ -209,3 +181,66 @@ def _text(path) -> str:
         return path.read_bytes().decode("latin-1")
     except (OSError, KeyError):
         raise UserError(f"There is no file {path}.") from None
+
+
+# Short made-up reviews of stays, for tests, demonstrations and first steps: `opinions`. A review
+# says something of some aspects, in any order, and one sentence sums up; sentences about nothing
+# stand between. The label is in the sentence that sums up, whose words other sentences have too:
+# one word alone does not give it away, and "not" turns it round.
+ASPECTS = {
+    "food": ("food", "breakfast", "dinner"),
+    "room": ("room", "bed", "bathroom"),
+    "staff": ("staff", "waiter", "host"),
+}
+STARS = {"terrible": 1, "bad": 2, "good": 4, "excellent": 5}
+FILLERS = (
+    "we came by train .",
+    "it rained on the second day .",
+    "the town is small .",
+    "my sister had been there before .",
+    "we stayed for three nights .",
+    "there is a river nearby .",
+)
+SUMS = ("overall , it was {} .", "all in all , the stay was {} .", "in the end , it was {} .")
+SIZES = {"train": 800, "dev": 120, "test": 200}
+
+
+def generate(split: str, seed: int = 0) -> list[dict[str, str]]:
+    """Return the reviews of a split, the same ones for the same seed.
+
+    Args:
+        split: `"train"` (800 reviews), `"dev"` (120) or `"test"` (200).
+        seed: of the draw.
+
+    Returns:
+        Rows with the columns `text`; `sentiment` (good or bad) and `stars` (1, 2, 4, 5), of the
+        sentence that sums up; `aspects`, those spoken of, with `;` between; `claim`, a sentence
+        about one aspect, and `verdict`, whether the review says so (yes, no or open).
+    """
+    draw = random.Random(f"opinions {split} {seed}")
+    return [_review(draw) for _ in range(SIZES[split])]
+
+
+def _review(draw: random.Random) -> dict[str, str]:
+    aspects = draw.sample(sorted(ASPECTS), draw.randint(1, 3))
+    said = {aspect: draw.choice(sorted(STARS)) for aspect in aspects}
+    sentences = [f"the {draw.choice(ASPECTS[aspect])} was {said[aspect]} ." for aspect in aspects]
+    sentences += draw.sample(FILLERS, draw.randint(0, 2))
+    word, negated = draw.choice(sorted(STARS)), draw.random() < 0.25
+    stars = 6 - STARS[word] if negated else STARS[word]
+    sentences.append(draw.choice(SUMS).format(f"not {word}" if negated else word))
+    draw.shuffle(sentences)
+    topic = draw.choice(sorted(ASPECTS))
+    claimed = draw.choice(["good", "bad"])
+    if topic not in said:
+        verdict = "open"
+    else:
+        verdict = "yes" if (STARS[said[topic]] > 3) == (claimed == "good") else "no"
+    return {
+        "text": " ".join(sentences),
+        "sentiment": "good" if stars > 3 else "bad",
+        "stars": str(stars),
+        "aspects": ";".join(sorted(aspects)),
+        "claim": f"the {topic} was {claimed} .",
+        "verdict": verdict,
+    }

@@ -1,6 +1,7 @@
 """The verbs of the command for classification; each gets the task and the parsed options."""
 
 import dataclasses
+import itertools
 import json
 from argparse import Namespace
 from collections import Counter
@@ -8,23 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_attention.applications.classification.classifier import ClassificationTask
-from keras_attention.applications.classification.config import DataConfig
-from keras_attention.applications.classification.data import (
-    Examples,
-    has_split,
-    load_examples,
-    read_examples,
-)
-from keras_attention.applications.classification.results import (
-    check_output,
-    draw_confusion,
-    table,
-)
-from keras_attention.applications.classification.tables import SUFFIXES
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.files import check_picture
-from keras_attention.applications.common.verbs import chunks_of_lines, write_lines
+from ..common.errors import UserError, say
+from ..common.files import check_picture
+from ..common.shown import check_shaded
+from ..common.verbs import chunks_of_lines, write_lines
+from .classifier import ClassificationTask
+from .config import DataConfig
+from .data import Examples, has_split, load_examples, read_examples
+from .results import draw_confusion, table
+from .tables import SUFFIXES
 
 TEXTS_IN_A_CHUNK = 1024
 SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")
@@ -49,11 +42,16 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
     stand on one line with a tab between.
     """
     counts: Counter[str] = Counter()
-    lines = _answers(task, _texts(task, options), counts)
-    write_lines(options.output, lines, "the input is empty: expected one text a line.")
-    total = counts["texts"]
-    if cut := counts["cut"]:
-        limit = task.preprocessor.max_length
+
+    def lines() -> Iterator[str]:
+        for chunk in _texts(task, options):
+            for result in task.classify(chunk, return_weights=False):
+                counts.update(all=1, truncated=result.truncated, empty=result.empty)
+                yield json.dumps(result.as_json(), ensure_ascii=False)
+
+    write_lines(options.output, lines(), "the input is empty: expected one text a line.")
+    total, limit = counts["all"], task.preprocessor.max_length
+    if cut := counts["truncated"]:
         say(f"{cut:,} of {total:,} texts were cut to data.max_length {limit}")
     if empty := counts["empty"]:
         say(f"{empty:,} of {total:,} texts have no words: what is said of them says nothing")
@@ -62,7 +60,7 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
 def visualize(task: ClassificationTask, options: Namespace) -> None:
     """Shade the words of a text, or of a pair, by what is attended to."""
     if options.output:
-        check_output(options.output)
+        check_shaded(options.output)
     if task.pairs == (options.second is None):
         raise UserError(
             f"this run reads {'pairs of texts' if task.pairs else 'single texts'}. "
@@ -103,13 +101,10 @@ def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:
         for first in range(0, len(items), TEXTS_IN_A_CHUNK):
             yield [item.text for item in items[first : first + TEXTS_IN_A_CHUNK]]
         return
-    number = 0
+    number = itertools.count(1)
     for chunk in chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding if path else "utf-8"):
-        if task.pairs:
-            name = path or "standard input"
-            chunk = [_pair(line, f"{name}, line {number + at}") for at, line in enumerate(chunk, 1)]
-        number += len(chunk)
-        yield chunk
+        place = f"{path or 'standard input'}, line"
+        yield [_pair(each, f"{place} {next(number)}") if task.pairs else each for each in chunk]
 
 
 def _pair(line: str, place: str) -> tuple[str, ...]:
@@ -117,12 +112,3 @@ def _pair(line: str, place: str) -> tuple[str, ...]:
     if len(parts) != 2:
         raise UserError(f"{place}: expected two texts with a tab between. Received: {line[:40]!r}.")
     return parts
-
-
-def _answers(task: ClassificationTask, chunks: Iterator[list], counts: Counter) -> Iterator[str]:
-    for chunk in chunks:
-        counts["texts"] += len(chunk)
-        for result in task.classify(chunk, return_weights=False):
-            counts["cut"] += result.truncated
-            counts["empty"] += result.empty
-            yield json.dumps(result.as_json(), ensure_ascii=False)

@@ -23,7 +23,7 @@ from keras_attention.applications.classification import (
     load_pretrained,
 )
 from keras_attention.applications.classification.backbones import BackboneTokenizer
-from keras_attention.applications.classification.opinions import generate
+from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.common.errors import UserError
 from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command

@@ -22,7 +22,7 @@ from keras_attention.applications.classification.data import (
     make_batches,
     read_examples,
 )
-from keras_attention.applications.classification.opinions import STARS, generate
+from keras_attention.applications.classification.tables import STARS, generate
 from keras_attention.applications.classification.preprocessor import (
     ClassificationPreprocessor,
     Labels,

@@ -18,7 +18,7 @@ from keras_attention.applications.classification import (
     TextClassifier,
     build_model,
 )
-from keras_attention.applications.classification.opinions import generate
+from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import WordTokenizer
 from tests.applications.classification.conftest import randomize, train_arguments
