@@ -9,51 +9,24 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.answer_selection.batches import (
-    EncodedQuestions,
-    TrainingBatches,
-    encode,
-)
-from keras_attention.applications.answer_selection.config import (
-    PRESETS,
-    AnswerSelectionConfig,
-    VectorsConfig,
-)
-from keras_attention.applications.answer_selection.data import has_split, load_questions
-from keras_attention.applications.answer_selection.legacy import (
-    load_preprocessor_0_1,
-    load_run_0_1,
-)
-from keras_attention.applications.answer_selection.model import (
-    AnswerSelector,
-    HardestHinge,
-    build_model,
-)
-from keras_attention.applications.answer_selection.preprocessor import (
-    VECTORS_FILE,
-    AnswerPreprocessor,
-    padded,
-)
-from keras_attention.applications.answer_selection.questions import (
-    Candidate,
-    Question,
-    QuestionSet,
-    as_questions,
-)
-from keras_attention.applications.answer_selection.results import (
-    Answer,
-    Ranking,
-    by_position,
-    check_shaded,
-    evaluation_report,
-)
-from keras_attention.applications.answer_selection.vectors import first_vectors, read_vectors
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.files import check_new_file, write_text
-from keras_attention.applications.common.preprocessor import as_texts, check_equally_many
-from keras_attention.applications.common.task import TextTask
 from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
+from keras_attention.text import load_tokenizer
+
+from ..common.backend import compiled
+from ..common.errors import UserError, say
+from ..common.files import check_new_file, write_text
+from ..common.preprocessor import as_texts, check_equally_many
+from ..common.shown import check_shaded
+from ..common.task import TextTask
+from ..common.weights import load_weights as read_weights
+from ..training.config import load_config
+from .batches import EncodedQuestions, TrainingBatches, encode
+from .config import PRESETS, AnswerSelectionConfig, VectorsConfig
+from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
+from .model import AnswerSelector, HardestHinge, build_model
+from .preprocessor import VECTORS_FILE, AnswerPreprocessor, padded
+from .results import Answer, Ranking, by_position, evaluation_report
+from .vectors import first_vectors, read_vectors
 
 PAIRS_IN_A_BATCH = 256
 
@@ -92,9 +65,7 @@ class AnswerRanker(TextTask):
     name_of_task = "answer-selection"
     shaded_pages = (".html", ".htm")
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
-    network_class = AnswerSelector
-    preprocessor_cls = AnswerPreprocessor
-    counts_tokens = False
+    network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
 
     def __init__(
         self,
@@ -141,9 +112,7 @@ class AnswerRanker(TextTask):
             config = VectorsConfig(source="file", file=str(vectors))
             file = read_vectors(vectors, embedding_size)
         start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
-        backbone = AnswerSelector(
-            adapted.vocabulary_size, units=units, embedding_size=embedding_size, **network
-        )
+        backbone = AnswerSelector(adapted.vocabulary_size, units, embedding_size, **network)
         backbone.set_vectors(start)
         return cls(backbone, adapted)
 
@@ -171,18 +140,12 @@ class AnswerRanker(TextTask):
         scores, weights = self.score(QuestionSet("the questions", asked))
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
-            answers = [
-                Answer(
-                    text=candidate.text,
-                    score=float(value),
-                    tokens=self.preprocessor.tokens(candidate.text),
-                    weights=shade if self.backbone.has_weights else None,
-                    position=place,
-                )
-                for place, (candidate, value, shade) in enumerate(
-                    zip(each.candidates, values, shades, strict=True)
-                )
-            ]
+            shades = shades if self.backbone.has_weights else [None] * len(shades)
+            answers = []
+            for place, candidate in enumerate(each.candidates):
+                words = self.preprocessor.tokens(candidate.text)
+                score = float(values[place])
+                answers.append(Answer(candidate.text, score, words, shades[place], place))
             answers.sort(key=lambda answer: (-answer.score, answer.position))
             rankings.append(Ranking(each.text, tuple(answers)))
         return rankings
@@ -293,10 +256,31 @@ class AnswerRanker(TextTask):
             return keras.losses.BinaryCrossentropy(from_logits=True)
         return HardestHinge(self.margin)
 
-    def service(self, **options: Any):
-        from keras_attention.applications.answer_selection.serving import AnswerSelectionService
+    def service(self):
+        """Return a `tf.Module` from strings to scores; see `export`."""
+        import tensorflow as tf
 
-        return AnswerSelectionService(self, **options)
+        model, encode = self.backbone, self.preprocessor.call
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None], tf.string, name="question"),
+                tf.TensorSpec([None, None], tf.string, name="candidates"),
+            ],
+            autograph=False,
+        )
+        def serve(question, candidates):
+            inputs = encode({"question": question, "candidates": candidates})
+            empty = ~tf.reduce_any(inputs["candidates"] != 0, axis=-1)
+            scores = tf.cast(model.score(inputs)[0], tf.float32)
+            return {"scores": tf.where(empty, float("-inf"), scores)}
+
+        module = tf.Module()
+        module.words = self.preprocessor.in_graph("tokenizer")
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        module.weights = [variable.value for variable in model.weights]
+        module.serve = serve
+        return module
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
@@ -324,19 +308,14 @@ class AnswerRanker(TextTask):
 
     @classmethod
     def adapt(cls, config: AnswerSelectionConfig, corpus: QuestionSet) -> AnswerPreprocessor:
-        section, size, file = config.vocabulary, config.model.embedding_size, None
+        size, file, extra = config.model.embedding_size, None, []
         if config.vectors.file:
             file = read_vectors(config.vectors.file, size)
+            extra = list(file.vectors)[: config.vectors.extra_words]
             say(str(file))
-        preprocessor = AnswerPreprocessor.adapt(
-            corpus.texts,
-            vocabulary_size=section.size,
-            min_count=section.min_count,
-            lowercase=section.lowercase,
-            extra_words=list(file.vectors)[: config.vectors.extra_words] if file else (),
-            unknown_buckets=section.unknown_buckets,
-            max_length=config.data.max_length,
-        )
+        section = dataclasses.asdict(config.vocabulary)
+        section |= {"vocabulary_size": section.pop("size"), "max_length": config.data.max_length}
+        preprocessor = AnswerPreprocessor.adapt(corpus.texts, extra_words=extra, **section)
         preprocessor.vectors, report = first_vectors(
             config.vectors, preprocessor, size, config.training.seed, corpus.texts, file
         )
@@ -348,25 +327,31 @@ class AnswerRanker(TextTask):
         cls, config: AnswerSelectionConfig, preprocessor: AnswerPreprocessor, dtype: Any = None
     ) -> "AnswerRanker":
         section = config.training
-        network = build_model(
-            config.model,
-            preprocessor.vocabulary_size,
-            log_odds=section.loss == "log",
-            trainable_vectors=config.vectors.trainable,
-            dtype=dtype,
-        )
+        options = {"log_odds": section.loss == "log", "dtype": dtype}
+        options["trainable_vectors"] = config.vectors.trainable
+        network = build_model(config.model, preprocessor.vocabulary_size, **options)
         if preprocessor.vectors is not None:
             network.set_vectors(preprocessor.vectors)
         return cls(network, preprocessor, section.negatives, section.margin)
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "AnswerRanker":
-        return load_run_0_1(cls, folder, load_weights)
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
+        if load_weights:
+            read_weights(task.backbone, folder / "best.weights.h5")
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
         """Return the preprocessor of a run folder that version 0.1 made."""
-        return load_preprocessor_0_1(folder)
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        tokenizer = load_tokenizer(folder / "tokenizers", "words")
+        preprocessor = AnswerPreprocessor(
+            tokenizer, config.vocabulary.unknown_buckets, config.data.max_length
+        )
+        preprocessor.read_start(folder / "tokenizers")
+        return preprocessor
 
     def development(self, corpus: QuestionSet, batches: TrainingBatches, config: Any):
         """Return a function that gives the figures of an epoch.
@@ -409,21 +394,19 @@ class AnswerRanker(TextTask):
             self._compiled_functions["score"] = compiled(self._score_pairs, self.backbone, 2, 2)
         score = self._compiled_functions["score"]
         pairs = [
-            (question, place)
+            (question, place, candidate)
             for question, candidates in enumerate(encoded.candidates)
-            for place in range(len(candidates))
+            for place, candidate in enumerate(candidates)
         ]
-        order = sorted(pairs, key=lambda pair: len(encoded.candidates[pair[0]][pair[1]]))
+        pairs.sort(key=lambda pair: len(pair[2]))
         scores = [np.zeros(len(candidates), "float32") for candidates in encoded.candidates]
         weights = [[np.zeros(0)] * len(candidates) for candidates in encoded.candidates]
-        for first in range(0, len(order), PAIRS_IN_A_BATCH):
-            part = order[first : first + PAIRS_IN_A_BATCH]
-            candidates = [encoded.candidates[question][place] for question, place in part]
-            questions = padded([encoded.questions[question] for question, _ in part])
-            found = score(questions, padded(candidates))
+        for first in range(0, len(pairs), PAIRS_IN_A_BATCH):
+            part = pairs[first : first + PAIRS_IN_A_BATCH]
+            questions = padded([encoded.questions[question] for question, _, _ in part])
+            found = score(questions, padded([ids for _, _, ids in part]))
             values, shades = (ops.convert_to_numpy(array) for array in found)
-            rows = zip(part, candidates, values, shades, strict=True)
-            for (question, place), ids, value, shade in rows:
+            for (question, place, ids), value, shade in zip(part, values, shades, strict=True):
                 scores[question][place] = value
                 weights[question][place] = shade[: len(ids)]
         return scores, weights
@@ -436,13 +419,7 @@ class AnswerRanker(TextTask):
 
 
 def question_loss(scores: np.ndarray, labels: Sequence[int], margin: float | None) -> float:
-    """Return the loss of one question with all its candidates, of which some are right.
-
-    Args:
-        scores: (N,) scores.
-        labels: (N,) 1 for right, 0 for wrong.
-        margin: of the hinge; None for the log loss.
-    """
+    """Return the loss of one question with all its candidates; the log loss without a margin."""
     scores, right = np.asarray(scores, "float64"), np.asarray(labels, bool)
     if margin is None:
         return float(np.mean(np.logaddexp(0.0, np.where(right, -scores, scores))))

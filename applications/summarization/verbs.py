@@ -5,23 +5,14 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.verbs import (
-    chunks_of_lines,
-    search_of,
-    show_or_draw,
-    write_lines,
-)
-from keras_attention.applications.summarization.config import DataConfig
-from keras_attention.applications.summarization.data import (
-    Corpus,
-    has_split,
-    load_corpus,
-    read_corpus,
-)
-from keras_attention.applications.summarization.results import table
-from keras_attention.applications.summarization.summarizer import Summarizer
 from keras_attention.decoding import SearchOptions
+
+from ..common.errors import UserError
+from ..common.verbs import chunks_of_lines, search_of, show_or_draw, write_lines
+from .config import DataConfig
+from .data import Corpus, has_split, load_corpus, read_corpus
+from .results import table
+from .summarizer import Summarizer
 
 BATCHES_IN_A_CHUNK = 16
 

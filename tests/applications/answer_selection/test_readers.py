@@ -4,14 +4,14 @@ import gzip
 
 import pytest
 
-from keras_attention.applications.answer_selection import facts
+from keras_attention.applications.answer_selection import data as facts
 from keras_attention.applications.answer_selection.config import DataConfig
 from keras_attention.applications.answer_selection.data import (
+    as_questions,
     has_split,
     load_questions,
     read_questions,
 )
-from keras_attention.applications.answer_selection.questions import as_questions
 from keras_attention.applications.common.errors import UserError
 from tests.data_folder import data_folder
 
@@ -134,8 +134,8 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
 
 
 def test_facts_ask_one_of_the_relations_told():
-    questions = facts.generate("train")
-    assert questions == facts.generate("train") and questions[:7] != facts.generate("dev")[:7]
+    questions = facts.make_facts("train")
+    assert questions == facts.make_facts("train") and questions[:7] != facts.make_facts("dev")[:7]
     for question in questions:
         assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
         name = next(f for f in facts.FIRST if f in question.text)

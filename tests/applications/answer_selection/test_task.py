@@ -11,7 +11,7 @@ import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
 from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
-from keras_attention.applications.answer_selection.questions import as_questions
+from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.answer_selection.results import by_position, by_words
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.training.config import load_config

@@ -1,0 +1,70 @@
+"""Results that show rows of shaded words: in a notebook, in a terminal, and as a file."""
+
+import html
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
+
+from .files import check_new_file, check_picture, write_text
+
+HTML = (".html", ".htm")
+
+
+class Shown:
+    """What shows rows of shaded words: in a notebook, in a terminal, and as a file."""
+
+    title = ""
+
+    @property
+    def shaded(self) -> list[ShadedTokens]:
+        """The answers as rows of words, shaded by their attention; their labels are the scores."""
+        raise NotImplementedError
+
+    def show(self, color: bool | None = None) -> str:
+        """Return the answers as text for a terminal.
+
+        Args:
+            color: whether to shade words by colours; None for a terminal that shows them. Without,
+                the weight follows each word in brackets.
+        """
+        if color is None:
+            color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        return shaded_text(self.shaded, color=color)
+
+    def plot(self, path: Path | str | None = None) -> Any:
+        """Return the answers as a `matplotlib.figure.Figure`, and write it where asked to.
+
+        Args:
+            path: a new picture; a page of HTML is written without a figure.
+
+        Raises:
+            ValueError: if the file exists, or its suffix is no format of pictures.
+        """
+        if path is not None:
+            check_shaded(path)
+        if path is not None and Path(path).suffix.lower() in HTML:
+            return write_text(Path(path), shaded_html(self.shaded, title=self.title))
+        return plot_shaded(self.shaded, path, title=self.title or None)
+
+    def _repr_html_(self) -> str:
+        page = html.escape(shaded_html(self.shaded, title=self.title), quote=True)
+        height = 90 + 60 * len(self.shaded)
+        return (
+            f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+        )
+
+
+def check_shaded(output: Path | str) -> None:
+    """Refuse a file that shaded words cannot be written to.
+
+    Raises:
+        UserError: if it exists, has no folder, or a suffix that is neither HTML's nor a format of
+            pictures.
+    """
+    if Path(output).suffix.lower() in HTML:
+        check_new_file(output)
+    else:
+        check_picture(output, more=HTML)
