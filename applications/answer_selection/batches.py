@@ -1,18 +1,15 @@
 """Batches of right candidates, each with wrong ones that are drawn anew in every epoch."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_attention.text import BucketedBatches
+
 from .data import QuestionSet
 from .preprocessor import AnswerPreprocessor, Coverage, padded
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 BATCHES_SORTED_TOGETHER = 8
 """Rows of so many batches are sorted by length, so that little is padding."""
@@ -33,19 +30,18 @@ class EncodedQuestions:
     def part(self, rows: Sequence[int]) -> "EncodedQuestions":
         """Return the questions of some rows, without weights."""
         columns = (self.questions, self.candidates, self.labels)
-        kept = ([column[row] for row in rows] for column in columns)
-        return EncodedQuestions(*kept, self.coverage)
+        return EncodedQuestions(*([each[row] for row in rows] for each in columns), self.coverage)
 
 
 def encode(questions: QuestionSet, preprocessor: AnswerPreprocessor) -> EncodedQuestions:
     """Return the ids of a set of questions."""
     rows, coverage = preprocessor.encode(questions.texts)
     ids = iter(rows)
-    asked, candidates = [], []
+    asked, candidates, labels = [], [], []
     for question in questions.questions:
         asked.append(next(ids))
         candidates.append([next(ids) for _ in question.candidates])
-    labels = [[each.label for each in question.candidates] for question in questions.questions]
+        labels.append([each.label for each in question.candidates])
     weights = [question.weight for question in questions.questions]
     weights = None if set(weights) <= {1.0} else weights
     report = f"{questions.report}; {coverage}"
@@ -77,6 +73,7 @@ class TrainingBatches:
         places = [range(len(labels)) for labels in encoded.labels]
         self._all = [(question, place) for question, some in enumerate(places) for place in some]
         self._right = [pair for pair in self._all if encoded.labels[pair[0]][pair[1]]]
+        self.rows = len(self._right)
         self._wrong = [
             [place for place, label in enumerate(labels) if not label] for labels in encoded.labels
         ]
@@ -85,11 +82,6 @@ class TrainingBatches:
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
         return math.ceil(self.rows / self.batch_size)
-
-    @property
-    def rows(self) -> int:
-        """How many right candidates there are: the rows of an epoch."""
-        return len(self._right)
 
     def batch(self, epoch: int, index: int):
         """Return a batch of an epoch."""
@@ -110,27 +102,8 @@ class TrainingBatches:
         weights = [self.encoded.weights[question] for question in asked]
         return inputs, labels, np.array(weights, "float32")
 
-    def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
-        """Return the batches from a step of the whole training on, to the end of some epochs."""
-        import tensorflow as tf
-
-        inputs = {
-            "question": tf.TensorSpec([None, None], tf.int32),
-            "candidates": tf.TensorSpec([None, self.negatives + 1, None], tf.int32),
-        }
-        weights = [] if self.encoded.weights is None else [tf.TensorSpec([None], tf.float32)]
-        signature = (inputs, tf.TensorSpec([None, self.negatives + 1], tf.float32), *weights)
-        last = None if epochs is None else epochs * len(self)
-
-        def generate():
-            for step in itertools.count(start_step) if last is None else range(start_step, last):
-                yield self.batch(*divmod(step, len(self)))
-
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        if last is not None:  # or Keras warns at the end
-            size = tf.data.experimental.assert_cardinality(last - start_step)
-            dataset = dataset.apply(size)
-        return dataset.prefetch(tf.data.AUTOTUNE)
+    # What follows from the length and `batch`; the rows of buckets do not come in here.
+    stream, to_dataset = BucketedBatches.stream, BucketedBatches.to_dataset
 
     def _draw(self, epoch: int) -> list[list[list[tuple[int, int]]]]:
         """Return the rows of each batch: question and place of candidates, the right one first."""

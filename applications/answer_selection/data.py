@@ -168,18 +168,20 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
                 f"Received: {len(column)} for {len(rows)} questions"
             )
     if y is not None:
-        rows = [(*row, labels) for row, labels in zip(rows, y, strict=True)]
-    weights = [1.0] * len(rows) if weights is None else weights
+        pairs = zip(rows, y, strict=True)
+        rows = [(*row, labels) if hasattr(row, "__len__") else row for row, labels in pairs]
     questions = [
-        _at_hand(row, f"{name}[{place}]", str(place + 1), float(weight))
-        for place, (row, weight) in enumerate(zip(rows, weights, strict=True))
+        _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
     ]
+    if weights is not None:
+        pairs = zip(questions, weights, strict=True)
+        questions = [dataclasses.replace(each, weight=float(weight)) for each, weight in pairs]
     return QuestionSet("the questions given", questions)
 
 
-def _at_hand(row: Any, place: str, number: str, weight: float) -> Question:
+def _at_hand(row: Any, place: str, number: str) -> Question:
     if isinstance(row, Question):
-        return dataclasses.replace(row, weight=weight)
+        return row
     if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != 3:
         raise ValueError(
             "A question should be (question, candidates, labels): a string, strings, and for each "
@@ -187,7 +189,8 @@ def _at_hand(row: Any, place: str, number: str, weight: float) -> Question:
         )
     (text,) = as_texts([row[0]], f"question of {place}")
     answers = as_texts(row[1], f"candidates of {place}")
-    labels = [int(label) if label in (0, 1) else label for label in row[2]]
+    labels = row[2] if hasattr(row[2], "__iter__") else [row[2]]
+    labels = [int(label) if label in (0, 1) else label for label in labels]
     if len(labels) != len(answers) or not labels or not set(labels) <= {0, 1}:
         raise ValueError(
             "Each candidate should have a label, 1 (right) or 0 (wrong), and there should be at "
@@ -200,7 +203,7 @@ def _at_hand(row: Any, place: str, number: str, weight: float) -> Question:
             )
     named = enumerate(zip(answers, labels, strict=True))
     candidates = [Candidate(f"{number}-{index}", *answer) for index, answer in named]
-    return Question(number, text, candidates, weight)
+    return Question(number, text, candidates)
 
 
 def has_split(data: DataConfig, split: str) -> bool:

@@ -104,12 +104,13 @@ class Reader(keras.layers.Layer):
         inputs = 2.0 * inputs if with_weights else inputs
         found, weights = [], []
         for net in self.nets:
-            arguments, options = [inputs], {"mask": mask, "training": training}
+            options = {"mask": mask, "training": training}
             if self.attention in INNER:
-                zeros = ops.zeros((ops.shape(inputs)[0], net.cell.query_size))
-                arguments.append(zeros if query is None else query)
-                options["return_attention_scores"] = with_weights
-            states = net(*arguments, **options)
+                size = net.cell.query_size
+                asked = ops.zeros((ops.shape(inputs)[0], size)) if query is None else query
+                states = net(inputs, asked, return_attention_scores=with_weights, **options)
+            else:
+                states = net(inputs, **options)
             if with_weights:
                 states, shades = states
                 weights.append(shades)
@@ -266,22 +267,18 @@ class AnswerSelector(Network):
             vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
         )
         self.dropout = keras.layers.Dropout(dropout, **policy)
-        kind = None if encoder == "gru" else encoder.removeprefix("inner-")
-        kind = self.part("attention", attention, lambda: kind)
-        sizes = (pooling, bidirectional, attention_units)
-        self.reader = self.part(
-            "reader",
-            reader,
-            lambda: Reader(units, kind, *sizes, occam, occam_minimum, name="reader", **policy),
-        )
+        named = None if encoder == "gru" else encoder.removeprefix("inner-")
+        kind = self.part("attention", attention, lambda: named)
+
+        def read_with(kind, occam, name):
+            sizes = (pooling, bidirectional, attention_units)
+            return Reader(units, kind, *sizes, occam, occam_minimum, name=name, **policy)
+
+        self.reader = self.part("reader", reader, lambda: read_with(kind, occam, "reader"))
         self.question_reader = self.part(
             "question_reader",
             question_reader,
-            lambda: (
-                self.reader
-                if shared
-                else Reader(units, None, *sizes, name="question_reader", **policy)
-            ),
+            lambda: self.reader if shared else read_with(None, False, "question_reader"),
         )
         self.build()
 
@@ -319,14 +316,11 @@ class AnswerSelector(Network):
         question, candidates = inputs["question"], inputs["candidates"]
         rows, count, length = (ops.shape(candidates)[axis] for axis in range(3))
         asked, _ = self.question_reader(*self._embedded(question, training), training=training)
-        flat = ops.reshape(candidates, (-1, length))
-        query = ops.repeat(asked, count, axis=0)
-        answers, weights = self.reader(
-            *self._embedded(flat, training), query=query, training=training
-        )
-        asked, answers = (
-            _unit(self.dropout(vector, training=training)) for vector in (query, answers)
-        )
+        words = self._embedded(ops.reshape(candidates, (-1, length)), training)
+        asked = ops.repeat(asked, count, axis=0)
+        answers, weights = self.reader(*words, query=asked, training=training)
+        asked = _unit(self.dropout(asked, training=training))
+        answers = _unit(self.dropout(answers, training=training))
         cosine = ops.reshape(ops.sum(asked * answers, axis=-1), (rows, count))
         if weights is not None:
             weights = ops.reshape(weights, (rows, count, length))

@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
-from ..common.preprocessor import TextPreprocessor, as_texts
+from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
 
 VECTORS_FILE = "vectors.npy"
 """The vectors that training starts from, in a run folder."""
@@ -152,10 +152,12 @@ class AnswerPreprocessor(TextPreprocessor):
         if hasattr(question, "dtype") and not isinstance(question, np.ndarray):
             inputs = self._padded_in_graph(question, candidates)
         else:
+            question = as_texts(question, "question")
             rows = [as_texts(row, f"candidates[{i}]") for i, row in enumerate(candidates)]
+            check_equally_many(question=question, candidates=rows)
             width = max(map(len, rows), default=0)
             filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
-            asked = padded(self.encode(as_texts(question, "question"))[0])
+            asked = padded(self.encode(question)[0])
             answers = padded(self.encode(filled)[0]).reshape(len(rows), width, -1)
             inputs = {"question": asked, "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)

@@ -13,7 +13,7 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import compiled
-from ..common.errors import UserError, say
+from ..common.errors import UserError, check_choice, say
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import check_shaded
@@ -25,7 +25,7 @@ from .config import PRESETS, AnswerSelectionConfig, VectorsConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
 from .model import AnswerSelector, HardestHinge, build_model
 from .preprocessor import VECTORS_FILE, AnswerPreprocessor, padded
-from .results import Answer, Ranking, by_position, evaluation_report
+from .results import PROTOCOLS, Answer, Ranking, by_position, evaluation_report
 from .vectors import first_vectors, read_vectors
 
 PAIRS_IN_A_BATCH = 256
@@ -75,7 +75,7 @@ class AnswerRanker(TextTask):
         margin: float = 0.2,
         **kwargs: Any,
     ):
-        if negatives < 1:
+        if not isinstance(negatives, int) or negatives < 1:
             raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
         self.negatives = negatives
         self.margin = margin
@@ -135,6 +135,8 @@ class AnswerRanker(TextTask):
         """
         if isinstance(question, str):
             return self.rank([question], [candidates])[0]
+        question = as_texts(question, "question")
+        candidates = list(candidates) if hasattr(candidates, "__iter__") else []
         check_equally_many(question=question, candidates=candidates)
         asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
         scores, weights = self.score(QuestionSet("the questions", asked))
@@ -180,8 +182,10 @@ class AnswerRanker(TextTask):
             The figures; `"signature"` says under which protocol. Figures of two do not compare.
 
         Raises:
-            ValueError: where no question is left to measure, or the file exists.
+            ValueError: where there is no such protocol, no question is left to measure, or the file
+                exists.
         """
+        check_choice("protocol", protocol, PROTOCOLS)
         if trec_run is not None:
             check_new_file(trec_run)
         questions = as_questions(questions, name="questions")
@@ -244,11 +248,9 @@ class AnswerRanker(TextTask):
         return as_questions(x, y, sample_weight).check()
 
     def encode(self, corpus: QuestionSet) -> EncodedQuestions:
-        return encode(corpus, self.preprocessor)
+        return encode(corpus, self.require_preprocessor())
 
-    def make_batches(
-        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
-    ) -> TrainingBatches:
+    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
         return TrainingBatches(encoded, batch_size, self.negatives, seed, shuffle)
 
     def default_loss(self) -> keras.losses.Loss:
@@ -257,29 +259,32 @@ class AnswerRanker(TextTask):
         return HardestHinge(self.margin)
 
     def service(self):
-        """Return a `tf.Module` from strings to scores; see `export`."""
+        """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
+
+        Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
+        minus infinity. TensorFlow alone serves it, without Keras or this package.
+        """
         import tensorflow as tf
 
-        model, encode = self.backbone, self.preprocessor.call
+        model, preprocessor = self.backbone, self.require_preprocessor()
 
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.string, name="question"),
-                tf.TensorSpec([None, None], tf.string, name="candidates"),
-            ],
-            autograph=False,
-        )
+        signature = [
+            tf.TensorSpec([None], tf.string, name="question"),
+            tf.TensorSpec([None, None], tf.string, name="candidates"),
+        ]
+
+        @tf.function(input_signature=signature, autograph=False)
         def serve(question, candidates):
-            inputs = encode({"question": question, "candidates": candidates})
+            inputs = preprocessor.call({"question": question, "candidates": candidates})
             empty = ~tf.reduce_any(inputs["candidates"] != 0, axis=-1)
             scores = tf.cast(model.score(inputs)[0], tf.float32)
             return {"scores": tf.where(empty, float("-inf"), scores)}
 
         module = tf.Module()
-        module.words = self.preprocessor.in_graph("tokenizer")
-        # The variables alone: the Keras model around them does not belong in the SavedModel.
-        module.weights = [variable.value for variable in model.weights]
         module.serve = serve
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        variables = (variable.value for variable in model.weights)
+        module.kept = [preprocessor.in_graph("tokenizer"), *variables]
         return module
 
     def describe(self, folder: Path) -> None:
@@ -307,12 +312,12 @@ class AnswerRanker(TextTask):
         return questions if split == "test" else questions.check(judged=split == "dev")
 
     @classmethod
-    def adapt(cls, config: AnswerSelectionConfig, corpus: QuestionSet) -> AnswerPreprocessor:
+    def adapt(cls, config, corpus) -> AnswerPreprocessor:
         size, file, extra = config.model.embedding_size, None, []
         if config.vectors.file:
             file = read_vectors(config.vectors.file, size)
-            extra = list(file.vectors)[: config.vectors.extra_words]
             say(str(file))
+            extra = list(file.vectors)[: config.vectors.extra_words]
         section = dataclasses.asdict(config.vocabulary)
         section |= {"vocabulary_size": section.pop("size"), "max_length": config.data.max_length}
         preprocessor = AnswerPreprocessor.adapt(corpus.texts, extra_words=extra, **section)
@@ -323,9 +328,7 @@ class AnswerRanker(TextTask):
         return preprocessor
 
     @classmethod
-    def configured(
-        cls, config: AnswerSelectionConfig, preprocessor: AnswerPreprocessor, dtype: Any = None
-    ) -> "AnswerRanker":
+    def configured(cls, config, preprocessor, dtype=None) -> "AnswerRanker":
         section = config.training
         options = {"log_odds": section.loss == "log", "dtype": dtype}
         options["trainable_vectors"] = config.vectors.trainable
@@ -347,9 +350,8 @@ class AnswerRanker(TextTask):
         """Return the preprocessor of a run folder that version 0.1 made."""
         config = load_config(cls.config_class, [folder / "config.yaml"])
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
-        preprocessor = AnswerPreprocessor(
-            tokenizer, config.vocabulary.unknown_buckets, config.data.max_length
-        )
+        options = (config.vocabulary.unknown_buckets, config.data.max_length)
+        preprocessor = AnswerPreprocessor(tokenizer, *options)
         preprocessor.read_start(folder / "tokenizers")
         return preprocessor
 
@@ -378,14 +380,12 @@ class AnswerRanker(TextTask):
     # ---- What the methods above are made of.
 
     def _asked(self, question: str, candidates: Sequence[str]) -> Question:
-        (question,) = as_texts([question], "question")
         texts = as_texts(candidates, "candidates")
         if not texts:
             raise UserError("there is no candidate to rank.")
-        named = {"the question": question}
-        named |= {f"candidate {place}": text for place, text in enumerate(texts, 1)}
-        for name, text in named.items():
-            if not self.preprocessor.tokens(text):
+        for place, text in enumerate([question, *texts]):
+            if not self.require_preprocessor().tokens(text):
+                name = f"candidate {place}" if place else "the question"
                 raise UserError(f"{name} has no words.")
         return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
 
@@ -413,7 +413,7 @@ class AnswerRanker(TextTask):
 
     def _score_pairs(self, question, candidate):
         inputs = {"question": question, "candidates": candidate[:, None]}
-        scores, weights = self.backbone.score(inputs, training=False)
+        scores, weights = self.backbone.score(inputs)
         shades = ops.zeros(ops.shape(candidate)) if weights is None else weights[:, 0]
         return ops.cast(scores[:, 0], "float32"), ops.cast(shades, "float32")
 

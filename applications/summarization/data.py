@@ -19,11 +19,12 @@ from .preprocessor import SummarizationPreprocessor, padded_documents, split_sen
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """The sentences of a document, its summaries, and its line in the file, from 1."""
+    """A document, its summaries, its line in the file, and how much training counts it."""
 
     sentences: list[str]
     summaries: list[str]
     line: int = 1
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,16 +37,9 @@ class Corpus:
     """How many were left out because they, or their summaries, have no words."""
     on_too_long: str = "truncate"
     """What to do with longer ones than are read: truncate, skip or error."""
-    weights: Sequence[float] | None = None
 
     def __len__(self) -> int:
         return len(self.documents)
-
-    @property
-    def report(self) -> str:
-        """How many documents there are, and what became of the others, in words."""
-        left_out = f", {self.empty:,} empty lines left out" if self.empty else ""
-        return f"{self.name}: {len(self):,} documents{left_out}"
 
     def split(self, fraction: float) -> tuple["Corpus", "Corpus"]:
         """Return the first documents, and the last ones, which are `fraction` of all."""
@@ -54,11 +48,8 @@ class Corpus:
             raise ValueError(
                 f"Too few documents to hold {fraction:g} of them out. Received: {len(self)}"
             )
-        return self._part(slice(None, first)), self._part(slice(first, None))
-
-    def _part(self, rows: slice) -> "Corpus":
-        weights = None if self.weights is None else self.weights[rows]
-        return dataclasses.replace(self, documents=self.documents[rows], weights=weights)
+        parts = self.documents[:first], self.documents[first:]
+        return tuple(dataclasses.replace(self, documents=part) for part in parts)
 
 
 def in_memory(
@@ -74,8 +65,9 @@ def in_memory(
                 )
     if not documents:
         raise ValueError("Training needs at least one document with a summary. Received: none")
-    rows = map(Document, documents, summaries, range(1, len(documents) + 1))
-    return Corpus("the documents given", list(rows), weights=weights)
+    weights = [1.0] * len(documents) if weights is None else map(float, weights)
+    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights)
+    return Corpus("the documents given", list(rows))
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -187,7 +179,7 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
     limits = ", ".join(f"data.{name} {getattr(preprocessor, name)}" for name in names)
     documents, inputs, labels, weights = [], [], [], []
     cut = skipped = 0
-    for place, document in enumerate(corpus.documents):
+    for document in corpus.documents:
         encoded = preprocessor.document(document.sentences)
         for text in document.summaries:
             read, written = preprocessor.summary(text, encoded)
@@ -206,13 +198,13 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
             documents.append(preprocessor.as_read(encoded.ids))
             inputs.append([START_ID, *read[:limit]])
             labels.append([*written[:limit], END_ID])
-            weights.append(1.0 if corpus.weights is None else float(corpus.weights[place]))
+            weights.append(document.weight)
     if not inputs:
         raise UserError(f"{corpus.name}: no document is left ({limits}).")
     report = [f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"]
     others = {"of them cut short": cut, "left out": skipped, "empty lines left out": corpus.empty}
     report += [f"{count:,} {what}" for what, count in others.items() if count]
-    weights = None if corpus.weights is None else weights
+    weights = None if set(weights) == {1.0} else weights
     return EncodedCorpus(documents, inputs, labels, ", ".join(report), weights)
 
 
@@ -246,15 +238,8 @@ def make_batches(
         batch = {"source": source, "target": inputs}, labels
         return batch if weights is None else (*batch, weights[rows[:, 0]])
 
-    return BucketedBatches(
-        columns,
-        batch_size=batch_size,
-        lengths=lengths,
-        number_of_buckets=6,
-        seed=seed,
-        shuffle=shuffle,
-        assemble=assemble,
-    )
+    shapes = {"batch_size": batch_size, "lengths": lengths, "number_of_buckets": 6}
+    return BucketedBatches(columns, **shapes, seed=seed, shuffle=shuffle, assemble=assemble)
 
 
 # ---- Reports: a data set that the package makes.

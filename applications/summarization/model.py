@@ -105,7 +105,9 @@ class SummarizationModel(Network):
         super().__init__(**kwargs)
         for name, size in (("vocabulary_size", vocabulary_size), ("units", units)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` should be a positive integer. Received: {name}={size}")
+                raise ValueError(
+                    f"`{name}` should be a positive integer. Received: {name}={size!r}"
+                )
         if pointer and (attention is False or extra_words < 1):
             raise ValueError(
                 "A pointer needs attention to copy by, and at least one id for unknown words. "
@@ -281,33 +283,20 @@ class SummarizationModel(Network):
         if self.pointer is None:
             log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
             return _writable(log_p), state
-        log_p, p_gen = self.pointer.step(
-            logits,
-            scores,
-            state["source_ids"],
-            after["context"],
-            output,
-            embedded,
-            extra_size=self.extra_size,
-            return_p_gen=True,
-        )
+        read_by = (state["source_ids"], after["context"], output, embedded)
+        options = {"extra_size": self.extra_size, "return_p_gen": True}
+        log_p, p_gen = self.pointer.step(logits, scores, *read_by, **options)
         state["p_gen"] = ops.expand_dims(p_gen, 1)
         return _writable(log_p), state
 
     def get_config(self):
-        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "units": self.units,
-            "embedding_size": self.embedding_size,
-            **parts,
-            "attention": parts["attention"] if self.has_attention else False,
-            "pointer": self.pointer is not None,
-            "intra_decoder": self.intra is not None,
-            "extra_words": self.extra_size,
-            "dropout": self.dropout_rate,
-        }
+        own = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        own |= {} if self.has_attention else {"attention": False}
+        own |= {"pointer": self.pointer is not None, "intra_decoder": self.intra is not None}
+        own |= {"extra_words": self.extra_size, "dropout": self.dropout_rate}
+        sizes = ("vocabulary_size", "units", "embedding_size")
+        own |= {name: getattr(self, name) for name in sizes}
+        return {**super().get_config(), **own}
 
 
 class LabelLikelihood(keras.losses.Loss):
@@ -364,18 +353,10 @@ def build_model(
         encoder = TransformerReader(*sizes, dtype=dtype)
     else:
         encoder = FlatEncoder(config.units, dtype=dtype)
-    return SummarizationModel(
-        vocabulary_size,
-        config.units,
-        config.embedding_size,
-        attention=attention if config.attention else False,
-        encoder=encoder,
-        pointer=config.pointer,
-        intra_decoder=config.intra_decoder,
-        extra_words=extra_words,
-        dropout=config.dropout,
-        dtype=dtype,
-    )
+    names = ("units", "embedding_size", "pointer", "intra_decoder", "dropout")
+    options = {name: getattr(config, name) for name in names}
+    options |= {"attention": attention if config.attention else False, "encoder": encoder}
+    return SummarizationModel(vocabulary_size, extra_words=extra_words, dtype=dtype, **options)
 
 
 def search(

@@ -10,7 +10,7 @@ import numpy as np
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 
 from ..common.errors import shown
-from ..common.preprocessor import TextPreprocessor, padded
+from ..common.preprocessor import TextPreprocessor, check_equally_many, padded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,13 +114,14 @@ class SummarizationPreprocessor(TextPreprocessor):
             **options: of the class, such as `extra_words` and `max_words`.
 
         Raises:
-            ValueError: where there are no texts, something is no string, or an option is wrong.
+            ValueError: where there are no texts, or not as many of both, something is no string, or
+                an option is wrong.
         """
-        columns = as_documents(documents, "documents"), as_summaries(summaries, "summaries")
-        lines = [line for column in columns for texts in column for line in texts]
-        tokenizer = WordTokenizer.train(
-            lines, vocabulary_size=vocabulary_size, min_count=min_count, lowercase=lowercase
-        )
+        documents = as_documents(documents, "documents")
+        summaries = as_summaries(summaries, "summaries")
+        check_equally_many(documents=documents, summaries=summaries)
+        lines = [line for texts in (*documents, *summaries) for line in texts]
+        tokenizer = WordTokenizer.train(lines, vocabulary_size, min_count, lowercase)
         return cls(tokenizer, **options)
 
     @property

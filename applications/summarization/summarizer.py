@@ -67,9 +67,7 @@ class Summarizer(TextTask):
     ```
     """
 
-    name_of_task = "summarization"
-    config_class = SummarizationConfig
-    known_defaults = PRESETS
+    name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
 
     def __init__(
@@ -81,6 +79,8 @@ class Summarizer(TextTask):
     ):
         search = search or {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
         self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
 
@@ -125,18 +125,9 @@ class Summarizer(TextTask):
         preprocessor = SummarizationPreprocessor.adapt(
             documents, summaries, extra_words=extra_words, **preprocessing
         )
-        network = SummarizationModel(
-            preprocessor.vocabulary_size,
-            units,
-            embedding_size,
-            attention=attention,
-            encoder=encoder,
-            pointer=pointer,
-            intra_decoder=intra_decoder,
-            extra_words=extra_words,
-            dropout=dropout,
-            dtype=dtype,
-        )
+        sizes = (preprocessor.vocabulary_size, units, embedding_size)
+        parts = (attention, encoder, pointer, intra_decoder, extra_words, dropout)
+        network = SummarizationModel(*sizes, *parts, dtype=dtype)
         return cls(network, preprocessor, search)
 
     # ---- In use.
@@ -216,6 +207,8 @@ class Summarizer(TextTask):
         documents = as_documents(documents, "documents")
         summaries = as_summaries(summaries, "summaries")
         check_equally_many(documents=documents, summaries=summaries)
+        if not documents:
+            raise ValueError("`documents` should have at least one document. Received: none")
         chosen = (search or self.search).replace(**options)
         results = self.summarize(documents, chosen, return_attention=False)
         return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
@@ -265,21 +258,17 @@ class Summarizer(TextTask):
         for name, has, wanted in (
             ("vocabulary_size", network.vocabulary_size, preprocessor.vocabulary_size),
             ("extra_words", network.extra_size, preprocessor.extra_words),
+            ("by_sentence", network.reads_sentences, preprocessor.by_sentence),
         ):
             if has != wanted:
                 raise ValueError(
                     f"The network's `{name}` should be the preprocessor's, {wanted}. "
                     f"Received: {has}"
                 )
-        if network.reads_sentences != preprocessor.by_sentence:
-            raise ValueError(
-                "The preprocessor's `by_sentence` should say whether the encoder reads sentences, "
-                f"{network.reads_sentences}. Received: {preprocessor.by_sentence}"
-            )
 
     def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
         if y is None:
-            x = list(x)
+            x = list(x) if hasattr(x, "__iter__") else [x]
             if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in x):
                 raise ValueError(
                     "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
@@ -287,15 +276,14 @@ class Summarizer(TextTask):
                 )
             x, y = ([pair[side] for pair in x] for side in (0, 1))
         documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
-        check_equally_many(x=documents, y=summaries)
+        columns = {} if sample_weight is None else {"sample_weight": sample_weight}
+        check_equally_many(x=documents, y=summaries, **columns)
         return in_memory(documents, summaries, sample_weight)
 
     def encode(self, corpus: Corpus) -> EncodedCorpus:
-        return encode_corpus(corpus, self.preprocessor)
+        return encode_corpus(corpus, self.require_preprocessor())
 
-    def make_batches(
-        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
-    ) -> BucketedBatches:
+    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
         return batches_of(encoded, batch_size, seed, shuffle, like and like.lengths)
 
     def default_loss(self) -> keras.losses.Loss:
@@ -309,12 +297,17 @@ class Summarizer(TextTask):
         return LabelLikelihood(self.backbone)
 
     def service(self, search: SearchOptions | None = None, **options: Any):
+        """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
+
+        A document has a sentence on each line, as no operation of a graph finds the sentences of a
+        running text. Of several summaries that are searched for, the best comes.
+        """
         import tensorflow as tf
 
-        model, preprocessor = self.backbone, self.preprocessor
+        model, preprocessor = self.backbone, self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         tokenizer = preprocessor.in_graph("tokenizer")
-        vocabulary = tf.constant(preprocessor.tokenizer.vocabulary)
+        vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]
 
         @tf.function(input_signature=signature, autograph=False)
@@ -326,7 +319,7 @@ class Summarizer(TextTask):
             found = result.tokens[:, 0]
             kept = tf.sequence_mask(result.lengths[:, 0], tf.shape(found)[1]) & (found != END_ID)
             kept &= ~is_empty[:, None]
-            words = tf.tile(vocabulary[None], [tf.shape(found)[0], 1])
+            words = tf.repeat(vocabulary, tf.shape(found)[0], axis=0)
             words = tf.concat([words, unknown], axis=1)
             written = tf.gather(words, tf.where(kept, found, PAD_ID), batch_dims=1)
             summary = tokenizer.join(tf.ragged.boolean_mask(written, kept))
@@ -334,9 +327,9 @@ class Summarizer(TextTask):
             return {"summary": summary[:-1], "scores": scores[:-1]}
 
         module = tf.Module()
-        # The variables alone: the Keras model around them does not belong in the SavedModel.
-        module.kept = [tokenizer, vocabulary, *(variable.value for variable in model.weights)]
         module.serve = serve
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        module.kept = [tokenizer, *(variable.value for variable in model.weights)]
         return module
 
     def get_config(self) -> dict[str, Any]:
@@ -371,12 +364,7 @@ class Summarizer(TextTask):
             raise UserError(f"{corpus.name}: {error}") from None
 
     @classmethod
-    def configured(
-        cls,
-        config: SummarizationConfig,
-        preprocessor: SummarizationPreprocessor,
-        dtype: Any = None,
-    ) -> "Summarizer":
+    def configured(cls, config: SummarizationConfig, preprocessor, dtype=None) -> "Summarizer":
         sizes = (config.tokenizer.extra_words, config.data.max_sentences)
         network = build_model(config.model, preprocessor.vocabulary_size, *sizes, dtype)
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))

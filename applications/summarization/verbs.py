@@ -63,10 +63,9 @@ def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> 
 
 def _chunks(options: Namespace, size: int) -> Iterator[list[Any]]:
     if not options.json:
-        yield from chunks_of_lines(options.input, size)
-        return
+        return chunks_of_lines(options.input, size)
     if not options.input:
         raise UserError("--json reads a file of JSON lines: name it with --input.")
     corpus = read_corpus(options.input, with_summaries=False)
     documents = [document.sentences for document in corpus.documents]
-    yield from (documents[first : first + size] for first in range(0, len(documents), size))
+    return (documents[first : first + size] for first in range(0, len(documents), size))
