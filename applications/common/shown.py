@@ -1,4 +1,4 @@
-"""Results that show rows of shaded words: in a notebook, in a terminal, and as a file."""
+"""Results that show themselves: words shaded by attention."""
 
 import html
 import os

@@ -127,6 +127,23 @@ def test_sentences_end_where_punkt_says_and_at_line_ends():
     ]
 
 
+def test_parts_that_do_not_go_together_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="Received: 2 in documents, 1 in summaries"):
+        SummarizationPreprocessor.adapt(["a", "b"], ["c"])
+    task = small_summarizer()
+    with pytest.raises(ValueError, match="Received: search='beam'"):
+        Summarizer(task.backbone, task.preprocessor, search="beam")
+    with pytest.raises(ValueError, match="at least one document"):
+        task.evaluate_text([], [])
+    with pytest.raises(ValueError, match="Received: 1 in x, 1 in y, 2 in sample_weight"):
+        task.fit(["a"], ["b"], sample_weight=[1.0, 2.0])
+    alone = Summarizer(task.backbone)
+    for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
+        with pytest.raises(ValueError, match="Received: preprocessor=None"):
+            use(given)
+    assert not (tmp_path / "new").exists()
+
+
 def test_there_must_be_data(tmp_path):
     with pytest.raises(UserError, match="There is no dev data"):
         load_corpus(DataConfig(), "dev")
@@ -232,6 +249,7 @@ def test_batches_hold_each_document_once_with_its_weight(by_sentence):
         (["a", " "], ["b", "c"], r"Received: x\[1\] without any"),
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
+        (None, None, "pairs of them"),
     ],
 )
 def test_data_that_cannot_be_learnt_from_are_refused(x, y, message):

@@ -154,6 +154,7 @@ def test_facts_ask_one_of_the_relations_told():
         ([("who ?", [], [])], "0 candidates and labels"),
         ([("who ?", ["a", "b"], [1])], r"2 candidates and labels \[1\] in x\[0\]"),
         ([("who ?", ["a"], [2])], r"labels \[2\]"),
+        ([("who ?", ["a"], None)], r"1 candidates and labels \[None\] in x\[0\]"),
         ([("who ?", [" "], [1])], r"should have words. Received: ' ' in x\[0\]"),
     ],
 )
@@ -170,6 +171,10 @@ def test_questions_at_hand_in_columns_and_parts():
     assert [each.questions[0].weight for each in (first, last)] == [1.0, 3.0]
     with pytest.raises(ValueError, match="Received: 1 for 2 questions"):
         as_questions(pairs, [[1, 0]])
+    with pytest.raises(ValueError, match=r"Received: x\[0\]=3"):
+        as_questions([3], [[1]])
+    assert as_questions(first.questions).questions[0].weight == 1.0
+    assert as_questions(last.questions).questions[0].weight == 3.0
     with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
         last.split(0.5)
     with pytest.raises(UserError, match="no question has a right candidate"):
