@@ -141,12 +141,12 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 
 def _unordered(split: str, folder: Path) -> Path:
     """Return the file of a split of `unordered`, written where it is not there."""
-    from keras_attention.applications.summarization.reports import generate
+    from keras_attention.applications.summarization.data import make_reports
 
     path = folder / f"unordered-{split}.jsonl"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        rows = generate(split, ordered=False)
+        rows = make_reports(split, ordered=False)
         lines = [json.dumps({"source": row.sentences, "target": row.summary}) for row in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -156,7 +156,7 @@ def _evaluate(run: Path, corpus: str) -> dict:
     import keras
 
     from keras_attention.applications.summarization import Summarizer, load_corpus
-    from keras_attention.applications.summarization.reports import generate
+    from keras_attention.applications.summarization.data import make_reports
     from keras_attention.applications.training.tasks import config_of
 
     task = Summarizer.from_preset(run)
@@ -165,9 +165,9 @@ def _evaluate(run: Path, corpus: str) -> dict:
     results = task.summarize(documents)
     report = task.measure(results, documents, summaries)
     if corpus == "reports":
-        report["answer_mass"] = answer_mass(results, generate("test"))
+        report["answer_mass"] = answer_mass(results, make_reports("test"))
     if corpus == "unordered":
-        report["complete"] = complete(results, generate("test", ordered=False))
+        report["complete"] = complete(results, make_reports("test", ordered=False))
     keras.backend.clear_session()
     return report
 
@@ -192,7 +192,7 @@ def answer_mass(results: list, examples: list) -> float | None:
 
     Args:
         results: summaries.
-        examples: what `reports.generate` gave for them.
+        examples: what `make_reports` gave for them.
     """
     found = []
     for result, example in zip(results, examples, strict=True):

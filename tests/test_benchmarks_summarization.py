@@ -12,7 +12,7 @@ from benchmarks import summarization
 from benchmarks.children import BenchmarkError
 from keras_attention.applications.cli import read_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.summarization.reports import generate
+from keras_attention.applications.summarization.data import make_reports
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
 FIGURES = {
@@ -74,7 +74,7 @@ def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monk
 
 
 def test_the_weight_on_the_answer_is_that_of_the_statements_sentence():
-    examples = generate("test")
+    examples = make_reports("test")
     results = []
     for example in examples:
         words = example.summary.split()
@@ -94,7 +94,7 @@ def test_the_weight_on_the_answer_is_that_of_the_statements_sentence():
 
 
 def test_a_summary_is_complete_with_its_statements_in_any_order():
-    examples = generate("test", ordered=False)
+    examples = make_reports("test", ordered=False)
     assert all(3 <= len(example.urgent) <= 5 for example in examples)
     assert any(example.urgent != sorted(example.urgent) for example in examples)
     turned = [" . ".join(reversed(ex.summary[:-2].split(" . "))) + " ." for ex in examples]

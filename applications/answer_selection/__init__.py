@@ -1,6 +1,6 @@
 """Answer selection: a Keras task that ranks the candidate answers of a question."""
 
-from keras_attention.applications.answer_selection.config import (
+from .config import (
     AnswerSelectionConfig,
     DataConfig,
     ModelConfig,
@@ -8,26 +8,12 @@ from keras_attention.applications.answer_selection.config import (
     VectorsConfig,
     VocabularyConfig,
 )
-from keras_attention.applications.answer_selection.data import load_questions, read_questions
-from keras_attention.applications.answer_selection.model import (
-    AnswerSelector,
-    HardestHinge,
-    Reader,
-    build_model,
-)
-from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor
-from keras_attention.applications.answer_selection.questions import (
-    Candidate,
-    Question,
-    QuestionSet,
-)
-from keras_attention.applications.answer_selection.ranker import AnswerRanker, Ranker
-from keras_attention.applications.answer_selection.results import Answer, Ranking
-from keras_attention.applications.answer_selection.vectors import (
-    read_vectors,
-    train_vectors,
-    write_vectors,
-)
+from .data import Candidate, Question, QuestionSet, load_questions, read_questions
+from .model import AnswerSelector, HardestHinge, Reader, build_model
+from .preprocessor import AnswerPreprocessor
+from .ranker import AnswerRanker, Ranker
+from .results import Answer, Ranking
+from .vectors import read_vectors, train_vectors, write_vectors
 
 __all__ = [
     "Answer",

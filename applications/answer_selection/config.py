@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.training import config as training_config
-from keras_attention.applications.training.config import check_range
-from keras_attention.applications.training.devices import DistributeConfig
+from ..common.errors import UserError, check_range
+from ..training import config as training_config
+from ..training.devices import DistributeConfig
 
 SPLITS = ("train", "dev", "test")
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate"]
@@ -72,9 +71,8 @@ class VocabularyConfig:
     unknown_buckets: int = 1000
 
     def __post_init__(self):
-        check_range("vocabulary.size", self.size, at_least=1)
-        check_range("vocabulary.min_count", self.min_count, at_least=1)
-        check_range("vocabulary.unknown_buckets", self.unknown_buckets, at_least=1)
+        for name in ("size", "min_count", "unknown_buckets"):
+            check_range(f"vocabulary.{name}", getattr(self, name), at_least=1)
 
 
 @dataclass(frozen=True)
@@ -217,10 +215,7 @@ class AnswerSelectionConfig:
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {
     "facts": [
-        "--vocabulary.min_count=1",
-        "--model.embedding_size=32",
-        "--model.units=32",
-        "--training.epochs=8",
-        "--training.learning_rate=5e-3",
+        *("--vocabulary.min_count=1", "--model.embedding_size=32", "--model.units=32"),
+        *("--training.epochs=8", "--training.learning_rate=5e-3"),
     ],
 }

@@ -1,38 +1,209 @@
-"""From the `data` section of a configuration to questions with their candidates.
-
-A file is WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label on each line.
-"""
+"""Questions with their candidate answers: at hand, in files, and those that the package makes."""
 
 import csv
-from collections.abc import Iterator, Sequence
+import dataclasses
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from keras_attention.applications.answer_selection import facts
-from keras_attention.applications.answer_selection.config import SPLITS, DataConfig
-from keras_attention.applications.answer_selection.questions import (
-    Candidate,
-    Question,
-    QuestionSet,
-)
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines
+from ..common.errors import UserError
+from ..common.files import read_lines
+from ..common.preprocessor import as_texts
+from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
 WIKIQA = ("QuestionID", "Question", "SentenceID", "Sentence", "Label")
-TRECQA = ("qtext", "label", "atext")
+TRECQA = "qtext,label,atext"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of a file: a question and one candidate. Ids are None where the form has none."""
+class Candidate:
+    """A possible answer.
 
-    line: int
-    question: str
-    candidate: str
+    Args:
+        id: its name within the question.
+        text: the answer.
+        label: 1 for a right one, 0 for a wrong one.
+    """
+
+    id: str
+    text: str
     label: int
-    question_id: str | None = None
-    candidate_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and its candidates.
+
+    Args:
+        id: its name within the set.
+        text: the question.
+        candidates: its candidates, in the order of the file.
+        weight: how much the training counts it.
+    """
+
+    id: str
+    text: str
+    candidates: Sequence[Candidate]
+    weight: float = 1.0
+
+    @property
+    def right(self) -> list[Candidate]:
+        return [candidate for candidate in self.candidates if candidate.label]
+
+    @property
+    def wrong(self) -> list[Candidate]:
+        return [candidate for candidate in self.candidates if not candidate.label]
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """The questions of a split.
+
+    Args:
+        name: where they come from.
+        questions: those that have a candidate.
+        empty: questions and candidates left out because they have no words.
+        without_candidates: questions left out because no candidate of theirs has words.
+    """
+
+    name: str
+    questions: Sequence[Question]
+    empty: int = 0
+    without_candidates: int = 0
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def judgements(self) -> dict[str, dict[str, int]]:
+        """The labels by the ids of question and candidate, as the metrics want them."""
+        return {q.id: {each.id: each.label for each in q.candidates} for q in self.questions}
+
+    @property
+    def texts(self) -> list[str]:
+        """Every question and candidate, in order."""
+        return [
+            text
+            for question in self.questions
+            for text in (question.text, *(each.text for each in question.candidates))
+        ]
+
+    def scored(self, scores: Iterable[Sequence[float]]) -> dict[str, dict[str, float]]:
+        """Return scores by the ids of question and candidate, as the metrics want them."""
+        return {
+            question.id: {
+                each.id: float(score)
+                for each, score in zip(question.candidates, values, strict=True)
+            }
+            for question, values in zip(self.questions, scores, strict=True)
+        }
+
+    def split(self, fraction: float) -> tuple["QuestionSet", "QuestionSet"]:
+        """Return the first questions, and the last ones, which are `fraction` of all."""
+        first = len(self) - max(1, round(fraction * len(self)))
+        if first < 1:
+            raise ValueError(
+                f"Too few questions to hold {fraction:g} of them out. Received: {len(self)}"
+            )
+        parts = self.questions[:first], self.questions[first:]
+        return tuple(dataclasses.replace(self, questions=part) for part in parts)
+
+    def check(self, judged: bool = False) -> "QuestionSet":
+        """Return the set, if something can be learned from it, or judged by it.
+
+        Raises:
+            UserError: where no candidate is right, or none is wrong that a ranking could put last.
+        """
+        right = [question for question in self.questions if question.right]
+        if not right:
+            raise UserError(f"{self.name}: no question has a right candidate (label 1).")
+        if judged and not any(question.wrong for question in right):
+            raise UserError(
+                f"{self.name}: no question has both a right and a wrong candidate; without them, "
+                "no ranking is better than another."
+            )
+        if len(self) == 1 and not right[0].wrong:
+            raise UserError(f"{self.name}: there is no wrong candidate (label 0) to learn from.")
+        return self
+
+    @property
+    def report(self) -> str:
+        """How many there are, and what was left out."""
+        candidates = sum(len(question.candidates) for question in self.questions)
+        counts = {
+            "questions have no right one": sum(not each.right for each in self.questions),
+            "have right ones only": sum(not each.wrong for each in self.questions),
+            "empty texts left out": self.empty,
+            "questions without a candidate left out": self.without_candidates,
+        }
+        said = [f"{count:,} {what}" for what, count in counts.items() if count]
+        return ", ".join(
+            [f"{self.name}: {len(self):,} questions with {candidates:,} candidates", *said]
+        )
+
+
+def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") -> QuestionSet:
+    """Return questions at hand, as `fit` takes them, as a set; `name` is what messages call `x`.
+
+    Raises:
+        ValueError: where something is missing, is no text, or has no words.
+    """
+    if isinstance(x, QuestionSet):
+        return x
+    if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
+        raise ValueError(
+            f"`{name}` should be a sequence of (question, candidates, labels). "
+            f"Received: {name}={x!r}"
+        )
+    rows = list(x)
+    if not rows:
+        raise ValueError(f"`{name}` should have at least one question. Received: none")
+    for other, column in (("y", y), ("sample_weight", weights)):
+        if column is not None and len(column) != len(rows):
+            raise ValueError(
+                f"`{other}` should have an entry for each question. "
+                f"Received: {len(column)} for {len(rows)} questions"
+            )
+    if y is not None:
+        pairs = zip(rows, y, strict=True)
+        rows = [(*row, labels) if hasattr(row, "__len__") else row for row, labels in pairs]
+    questions = [
+        _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
+    ]
+    if weights is not None:
+        pairs = zip(questions, weights, strict=True)
+        questions = [dataclasses.replace(each, weight=float(weight)) for each, weight in pairs]
+    return QuestionSet("the questions given", questions)
+
+
+def _at_hand(row: Any, place: str, number: str) -> Question:
+    if isinstance(row, Question):
+        return row
+    if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != 3:
+        raise ValueError(
+            "A question should be (question, candidates, labels): a string, strings, and for each "
+            f"of them 1 (right) or 0 (wrong). Received: {place}={row!r}"
+        )
+    (text,) = as_texts([row[0]], f"question of {place}")
+    answers = as_texts(row[1], f"candidates of {place}")
+    labels = row[2] if hasattr(row[2], "__iter__") else [row[2]]
+    labels = [int(label) if label in (0, 1) else label for label in labels]
+    if len(labels) != len(answers) or not labels or not set(labels) <= {0, 1}:
+        raise ValueError(
+            "Each candidate should have a label, 1 (right) or 0 (wrong), and there should be at "
+            f"least one. Received: {len(answers)} candidates and labels {labels} in {place}"
+        )
+    for each in (text, *answers):
+        if not each.strip():
+            raise ValueError(
+                f"A question or candidate should have words. Received: {each!r} in {place}"
+            )
+    named = enumerate(zip(answers, labels, strict=True))
+    candidates = [Candidate(f"{number}-{index}", *answer) for index, answer in named]
+    return Question(number, text, candidates)
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -59,46 +230,102 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
         raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}.")
     path = getattr(data, split)
     if not path and data.dataset == "facts":
-        return QuestionSet(f"facts ({split})", facts.generate(split))
+        return QuestionSet(f"facts ({split})", make_facts(split))
     if not path and not data.dataset:
         raise UserError(f"there is no {split} data: give data.{split}.")
     return read_questions(path or _known_file(data, split), data.on_empty)
 
 
+def _known_file(data: DataConfig, split: str) -> Path:
+    plain = Path(data.folder) / FILES[data.dataset].format(split=split)
+    packed = plain.with_name(f"{plain.name}.gz")
+    return packed if packed.is_file() else plain
+
+
 def read_questions(path: Path | str, on_empty: str = "error") -> QuestionSet:
-    """Return the questions of a file; see `read_rows` for its forms.
+    """Return the questions of a file, whose first line says which form it has.
+
+    - WikiQA's: a header with `QuestionID`, `Question`, `SentenceID`, `Sentence` and `Label` among
+      its columns, between tabs;
+    - TREC-QA's: the header `qtext,label,atext`, quoted as CSV is;
+    - else question, tab, candidate, tab, label on each line, without a header.
 
     Without ids in the file, lines that have the same question's text belong together.
 
     Args:
-        path: the file.
+        path: the file, plain or `.gz`.
         on_empty: `"error"` or `"skip"`, for questions and candidates without words.
 
     Raises:
-        UserError: naming file and line, where a line is not as it should be, an id has two
-            questions or comes twice, or nothing is left.
+        UserError: naming file and line, where a line has other columns, a label is not 0 or 1, an
+            id has two questions or comes twice, or nothing is left.
     """
-    grouped: dict[str, list[Row]] = {}
+    grouped: dict[str, list[_Row]] = {}
     empty, emptied = 0, set()
-    for row in read_rows(str(path)):
+    for row in _rows(str(path)):
         name = row.question if row.question_id is None else row.question_id
-        if not row.question.strip() or not row.candidate.strip():
-            if on_empty == "error":
-                raise UserError(
-                    f"{path}, line {row.line}: an empty question or candidate; correct the file, "
-                    "or set data.on_empty to skip."
-                )
-            empty += 1
-            emptied.add(name)
+        if row.question.strip() and row.candidate.strip():
+            grouped.setdefault(name, []).append(row)
             continue
-        grouped.setdefault(name, []).append(row)
+        if on_empty == "error":
+            raise UserError(
+                f"{path}, line {row.line}: an empty question or candidate; correct the file, "
+                "or set data.on_empty to skip."
+            )
+        empty += 1
+        emptied.add(name)
     if not grouped:
         raise UserError(f"{path}: no question with a candidate is left.")
     questions = [_question(path, number, rows) for number, rows in enumerate(grouped.values(), 1)]
     return QuestionSet(str(path), questions, empty, len(emptied - set(grouped)))
 
 
-def _question(path: Path | str, number: int, rows: list[Row]) -> Question:
+class _Row(NamedTuple):
+    """A line of a file: a question and one candidate. Ids are None where the form has none."""
+
+    line: int
+    question_id: str | None
+    question: str
+    candidate_id: str | None
+    candidate: str
+    label: str
+
+
+def _rows(path: str) -> Iterator[_Row]:
+    lines = read_lines(path)
+    rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+    columns, places = 3, (None, 0, None, 1, 2)
+    expected = "question, tab, candidate, tab, label"
+    if lines[0].split("\t")[0] == WIKIQA[0]:
+        _, header = next(rows)
+        missing = [name for name in WIKIQA if name not in header]
+        if missing:
+            raise UserError(f"{path}, line 1: WikiQA's header lacks {', '.join(missing)}.")
+        columns, places = len(header), [header.index(name) for name in WIKIQA]
+        expected = f"{columns} columns, as the header"
+    elif lines[0].startswith(TRECQA):
+        rows = _csv(path, lines)
+        columns, places, expected = len(next(rows)[1]), (None, 0, None, 2, 1), TRECQA
+    for number, fields in rows:
+        where = f"{path}, line {number}"
+        if len(fields) != columns:
+            raise UserError(f"{where}: expected {expected}. Received: {len(fields)} columns.")
+        row = _Row(number, *(None if place is None else fields[place] for place in places))
+        if row.label.strip() not in ("0", "1"):
+            raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {row.label!r}.")
+        yield row
+
+
+def _csv(path: str, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(lines, strict=True)
+    try:
+        for fields in reader:
+            yield reader.line_num, fields
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: no CSV ({error}).") from None
+
+
+def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:
     name = rows[0].question_id or str(number)
     candidates, seen = [], {}
     for place, row in enumerate(rows):
@@ -114,79 +341,67 @@ def _question(path: Path | str, number: int, rows: list[Row]) -> Question:
                 f"line {seen[label]}; ids must differ within a question."
             )
         seen[label] = row.line
-        candidates.append(Candidate(label, row.candidate, row.label))
+        candidates.append(Candidate(label, row.candidate, int(row.label)))
     return Question(name, rows[0].question, candidates)
 
 
-def _known_file(data: DataConfig, split: str) -> Path:
-    plain = Path(data.folder) / FILES[data.dataset].format(split=split)
-    packed = plain.with_name(f"{plain.name}.gz")
-    return packed if packed.is_file() else plain
+# ---- Facts: a data set that the package makes.
+
+SIZES = {"train": 400, "dev": 60, "test": 60}
+SEEDS = {"train": 11, "dev": 12, "test": 13}
+
+FIRST = ("Mara", "Ilja", "Teun", "Aiko", "Rosa", "Emil", "Nils", "Petra", "Omar", "Lena", "Hugo")
+LAST = ("Vel", "Horn", "Castell", "Brandt", "Okafor", "Lind", "Moreau", "Sato", "Novak", "Keller")
+PLACES = ("Oslo", "Lima", "Kyoto", "Porto", "Accra", "Riga", "Quito", "Graz", "Turin", "Hanoi")
+THINGS = ("clocks", "bridges", "violins", "maps", "kites", "ovens", "sails", "lamps", "carpets")
+FRIENDS = ("Ana", "Boris", "Clara", "Dimitri", "Elsa", "Farid", "Greta", "Hans", "Ines", "Jonas")
+
+# For each relation: ways to ask for it, and ways to say it.
+RELATIONS = (
+    (
+        ("where was {name} born ?", "what is the birthplace of {name} ?"),
+        ("{name} was born in {place} .", "The birthplace of {name} is {place} ."),
+    ),
+    (
+        ("when did {name} die ?", "in what year was the death of {name} ?"),
+        ("{name} died in {year} .", "The death of {name} was in {year} ."),
+    ),
+    (
+        ("what did {name} make ?", "what was produced by {name} ?"),
+        ("{name} made {thing} of wood .", "Many {thing} were produced by {name} ."),
+    ),
+    (
+        ("who married {name} ?", "who was the spouse of {name} ?"),
+        ("{name} married {friend} in spring .", "The spouse of {name} was {friend} ."),
+    ),
+    (
+        ("where did {name} study ?", "which school taught {name} ?"),
+        ("{name} studied for years in {place} .", "A school in {place} taught {name} ."),
+    ),
+)
 
 
-def read_rows(path: str) -> list[Row]:
-    """Return the rows of a file, whose first line says which form it has.
+def make_facts(split: str) -> list[Question]:
+    """Return the questions of a split of `facts`, the same ones at every call.
 
-    - WikiQA's: a header with `QuestionID`, `Question`, `SentenceID`, `Sentence` and `Label` among
-      its columns, between tabs;
-    - TREC-QA's: the header `qtext,label,atext`, quoted as CSV is;
-    - else question, tab, candidate, tab, label on each line, without a header.
-
-    Raises:
-        UserError: naming file and line, where a line has other columns or a label is not 0 or 1.
+    Each question asks one relation of a person ("where was Mara Vel born ?"). Its candidates are
+    sentences about that person, one a relation, so that the words of the question but its relation
+    are in all of them; only the sentence that holds the asked relation is right.
     """
-    lines = read_lines(path)
-    if lines[0].split("\t")[0] == WIKIQA[0]:
-        return list(_wikiqa(path, lines))
-    if lines[0].startswith(",".join(TRECQA)):
-        return list(_trecqa(path, lines))
-    return list(_plain(path, lines))
+    draw = random.Random(SEEDS[split])
+    return [_fact(draw, f"F{index}") for index in range(SIZES[split])]
 
 
-def _wikiqa(path: str, lines: Sequence[str]) -> Iterator[Row]:
-    header = lines[0].split("\t")
-    missing = [name for name in WIKIQA if name not in header]
-    if missing:
-        raise UserError(f"{path}, line 1: WikiQA's header lacks {', '.join(missing)}.")
-    places = [header.index(name) for name in WIKIQA]
-    for number, line in enumerate(lines[1:], 2):
-        fields = line.split("\t")
-        if len(fields) != len(header):
-            raise _columns(path, number, f"{len(header)} columns, as the header", len(fields))
-        question_id, question, candidate_id, candidate, label = (fields[p] for p in places)
-        label = _label(path, number, label)
-        yield Row(number, question, candidate, label, question_id, candidate_id)
-
-
-def _trecqa(path: str, lines: Sequence[str]) -> Iterator[Row]:
-    reader = csv.reader(lines, strict=True)
-    try:
-        header = next(reader)
-        for fields in reader:
-            if len(fields) != len(header) or len(fields) < len(TRECQA):
-                raise _columns(path, reader.line_num, "qtext,label,atext", len(fields))
-            question, label, candidate = fields[:3]
-            label = _label(path, reader.line_num, label)
-            yield Row(reader.line_num, question, candidate, label)
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: no CSV ({error}).") from None
-
-
-def _plain(path: str, lines: Sequence[str]) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
-        if len(fields) != 3:
-            raise _columns(path, number, "question, tab, candidate, tab, label", len(fields))
-        yield Row(number, fields[0], fields[1], _label(path, number, fields[2]))
-
-
-def _columns(path: str, number: int, expected: str, received: int) -> UserError:
-    return UserError(f"{path}, line {number}: expected {expected}. Received: {received} columns.")
-
-
-def _label(path: str, number: int, text: str) -> int:
-    if text.strip() not in ("0", "1"):
-        raise UserError(
-            f"{path}, line {number}: a label is 0 (wrong) or 1 (right). Received: {text!r}."
-        )
-    return int(text)
+def _fact(draw: random.Random, number: str) -> Question:
+    name = f"{draw.choice(FIRST)} {draw.choice(LAST)}"
+    asked = draw.randrange(len(RELATIONS))
+    relations = list(range(len(RELATIONS)))
+    draw.shuffle(relations)
+    candidates = []
+    for place, relation in enumerate(relations):
+        form = draw.choice(RELATIONS[relation][1])
+        words = {"place": PLACES, "year": range(1700, 1950), "thing": THINGS, "friend": FRIENDS}
+        words = {key: draw.choice(some) for key, some in words.items()}
+        sentence = form.format(name=name, **words)
+        candidates.append(Candidate(f"{number}-{place}", sentence, int(relation == asked)))
+    return Question(number, draw.choice(RELATIONS[asked][0]).format(name=name), candidates)

@@ -8,9 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.answer_selection.config import ENCODERS, ModelConfig
-from keras_attention.applications.common.network import Network
 from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
+
+from ..common.network import Network
+from .config import ENCODERS, ModelConfig
 
 INNER = ("word", "context", "gate")
 WITH_WEIGHTS = ("word", "context")
@@ -71,8 +72,8 @@ class Reader(keras.layers.Layer):
         self.occam_minimum = occam_minimum
         self.supports_masking = True
         self.nets = [self._net(backwards) for backwards in (False, True)[: 1 + bidirectional]]
-        self.outer = attention if isinstance(attention, keras.layers.Layer) else None
-        self._outer_given = self.outer is not None
+        self._given = attention if isinstance(attention, keras.layers.Layer) else None
+        self.outer = self._given
         if attention == "outer":
             size = attention_units or units
             self.outer = BahdanauAttention(size, name="outer", dtype=self.dtype_policy)
@@ -101,41 +102,31 @@ class Reader(keras.layers.Layer):
     def call(self, inputs, mask, query=None, training=False):
         with_weights = self.attention in WITH_WEIGHTS
         inputs = 2.0 * inputs if with_weights else inputs
-        results = []
+        found, weights = [], []
         for net in self.nets:
+            options = {"mask": mask, "training": training}
             if self.attention in INNER:
                 size = net.cell.query_size
                 asked = ops.zeros((ops.shape(inputs)[0], size)) if query is None else query
-                result = net(
-                    inputs,
-                    asked,
-                    mask=mask,
-                    training=training,
-                    return_attention_scores=with_weights,
-                )
+                states = net(inputs, asked, return_attention_scores=with_weights, **options)
             else:
-                result = net(inputs, mask=mask, training=training)
-            states, weights = result if with_weights else (result, None)
-            results.append((ops.flip(states, axis=1) if net.go_backwards else states, weights))
-        states = ops.concatenate([states for states, _ in results], axis=-1)
-        weights = None
-        if with_weights:
-            weights = sum(weights for _, weights in results) / len(results)
+                states = net(inputs, **options)
+            if with_weights:
+                states, shades = states
+                weights.append(shades)
+            found.append(ops.flip(states, axis=1) if net.go_backwards else states)
+        states = ops.concatenate(found, axis=-1)
         if self.outer is not None and query is not None:
             return self._attend(states, mask, query)
-        return self._pool(states, mask), weights
+        return self._pool(states, mask), sum(weights) / len(weights) if weights else None
 
     def _net(self, backwards):
-        settings = {
-            "return_sequences": True,
-            "go_backwards": backwards,
-            "name": "backwards" if backwards else "forwards",
-            "dtype": self.dtype_policy,
-        }
+        name = "backwards" if backwards else "forwards"
+        settings = {"return_sequences": True, "go_backwards": backwards, "name": name}
+        settings["dtype"] = self.dtype_policy
         if self.attention not in INNER:
             return keras.layers.GRU(self.units, **settings)
-        if self.occam:
-            settings |= {"occam": True, "occam_minimum": self.occam_minimum}
+        settings |= {"occam": self.occam, "occam_minimum": self.occam_minimum}
         return InnerAttentionGRU(self.units, attention=self.attention, **settings)
 
     def _attend(self, states, mask, query):
@@ -159,18 +150,18 @@ class Reader(keras.layers.Layer):
 
     def get_config(self):
         names = ("units", "pooling", "bidirectional", "attention_units", "occam", "occam_minimum")
-        attention = self.attention
-        if self._outer_given:
-            attention = keras.saving.serialize_keras_object(self.outer)
         own = {name: getattr(self, name) for name in names}
-        return {**super().get_config(), **own, "attention": attention}
+        own["attention"] = self.attention
+        if self._given is not None:
+            own["attention"] = keras.saving.serialize_keras_object(self._given)
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config):
-        if isinstance(config["attention"], Mapping):
-            layer = keras.saving.deserialize_keras_object(config["attention"])
-            config = {**config, "attention": layer}
-        return cls(**config)
+        attention = config["attention"]
+        if isinstance(attention, Mapping):
+            attention = keras.saving.deserialize_keras_object(attention)
+        return cls(**{**config, "attention": attention})
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -276,27 +267,18 @@ class AnswerSelector(Network):
             vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
         )
         self.dropout = keras.layers.Dropout(dropout, **policy)
+        named = None if encoder == "gru" else encoder.removeprefix("inner-")
+        kind = self.part("attention", attention, lambda: named)
 
-        def read_with(kind, name):
-            return Reader(
-                units,
-                attention=kind,
-                pooling=pooling,
-                bidirectional=bidirectional,
-                attention_units=attention_units,
-                occam=occam and kind is not None,
-                occam_minimum=occam_minimum,
-                name=name,
-                **policy,
-            )
+        def read_with(kind, occam, name):
+            sizes = (pooling, bidirectional, attention_units)
+            return Reader(units, kind, *sizes, occam, occam_minimum, name=name, **policy)
 
-        kind = None if encoder == "gru" else encoder.removeprefix("inner-")
-        mechanism = self.part("attention", attention, lambda: kind)
-        self.reader = self.part("reader", reader, lambda: read_with(mechanism, "reader"))
+        self.reader = self.part("reader", reader, lambda: read_with(kind, occam, "reader"))
         self.question_reader = self.part(
             "question_reader",
             question_reader,
-            lambda: self.reader if shared else read_with(None, "question_reader"),
+            lambda: self.reader if shared else read_with(None, False, "question_reader"),
         )
         self.build()
 
@@ -334,42 +316,36 @@ class AnswerSelector(Network):
         question, candidates = inputs["question"], inputs["candidates"]
         rows, count, length = (ops.shape(candidates)[axis] for axis in range(3))
         asked, _ = self.question_reader(*self._embedded(question, training), training=training)
-        flat = ops.reshape(candidates, (-1, length))
-        query = ops.repeat(asked, count, axis=0)
-        answers, weights = self.reader(
-            *self._embedded(flat, training), query=query, training=training
-        )
-        asked, answers = (
-            _unit(self.dropout(vector, training=training)) for vector in (query, answers)
-        )
+        words = self._embedded(ops.reshape(candidates, (-1, length)), training)
+        asked = ops.repeat(asked, count, axis=0)
+        answers, weights = self.reader(*words, query=asked, training=training)
+        asked = _unit(self.dropout(asked, training=training))
+        answers = _unit(self.dropout(answers, training=training))
         cosine = ops.reshape(ops.sum(asked * answers, axis=-1), (rows, count))
         if weights is not None:
             weights = ops.reshape(weights, (rows, count, length))
         return (self.scale * cosine + self.offset if self.log_odds else cosine), weights
 
+    def _embedded(self, ids, training):
+        return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
+
     def set_vectors(self, vectors: np.ndarray) -> None:
         """Set the vectors of words, `(vocabulary_size, embedding_size)`."""
         self.embedding.embeddings.assign(vectors)
-
-    def _embedded(self, ids, training):
-        return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
 
     def get_config(self):
         names = (
             *("vocabulary_size", "units", "embedding_size", "encoder", "pooling", "bidirectional"),
             *("shared", "attention_units", "occam", "occam_minimum", "log_odds"),
+            "trainable_vectors",
         )
-        return {
-            **super().get_config(),
-            **{name: getattr(self, name) for name in names},
-            **self.config_of(
-                attention=getattr(self.reader, "outer", None),
-                reader=self.reader,
-                question_reader=self.question_reader,
-            ),
-            "dropout": self.dropout_rate,
-            "trainable_vectors": self.trainable_vectors,
-        }
+        own = {name: getattr(self, name) for name in names}
+        own |= self.config_of(
+            attention=getattr(self.reader, "outer", None),
+            reader=self.reader,
+            question_reader=self.question_reader,
+        )
+        return {**super().get_config(), **own, "dropout": self.dropout_rate}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AnswerSelector":
@@ -414,29 +390,15 @@ class HardestHinge(keras.losses.Loss):
         return {**super().get_config(), "margin": self.margin}
 
 
-def build_model(
-    config: ModelConfig,
-    vocabulary_size: int,
-    log_odds: bool = False,
-    trainable_vectors: bool = True,
-    dtype: Any = None,
-) -> AnswerSelector:
+def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerSelector:
     """Return the network that a configuration describes, with new weights.
 
     Args:
         config: the `model` section.
         vocabulary_size: how many ids there are.
-        log_odds: as of `AnswerSelector`.
-        trainable_vectors: the same.
-        dtype: the dtype policy; None for Keras' global one.
+        **options: more arguments of `AnswerSelector`, such as `log_odds` and `dtype`.
     """
-    return AnswerSelector(
-        vocabulary_size,
-        **dataclasses.asdict(config),
-        log_odds=log_odds,
-        trainable_vectors=trainable_vectors,
-        dtype=dtype,
-    )
+    return AnswerSelector(vocabulary_size, **dataclasses.asdict(config), **options)
 
 
 def _check(encoder, attention, reader, pooling, occam) -> None:

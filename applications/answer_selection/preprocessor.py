@@ -8,8 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
+
+from ..common import preprocessor as common
+from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
 
 VECTORS_FILE = "vectors.npy"
 """The vectors that training starts from, in a run folder."""
@@ -17,13 +19,7 @@ VECTORS_FILE = "vectors.npy"
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """How much of a text the vocabulary has.
-
-    Args:
-        words: words of the text.
-        unknown: those without a vector of their own.
-        cut: texts longer than the longest read.
-    """
+    """How many words a text has, how many of them are unknown, and how many texts are cut."""
 
     words: int
     unknown: int
@@ -112,12 +108,8 @@ class AnswerPreprocessor(TextPreprocessor):
         Raises:
             ValueError: where there are no texts, or something is no string.
         """
-        tokenizer = WordTokenizer.train(
-            as_texts(texts, "texts"),
-            vocabulary_size + len(SPECIAL_TOKENS),
-            min_count=min_count,
-            lowercase=lowercase,
-        )
+        size = vocabulary_size + len(SPECIAL_TOKENS)
+        tokenizer = WordTokenizer.train(as_texts(texts, "texts"), size, min_count, lowercase)
         words = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
         words |= {word: None for word in extra_words if tokenizer.tokens(word) == [word]}
         tokenizer = WordTokenizer(list(words), lowercase=lowercase)
@@ -135,20 +127,15 @@ class AnswerPreprocessor(TextPreprocessor):
     def encode(self, texts: Sequence[str]) -> tuple[list[list[int]], Coverage]:
         """Return the ids of each text, and how much of it the vocabulary has."""
         rows = self.tokenizer.encode(texts)
-        unknown = [
-            word
-            for text, row in zip(texts, rows, strict=True)
-            if UNK_ID in row
-            for word, index in zip(self.tokenizer.tokens(text), row, strict=True)
-            if index == UNK_ID
-        ]
+        unknown = []
+        for text, row in zip(texts, rows, strict=True):
+            if UNK_ID in row:
+                words = zip(self.tokenizer.tokens(text), row, strict=True)
+                unknown += [word for word, index in words if index == UNK_ID]
         hashed = iter(np.asarray(self._bucket(unknown)).tolist() if unknown else ())
         ids = [[next(hashed) if index == UNK_ID else index for index in row] for row in rows]
-        coverage = Coverage(
-            words=sum(map(len, rows)),
-            unknown=len(unknown),
-            cut=sum(len(row) > self.max_length for row in rows),
-        )
+        cut = sum(len(row) > self.max_length for row in rows)
+        coverage = Coverage(sum(map(len, rows)), len(unknown), cut)
         return [row[: self.max_length] for row in ids], coverage
 
     def encode_in_graph(self, texts):
@@ -165,34 +152,31 @@ class AnswerPreprocessor(TextPreprocessor):
         if hasattr(question, "dtype") and not isinstance(question, np.ndarray):
             inputs = self._padded_in_graph(question, candidates)
         else:
+            question = as_texts(question, "question")
             rows = [as_texts(row, f"candidates[{i}]") for i, row in enumerate(candidates)]
+            check_equally_many(question=question, candidates=rows)
             width = max(map(len, rows), default=0)
             filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
-            ids = padded(self.encode(filled)[0])
-            inputs = {
-                "question": padded(self.encode(as_texts(question, "question"))[0]),
-                "candidates": ids.reshape(len(rows), width, -1),
-            }
+            asked = padded(self.encode(question)[0])
+            answers = padded(self.encode(filled)[0]).reshape(len(rows), width, -1)
+            inputs = {"question": asked, "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
-
-    def read_start(self, folder: Path) -> None:
-        if (folder / VECTORS_FILE).is_file():
-            self.vectors = np.load(folder / VECTORS_FILE)
 
     def _padded_in_graph(self, question, candidates):
         import tensorflow as tf
 
-        def dense(ids):
-            ids = ids.to_tensor(0)
+        def dense(texts):
+            ids = self.encode_in_graph(texts).to_tensor(0)
             length = tf.maximum(8, -(-tf.shape(ids)[1] // 8) * 8)
             return tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]])
 
-        shape = tf.shape(candidates)
-        ids = dense(self.encode_in_graph(tf.reshape(candidates, [-1])))
-        return {
-            "question": dense(self.encode_in_graph(question)),
-            "candidates": tf.reshape(ids, [shape[0], shape[1], tf.shape(ids)[1]]),
-        }
+        ids = dense(tf.reshape(candidates, [-1]))
+        shape = tf.concat([tf.shape(candidates), tf.shape(ids)[1:]], 0)
+        return {"question": dense(question), "candidates": tf.reshape(ids, shape)}
+
+    def read_start(self, folder: Path) -> None:
+        if (folder / VECTORS_FILE).is_file():
+            self.vectors = np.load(folder / VECTORS_FILE)
 
     def _bucket(self, words):
         import tensorflow as tf
@@ -207,8 +191,5 @@ class AnswerPreprocessor(TextPreprocessor):
 
 def padded(rows: Sequence[Sequence[int]], multiple_of: int = 8) -> np.ndarray:
     """Return ids (B, T), padded with 0 to a multiple of some length, so that few shapes occur."""
-    longest = max(max(map(len, rows), default=0), 1)
-    ids = np.zeros((len(rows), -(-longest // multiple_of) * multiple_of), np.int32)
-    for place, row in enumerate(rows):
-        ids[place, : len(row)] = row
-    return ids
+    ids = common.padded(rows)
+    return np.pad(ids, [(0, 0), (0, -ids.shape[1] % multiple_of)])

@@ -9,51 +9,24 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.answer_selection.batches import (
-    EncodedQuestions,
-    TrainingBatches,
-    encode,
-)
-from keras_attention.applications.answer_selection.config import (
-    PRESETS,
-    AnswerSelectionConfig,
-    VectorsConfig,
-)
-from keras_attention.applications.answer_selection.data import has_split, load_questions
-from keras_attention.applications.answer_selection.legacy import (
-    load_preprocessor_0_1,
-    load_run_0_1,
-)
-from keras_attention.applications.answer_selection.model import (
-    AnswerSelector,
-    HardestHinge,
-    build_model,
-)
-from keras_attention.applications.answer_selection.preprocessor import (
-    VECTORS_FILE,
-    AnswerPreprocessor,
-    padded,
-)
-from keras_attention.applications.answer_selection.questions import (
-    Candidate,
-    Question,
-    QuestionSet,
-    as_questions,
-)
-from keras_attention.applications.answer_selection.results import (
-    Answer,
-    Ranking,
-    by_position,
-    check_shaded,
-    evaluation_report,
-)
-from keras_attention.applications.answer_selection.vectors import first_vectors, read_vectors
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.files import check_new_file, write_text
-from keras_attention.applications.common.preprocessor import as_texts, check_equally_many
-from keras_attention.applications.common.task import TextTask
 from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
+from keras_attention.text import load_tokenizer
+
+from ..common.backend import compiled
+from ..common.errors import UserError, check_choice, say
+from ..common.files import check_new_file, write_text
+from ..common.preprocessor import as_texts, check_equally_many
+from ..common.shown import check_shaded
+from ..common.task import TextTask
+from ..common.weights import load_weights as read_weights
+from ..training.config import load_config
+from .batches import EncodedQuestions, TrainingBatches, encode
+from .config import PRESETS, AnswerSelectionConfig, VectorsConfig
+from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
+from .model import AnswerSelector, HardestHinge, build_model
+from .preprocessor import VECTORS_FILE, AnswerPreprocessor, padded
+from .results import PROTOCOLS, Answer, Ranking, by_position, evaluation_report
+from .vectors import first_vectors, read_vectors
 
 PAIRS_IN_A_BATCH = 256
 
@@ -92,9 +65,7 @@ class AnswerRanker(TextTask):
     name_of_task = "answer-selection"
     shaded_pages = (".html", ".htm")
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
-    network_class = AnswerSelector
-    preprocessor_cls = AnswerPreprocessor
-    counts_tokens = False
+    network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
 
     def __init__(
         self,
@@ -104,7 +75,7 @@ class AnswerRanker(TextTask):
         margin: float = 0.2,
         **kwargs: Any,
     ):
-        if negatives < 1:
+        if not isinstance(negatives, int) or negatives < 1:
             raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
         self.negatives = negatives
         self.margin = margin
@@ -141,9 +112,7 @@ class AnswerRanker(TextTask):
             config = VectorsConfig(source="file", file=str(vectors))
             file = read_vectors(vectors, embedding_size)
         start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
-        backbone = AnswerSelector(
-            adapted.vocabulary_size, units=units, embedding_size=embedding_size, **network
-        )
+        backbone = AnswerSelector(adapted.vocabulary_size, units, embedding_size, **network)
         backbone.set_vectors(start)
         return cls(backbone, adapted)
 
@@ -166,23 +135,19 @@ class AnswerRanker(TextTask):
         """
         if isinstance(question, str):
             return self.rank([question], [candidates])[0]
+        question = as_texts(question, "question")
+        candidates = list(candidates) if hasattr(candidates, "__iter__") else []
         check_equally_many(question=question, candidates=candidates)
         asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
         scores, weights = self.score(QuestionSet("the questions", asked))
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
-            answers = [
-                Answer(
-                    text=candidate.text,
-                    score=float(value),
-                    tokens=self.preprocessor.tokens(candidate.text),
-                    weights=shade if self.backbone.has_weights else None,
-                    position=place,
-                )
-                for place, (candidate, value, shade) in enumerate(
-                    zip(each.candidates, values, shades, strict=True)
-                )
-            ]
+            shades = shades if self.backbone.has_weights else [None] * len(shades)
+            answers = []
+            for place, candidate in enumerate(each.candidates):
+                words = self.preprocessor.tokens(candidate.text)
+                score = float(values[place])
+                answers.append(Answer(candidate.text, score, words, shades[place], place))
             answers.sort(key=lambda answer: (-answer.score, answer.position))
             rankings.append(Ranking(each.text, tuple(answers)))
         return rankings
@@ -217,8 +182,10 @@ class AnswerRanker(TextTask):
             The figures; `"signature"` says under which protocol. Figures of two do not compare.
 
         Raises:
-            ValueError: where no question is left to measure, or the file exists.
+            ValueError: where there is no such protocol, no question is left to measure, or the file
+                exists.
         """
+        check_choice("protocol", protocol, PROTOCOLS)
         if trec_run is not None:
             check_new_file(trec_run)
         questions = as_questions(questions, name="questions")
@@ -281,11 +248,9 @@ class AnswerRanker(TextTask):
         return as_questions(x, y, sample_weight).check()
 
     def encode(self, corpus: QuestionSet) -> EncodedQuestions:
-        return encode(corpus, self.preprocessor)
+        return encode(corpus, self.require_preprocessor())
 
-    def make_batches(
-        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
-    ) -> TrainingBatches:
+    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
         return TrainingBatches(encoded, batch_size, self.negatives, seed, shuffle)
 
     def default_loss(self) -> keras.losses.Loss:
@@ -293,10 +258,34 @@ class AnswerRanker(TextTask):
             return keras.losses.BinaryCrossentropy(from_logits=True)
         return HardestHinge(self.margin)
 
-    def service(self, **options: Any):
-        from keras_attention.applications.answer_selection.serving import AnswerSelectionService
+    def service(self):
+        """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
 
-        return AnswerSelectionService(self, **options)
+        Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
+        minus infinity. TensorFlow alone serves it, without Keras or this package.
+        """
+        import tensorflow as tf
+
+        model, preprocessor = self.backbone, self.require_preprocessor()
+
+        signature = [
+            tf.TensorSpec([None], tf.string, name="question"),
+            tf.TensorSpec([None, None], tf.string, name="candidates"),
+        ]
+
+        @tf.function(input_signature=signature, autograph=False)
+        def serve(question, candidates):
+            inputs = preprocessor.call({"question": question, "candidates": candidates})
+            empty = ~tf.reduce_any(inputs["candidates"] != 0, axis=-1)
+            scores = tf.cast(model.score(inputs)[0], tf.float32)
+            return {"scores": tf.where(empty, float("-inf"), scores)}
+
+        module = tf.Module()
+        module.serve = serve
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        variables = (variable.value for variable in model.weights)
+        module.kept = [preprocessor.in_graph("tokenizer"), *variables]
+        return module
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
@@ -323,20 +312,15 @@ class AnswerRanker(TextTask):
         return questions if split == "test" else questions.check(judged=split == "dev")
 
     @classmethod
-    def adapt(cls, config: AnswerSelectionConfig, corpus: QuestionSet) -> AnswerPreprocessor:
-        section, size, file = config.vocabulary, config.model.embedding_size, None
+    def adapt(cls, config, corpus) -> AnswerPreprocessor:
+        size, file, extra = config.model.embedding_size, None, []
         if config.vectors.file:
             file = read_vectors(config.vectors.file, size)
             say(str(file))
-        preprocessor = AnswerPreprocessor.adapt(
-            corpus.texts,
-            vocabulary_size=section.size,
-            min_count=section.min_count,
-            lowercase=section.lowercase,
-            extra_words=list(file.vectors)[: config.vectors.extra_words] if file else (),
-            unknown_buckets=section.unknown_buckets,
-            max_length=config.data.max_length,
-        )
+            extra = list(file.vectors)[: config.vectors.extra_words]
+        section = dataclasses.asdict(config.vocabulary)
+        section |= {"vocabulary_size": section.pop("size"), "max_length": config.data.max_length}
+        preprocessor = AnswerPreprocessor.adapt(corpus.texts, extra_words=extra, **section)
         preprocessor.vectors, report = first_vectors(
             config.vectors, preprocessor, size, config.training.seed, corpus.texts, file
         )
@@ -344,29 +328,32 @@ class AnswerRanker(TextTask):
         return preprocessor
 
     @classmethod
-    def configured(
-        cls, config: AnswerSelectionConfig, preprocessor: AnswerPreprocessor, dtype: Any = None
-    ) -> "AnswerRanker":
+    def configured(cls, config, preprocessor, dtype=None) -> "AnswerRanker":
         section = config.training
-        network = build_model(
-            config.model,
-            preprocessor.vocabulary_size,
-            log_odds=section.loss == "log",
-            trainable_vectors=config.vectors.trainable,
-            dtype=dtype,
-        )
+        options = {"log_odds": section.loss == "log", "dtype": dtype}
+        options["trainable_vectors"] = config.vectors.trainable
+        network = build_model(config.model, preprocessor.vocabulary_size, **options)
         if preprocessor.vectors is not None:
             network.set_vectors(preprocessor.vectors)
         return cls(network, preprocessor, section.negatives, section.margin)
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "AnswerRanker":
-        return load_run_0_1(cls, folder, load_weights)
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
+        if load_weights:
+            read_weights(task.backbone, folder / "best.weights.h5")
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
         """Return the preprocessor of a run folder that version 0.1 made."""
-        return load_preprocessor_0_1(folder)
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        tokenizer = load_tokenizer(folder / "tokenizers", "words")
+        options = (config.vocabulary.unknown_buckets, config.data.max_length)
+        preprocessor = AnswerPreprocessor(tokenizer, *options)
+        preprocessor.read_start(folder / "tokenizers")
+        return preprocessor
 
     def development(self, corpus: QuestionSet, batches: TrainingBatches, config: Any):
         """Return a function that gives the figures of an epoch.
@@ -393,14 +380,12 @@ class AnswerRanker(TextTask):
     # ---- What the methods above are made of.
 
     def _asked(self, question: str, candidates: Sequence[str]) -> Question:
-        (question,) = as_texts([question], "question")
         texts = as_texts(candidates, "candidates")
         if not texts:
             raise UserError("there is no candidate to rank.")
-        named = {"the question": question}
-        named |= {f"candidate {place}": text for place, text in enumerate(texts, 1)}
-        for name, text in named.items():
-            if not self.preprocessor.tokens(text):
+        for place, text in enumerate([question, *texts]):
+            if not self.require_preprocessor().tokens(text):
+                name = f"candidate {place}" if place else "the question"
                 raise UserError(f"{name} has no words.")
         return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
 
@@ -409,40 +394,32 @@ class AnswerRanker(TextTask):
             self._compiled_functions["score"] = compiled(self._score_pairs, self.backbone, 2, 2)
         score = self._compiled_functions["score"]
         pairs = [
-            (question, place)
+            (question, place, candidate)
             for question, candidates in enumerate(encoded.candidates)
-            for place in range(len(candidates))
+            for place, candidate in enumerate(candidates)
         ]
-        order = sorted(pairs, key=lambda pair: len(encoded.candidates[pair[0]][pair[1]]))
+        pairs.sort(key=lambda pair: len(pair[2]))
         scores = [np.zeros(len(candidates), "float32") for candidates in encoded.candidates]
         weights = [[np.zeros(0)] * len(candidates) for candidates in encoded.candidates]
-        for first in range(0, len(order), PAIRS_IN_A_BATCH):
-            part = order[first : first + PAIRS_IN_A_BATCH]
-            candidates = [encoded.candidates[question][place] for question, place in part]
-            questions = padded([encoded.questions[question] for question, _ in part])
-            found = score(questions, padded(candidates))
+        for first in range(0, len(pairs), PAIRS_IN_A_BATCH):
+            part = pairs[first : first + PAIRS_IN_A_BATCH]
+            questions = padded([encoded.questions[question] for question, _, _ in part])
+            found = score(questions, padded([ids for _, _, ids in part]))
             values, shades = (ops.convert_to_numpy(array) for array in found)
-            rows = zip(part, candidates, values, shades, strict=True)
-            for (question, place), ids, value, shade in rows:
+            for (question, place, ids), value, shade in zip(part, values, shades, strict=True):
                 scores[question][place] = value
                 weights[question][place] = shade[: len(ids)]
         return scores, weights
 
     def _score_pairs(self, question, candidate):
         inputs = {"question": question, "candidates": candidate[:, None]}
-        scores, weights = self.backbone.score(inputs, training=False)
+        scores, weights = self.backbone.score(inputs)
         shades = ops.zeros(ops.shape(candidate)) if weights is None else weights[:, 0]
         return ops.cast(scores[:, 0], "float32"), ops.cast(shades, "float32")
 
 
 def question_loss(scores: np.ndarray, labels: Sequence[int], margin: float | None) -> float:
-    """Return the loss of one question with all its candidates, of which some are right.
-
-    Args:
-        scores: (N,) scores.
-        labels: (N,) 1 for right, 0 for wrong.
-        margin: of the hinge; None for the log loss.
-    """
+    """Return the loss of one question with all its candidates; the log loss without a margin."""
     scores, right = np.asarray(scores, "float64"), np.asarray(labels, bool)
     if margin is None:
         return float(np.mean(np.logaddexp(0.0, np.where(right, -scores, scores))))

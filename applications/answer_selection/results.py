@@ -1,70 +1,22 @@
 """What a ranker gives: answers that show themselves, and reports of many questions."""
 
 import dataclasses
-import html
 import math
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_attention.applications.answer_selection.preprocessor import Coverage
-from keras_attention.applications.answer_selection.questions import QuestionSet
-from keras_attention.applications.common.files import check_new_file, check_picture, write_text
 from keras_attention.metrics import ranking_score
-from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
+from keras_attention.visualization import ShadedTokens
+
+from ..common.shown import Shown
+from .data import QuestionSet
+from .preprocessor import Coverage
 
 PROTOCOLS = ("filtered", "unfiltered")
 PARTS = 10
-HTML = (".html", ".htm")
-
-
-class Shown:
-    """What shows rows of shaded words: in a notebook, in a terminal, and as a file."""
-
-    title = ""
-
-    @property
-    def shaded(self) -> list[ShadedTokens]:
-        """The answers as rows of words, shaded by their attention; their labels are the scores."""
-        raise NotImplementedError
-
-    def show(self, color: bool | None = None) -> str:
-        """Return the answers as text for a terminal.
-
-        Args:
-            color: whether to shade words by colours; None for a terminal that shows them. Without,
-                the weight follows each word in brackets.
-        """
-        if color is None:
-            color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        return shaded_text(self.shaded, color=color)
-
-    def plot(self, path: Path | str | None = None) -> Any:
-        """Return the answers as a `matplotlib.figure.Figure`, and write it where asked to.
-
-        Args:
-            path: a new picture; a page of HTML is written without a figure.
-
-        Raises:
-            ValueError: if the file exists, or its suffix is no format of pictures.
-        """
-        if path is not None:
-            check_shaded(path)
-        if path is not None and Path(path).suffix.lower() in HTML:
-            return write_text(Path(path), shaded_html(self.shaded, title=self.title))
-        return plot_shaded(self.shaded, path, title=self.title or None)
-
-    def _repr_html_(self) -> str:
-        page = html.escape(shaded_html(self.shaded, title=self.title), quote=True)
-        height = 90 + 60 * len(self.shaded)
-        return (
-            f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
-        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,19 +71,6 @@ class Ranking(Shown, Sequence):
         return [row for answer in self.answers for row in answer.shaded]
 
 
-def check_shaded(output: Path | str) -> None:
-    """Refuse a file that shaded words cannot be written to.
-
-    Raises:
-        UserError: if it exists, has no folder, or a suffix that is neither HTML's nor a format of
-            pictures.
-    """
-    if Path(output).suffix.lower() in HTML:
-        check_new_file(output)
-    else:
-        check_picture(output, more=HTML)
-
-
 def evaluation_report(
     questions: QuestionSet,
     scores: Sequence[np.ndarray],
@@ -140,23 +79,17 @@ def evaluation_report(
 ) -> dict[str, Any]:
     """Return MAP, MRR and precision at 1, and those of rankings by words alone, as JSON types.
 
-    Args:
-        questions: the questions.
-        scores: for each of them the scores of its candidates.
-        tokens: from a text to its words.
-        protocol: that of the figures on top; `"filtered"` and `"unfiltered"` hold both.
+    On top stand the figures of `protocol`; `"filtered"` and `"unfiltered"` hold those of both.
     """
-    judgements = questions.judgements
-    rankings = {"model": scores, **by_words(questions, tokens)}
-    figures = {
-        name: {
-            each: dataclasses.asdict(ranking_score(questions.scored(values), judgements, each))
-            for each in PROTOCOLS
-        }
-        for name, values in rankings.items()
-    }
-    own = figures.pop("model")
+
+    def figures(values):
+        ranked, judgements = questions.scored(values), questions.judgements
+        scores = {each: ranking_score(ranked, judgements, each) for each in PROTOCOLS}
+        return {each: dataclasses.asdict(score) for each, score in scores.items()}
+
+    own = figures(scores)
     chosen = own[protocol]
+    baselines = by_words(questions, tokens)
     return {
         **{name: chosen[name] for name in ("map", "mrr", "precision_at_1")},
         "signature": f"protocol:{protocol}|questions:{chosen['questions']}|ties:trec_eval",
@@ -165,7 +98,7 @@ def evaluation_report(
         "candidates": sum(map(len, scores)),
         "empty_left_out": questions.empty,
         **own,
-        "baselines": figures,
+        "baselines": {name: figures(values) for name, values in baselines.items()},
     }
 
 
@@ -176,13 +109,7 @@ def by_words(
 
     Word overlap is how many different words of the question a candidate has. BM25 (Robertson and
     Zaragoza 2009, section 3.4) weighs each by how rare it is among all candidates, how often the
-    candidate has it, and how long the candidate is.
-
-    Args:
-        questions: the questions.
-        tokens: from a text to its words.
-        k1: how soon more of the same word count no more.
-        b: how much the length counts.
+    candidate has it (more count less, by `k1`), and how long the candidate is (by `b`).
     """
     bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
     every = [bag for row in bags for bag in row]
@@ -196,13 +123,14 @@ def by_words(
         full = k1 * (1 - b + b * bag.total() / mean)
         return sum(rarity(word) * bag[word] * (k1 + 1) / (bag[word] + full) for word in words)
 
+    def overlap(words, bag):
+        return float(sum(word in bag for word in words))
+
     asked = [sorted(set(tokens(question.text))) for question in questions.questions]
     pairs = list(zip(asked, bags, strict=True))
     return {
-        "bm25": [[bm25(words, bag) for bag in row] for words, row in pairs],
-        "word_overlap": [
-            [float(sum(w in bag for w in words)) for bag in row] for words, row in pairs
-        ],
+        name: [[score(words, bag) for bag in row] for words, row in pairs]
+        for name, score in {"bm25": bm25, "word_overlap": overlap}.items()
     }
 
 
@@ -211,10 +139,6 @@ def by_position(weights: Sequence[np.ndarray], parts: int = PARTS) -> list[float
 
     Each text's weights are made to sum to 1. A word that lies in two parts counts in both, by how
     much of it lies there: uniform weights give equal parts for texts of any length.
-
-    Args:
-        weights: for each text the weight of each word.
-        parts: how many parts.
     """
     edges = np.linspace(0, 1, parts + 1)
     shares = []
@@ -228,10 +152,8 @@ def by_position(weights: Sequence[np.ndarray], parts: int = PARTS) -> list[float
 
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
-    lines = [
-        f"{report['questions']:,} questions with {report['candidates']:,} candidates of "
-        f"{report['data']}"
-    ]
+    counted = f"{report['questions']:,} questions with {report['candidates']:,} candidates"
+    lines = [f"{counted} of {report['data']}"]
     if report["empty_left_out"]:
         lines.append(f"{report['empty_left_out']:,} empty texts left out")
     lines.append(str(Coverage(report["words"], report["unknown"], report["cut"])))

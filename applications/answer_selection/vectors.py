@@ -1,38 +1,35 @@
 """The first vectors of words: drawn at random, read from a file, or trained by gensim."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from keras_attention.applications.answer_selection.config import VectorsConfig
-from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines, write_text
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
+
+from ..common.errors import UserError
+from ..common.files import read_lines, write_text
+from .config import VectorsConfig
+from .preprocessor import AnswerPreprocessor
 
 JOINER = "￭"
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors in text form.
-
-    Args:
-        path: where they were read.
-        vectors: the vector of each word, in the order of the file.
-        broken: lines left out because they hold no word with as many numbers as the others.
-        first_broken: the first such line, from 1; 0 where there is none.
-        repeated: lines left out because their word came before.
-    """
+    """The vectors of a file by their words, in its order, and how many lines were left out."""
 
     path: str
     vectors: dict[str, np.ndarray]
     broken: int
+    """Lines without a word and as many numbers as the others have."""
     first_broken: int
+    """The first such line, from 1; 0 where there is none."""
     repeated: int
+    """Lines whose word came before."""
 
     def __str__(self) -> str:
         parts = [f"{self.path}: {len(self.vectors):,} vectors"]
@@ -59,28 +56,27 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
     header = lines[0].split()
     skipped = int(len(header) == 2 and all(word.isdigit() for word in header))
     vectors: dict[str, np.ndarray] = {}
-    broken, first_broken, repeated = 0, 0, 0
-    widths: dict[int, int] = {}
+    broken, repeated, widths = [], 0, Counter()
     for number, line in enumerate(lines[skipped:], skipped + 1):
         word, *numbers = line.rstrip(" ").split(" ")
-        widths[len(numbers)] = widths.get(len(numbers), 0) + 1
+        widths[len(numbers)] += 1
         try:
             vector = np.array(numbers, "float32")
         except ValueError:
             vector = np.full(size, np.nan, "float32")
         if vector.shape != (size,) or not np.isfinite(vector).all() or not word:
-            broken, first_broken = broken + 1, first_broken or number
+            broken.append(number)
         elif word in vectors:
             repeated += 1
         else:
             vectors[word] = vector
-    usual = max(widths, key=widths.get, default=size)
+    usual = widths.most_common(1)[0][0] if widths else size
     if usual != size or not vectors:
         raise UserError(
             f"{path} has vectors of {usual} numbers, and model.embedding_size is {size}: set it to "
             "the file's, or name another file."
         )
-    return VectorFile(str(path), vectors, broken, first_broken, repeated)
+    return VectorFile(str(path), vectors, len(broken), min(broken, default=0), repeated)
 
 
 def first_vectors(
@@ -93,16 +89,8 @@ def first_vectors(
 ) -> tuple[np.ndarray, str]:
     """Return the vectors that training starts from, and a line on where they come from.
 
-    Words that the file or gensim has no vector for get random ones, as long as the others in the
-    mean.
-
-    Args:
-        config: the `vectors` section.
-        preprocessor: the vocabulary.
-        size: the size of a vector.
-        seed: the seed of what is drawn.
-        texts: the training text, for source train.
-        file: the vectors read, for source file.
+    Words that the file (of source file) or gensim (trained on `texts`, of source train) has no
+    vector for get random ones, as long as the others in the mean.
     """
     random, tokenizer = np.random.default_rng(seed), preprocessor.tokenizer
     vectors = random.normal(0.0, 1.0, (preprocessor.vocabulary_size, size)).astype("float32")
@@ -110,11 +98,8 @@ def first_vectors(
     vectors[0] = 0.0
     if config.source == "random":
         return vectors, f"{len(vectors):,} random vectors"
-    if file:
-        known = file.vectors
-    else:
-        lowercase = tokenizer.lowercase
-        known = train_vectors(texts, size, seed, config.epochs, config.window, lowercase)
+    options = (config.epochs, config.window, tokenizer.lowercase)
+    known = file.vectors if file else train_vectors(texts, size, seed, *options)
     found = {
         index: known[word.strip(JOINER) if word not in known else word]
         for index, word in enumerate(tokenizer.vocabulary)

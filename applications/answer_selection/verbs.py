@@ -3,16 +3,11 @@
 import json
 from argparse import Namespace
 
-from keras_attention.applications.answer_selection.data import (
-    has_split,
-    load_questions,
-    read_questions,
-)
-from keras_attention.applications.answer_selection.questions import QuestionSet
-from keras_attention.applications.answer_selection.ranker import AnswerRanker
-from keras_attention.applications.answer_selection.results import table
-from keras_attention.applications.common.errors import UserError, say
-from keras_attention.applications.common.verbs import chunks_of_lines, write_lines
+from ..common.errors import UserError, say
+from ..common.verbs import chunks_of_lines, write_lines
+from .data import QuestionSet, has_split, load_questions, read_questions
+from .ranker import AnswerRanker
+from .results import table
 
 
 def evaluate(task: AnswerRanker, options: Namespace) -> None:

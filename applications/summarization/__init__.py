@@ -1,6 +1,6 @@
 """Summarisation: a Keras task over a recurrent decoder that attends, copies and remembers."""
 
-from keras_attention.applications.summarization.config import (
+from .config import (
     DataConfig,
     DecodingConfig,
     ModelConfig,
@@ -8,19 +8,12 @@ from keras_attention.applications.summarization.config import (
     TokenizerConfig,
     TrainingConfig,
 )
-from keras_attention.applications.summarization.data import load_corpus, read_corpus
-from keras_attention.applications.summarization.encoders import (
-    FlatEncoder,
-    HierarchicalEncoder,
-    TransformerReader,
-)
-from keras_attention.applications.summarization.model import SummarizationModel, build_model
-from keras_attention.applications.summarization.preprocessor import (
-    SummarizationPreprocessor,
-    split_sentences,
-)
-from keras_attention.applications.summarization.results import Summary
-from keras_attention.applications.summarization.summarizer import Summarizer
+from .data import load_corpus, read_corpus
+from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
+from .model import SummarizationModel, build_model
+from .preprocessor import SummarizationPreprocessor, split_sentences
+from .results import Summary
+from .summarizer import Summarizer
 
 __all__ = [
     "DataConfig",

@@ -3,23 +3,11 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from keras_attention.applications.common.errors import UserError, check_range
-from keras_attention.applications.training import config as training_config
-from keras_attention.applications.training.devices import DistributeConfig
 from keras_attention.decoding import SearchOptions
 
-__all__ = [
-    "ARCHITECTURES",
-    "PRESETS",
-    "SPLITS",
-    "DataConfig",
-    "DecodingConfig",
-    "ModelConfig",
-    "SummarizationConfig",
-    "TokenizerConfig",
-    "TrainingConfig",
-    "preprocessing_of",
-]
+from ..common.errors import UserError, check_range
+from ..training import config as training_config
+from ..training.devices import DistributeConfig
 
 SPLITS = ("train", "dev", "test")
 
@@ -92,9 +80,8 @@ class TokenizerConfig:
     extra_words: int = 100
 
     def __post_init__(self):
-        check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
-        check_range("tokenizer.min_count", self.min_count, at_least=1)
-        check_range("tokenizer.extra_words", self.extra_words, at_least=1)
+        for name, least in (("vocabulary_size", 5), ("min_count", 1), ("extra_words", 1)):
+            check_range(f"tokenizer.{name}", getattr(self, name), at_least=least)
 
 
 @dataclass(frozen=True)
@@ -148,8 +135,8 @@ class ModelConfig:
         for name in ("embedding_size", "units", "attention_units", "layers", "heads"):
             check_range(f"model.{name}", getattr(self, name), at_least=1)
         check_range("model.dropout", self.dropout, at_least=0, below=1)
-        check_range("model.coverage_weight", self.coverage_weight, at_least=0)
-        check_range("model.coverage_start", self.coverage_start, at_least=0)
+        for name in ("coverage_weight", "coverage_start"):
+            check_range(f"model.{name}", getattr(self, name), at_least=0)
         if self.units % 2:
             raise UserError(
                 f"model.units must be even, half for each direction. Received: {self.units}."
@@ -215,17 +202,6 @@ class SummarizationConfig:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
 
-def preprocessing_of(config: SummarizationConfig) -> dict[str, int | bool]:
-    """Return what a configuration says of the preprocessor, but of its vocabulary."""
-    return {
-        "extra_words": config.tokenizer.extra_words if config.model.pointer else 0,
-        "by_sentence": config.model.encoder == "hierarchical",
-        "max_sentences": config.data.max_sentences,
-        "max_words": config.data.max_words,
-        "max_summary_words": config.data.max_summary_words,
-    }
-
-
 def _switches(encoder="flat", **on: bool) -> list[str]:
     switches = {"coverage": False, "temporal": False, "intra_decoder": False, "pointer": True}
     return [f"--model.encoder={encoder}"] + [
@@ -244,21 +220,14 @@ ARCHITECTURES = {
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {
     "reports": [
-        "--tokenizer.vocabulary_size=60",
-        "--tokenizer.extra_words=40",
-        "--model.embedding_size=32",
-        "--model.units=64",
-        "--training.learning_rate=3e-3",
-        "--training.epochs=12",
-        "--decoding.max_length=30",
-        "--decoding.beam_size=3",
+        *("--tokenizer.vocabulary_size=60", "--tokenizer.extra_words=40"),
+        *("--model.embedding_size=32", "--model.units=64"),
+        *("--training.learning_rate=3e-3", "--training.epochs=12"),
+        *("--decoding.max_length=30", "--decoding.beam_size=3"),
     ],
     "scitldr": [
-        "--tokenizer.vocabulary_size=8000",
-        "--tokenizer.min_count=2",
-        "--data.max_words=300",
-        "--data.max_summary_words=60",
-        "--decoding.max_length=50",
-        "--decoding.no_repeat_ngram=3",
+        *("--tokenizer.vocabulary_size=8000", "--tokenizer.min_count=2"),
+        *("--data.max_words=300", "--data.max_summary_words=60"),
+        *("--decoding.max_length=50", "--decoding.no_repeat_ngram=3"),
     ],
 }

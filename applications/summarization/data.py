@@ -1,65 +1,45 @@
-"""From the `data` section of a configuration to documents with summaries, ids and batches."""
+"""Documents with summaries, at hand, in files or made by the package; their ids and batches."""
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines
-from keras_attention.applications.summarization import reports
-from keras_attention.applications.summarization.config import SPLITS, DataConfig
-from keras_attention.applications.summarization.preprocessor import (
-    SummarizationPreprocessor,
-    split_sentences,
-    write_document,
-)
 from keras_attention.text import END_ID, START_ID, BucketedBatches
+
+from ..common.errors import UserError
+from ..common.files import read_lines
+from .config import SPLITS, DataConfig
+from .preprocessor import SummarizationPreprocessor, padded_documents, split_sentences
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A document and its summaries.
-
-    Args:
-        sentences: its sentences, as text.
-        summaries: one or several; none where there is only something to summarise.
-        line: its line in the file, from 1.
-    """
+    """A document, its summaries, its line in the file, and how much training counts it."""
 
     sentences: list[str]
     summaries: list[str]
     line: int = 1
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Documents of one place.
-
-    Args:
-        name: where they come from, for messages.
-        documents: the documents.
-        empty: how many were left out because they, or their summaries, have no words.
-        on_too_long: what to do with longer ones than are read: truncate, skip or error.
-        weights: a weight for each document, or None.
-    """
+    """Documents of one place, whose name messages use."""
 
     name: str
     documents: list[Document]
     empty: int = 0
+    """How many were left out because they, or their summaries, have no words."""
     on_too_long: str = "truncate"
-    weights: Sequence[float] | None = None
+    """What to do with longer ones than are read: truncate, skip or error."""
 
     def __len__(self) -> int:
         return len(self.documents)
-
-    @property
-    def report(self) -> str:
-        """How many documents there are, and what became of the others, in words."""
-        left_out = f", {self.empty:,} empty lines left out" if self.empty else ""
-        return f"{self.name}: {len(self):,} documents{left_out}"
 
     def split(self, fraction: float) -> tuple["Corpus", "Corpus"]:
         """Return the first documents, and the last ones, which are `fraction` of all."""
@@ -68,23 +48,31 @@ class Corpus:
             raise ValueError(
                 f"Too few documents to hold {fraction:g} of them out. Received: {len(self)}"
             )
-        return self._part(slice(None, first)), self._part(slice(first, None))
+        parts = self.documents[:first], self.documents[first:]
+        return tuple(dataclasses.replace(self, documents=part) for part in parts)
 
-    def _part(self, rows: slice) -> "Corpus":
-        weights = None if self.weights is None else self.weights[rows]
-        return dataclasses.replace(self, documents=self.documents[rows], weights=weights)
+
+def in_memory(
+    documents: list[list[str]], summaries: list[list[str]], weights: Sequence[float] | None = None
+) -> Corpus:
+    """Return the corpus of documents at hand; an empty one, or one without summary, is refused."""
+    for name, column in (("x", documents), ("y", summaries)):
+        for place, texts in enumerate(column):
+            if not texts:
+                raise ValueError(
+                    "A document to train with should have words, and so should its summary. "
+                    f"Received: {name}[{place}] without any"
+                )
+    if not documents:
+        raise ValueError("Training needs at least one document with a summary. Received: none")
+    weights = [1.0] * len(documents) if weights is None else map(float, weights)
+    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights)
+    return Corpus("the documents given", list(rows))
 
 
 def has_split(data: DataConfig, split: str) -> bool:
     """Return whether the configuration names data for `split`."""
     return bool(data.dataset or getattr(data, f"{split}_file"))
-
-
-def check_splits(data: DataConfig) -> None:
-    """Refuse a configuration that names no training data or no development set."""
-    for split, what in (("train", "training data"), ("dev", "development set")):
-        if not has_split(data, split):
-            raise UserError(f"name the {what}: --data.{split}_file F, or --data.dataset reports.")
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
@@ -104,7 +92,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
     path = getattr(data, f"{split}_file")
     if not path and data.dataset == "reports":
-        examples = enumerate(reports.generate(split), 1)
+        examples = enumerate(make_reports(split), 1)
         documents = [Document(each.sentences, [each.summary], line) for line, each in examples]
         corpus = Corpus(f"reports ({split})", documents)
     elif path or data.dataset == "scitldr":
@@ -113,25 +101,6 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         raise UserError(f"There is no {split} data: give data.{split}_file.")
     cuts = split != "train" and data.on_too_long == "skip"
     return dataclasses.replace(corpus, on_too_long="truncate" if cuts else data.on_too_long)
-
-
-def in_memory(
-    documents: list[list[str]], summaries: list[list[str]], weights: Sequence[float] | None = None
-) -> Corpus:
-    """Return the corpus of documents at hand; an empty one, or one without summary, is refused."""
-    columns = {"x": documents, "y": summaries}
-    for name, column in columns.items():
-        for place, texts in enumerate(column):
-            if not texts:
-                raise ValueError(
-                    "A document to train with should have words, and so should its summary. "
-                    f"Received: {name}[{place}] without any"
-                )
-    if not documents:
-        raise ValueError("Training needs at least one document with a summary. Received: none")
-    rows = enumerate(zip(documents, summaries, strict=True), 1)
-    found = [Document(sentences, texts, line) for line, (sentences, texts) in rows]
-    return Corpus("the documents given", found, weights=weights)
 
 
 def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool = True) -> Corpus:
@@ -147,14 +116,14 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
     """
     kept, empty = [], 0
     for number, line in enumerate(read_lines(path), 1):
-        document = _document(line, f"{path}, line {number}", number, with_summaries)
+        where = f"{path}, line {number}"
+        document = _document(line, where, number, with_summaries)
         if document.sentences and (document.summaries or not with_summaries):
             kept.append(document)
         elif on_empty == "error":
             what = "source" if not document.sentences else "target"
             raise UserError(
-                f"{path}, line {number}: the {what} has no words; correct the file, or set "
-                "data.on_empty to skip."
+                f"{where}: the {what} has no words; correct the file, or set data.on_empty to skip."
             )
         else:
             empty += 1
@@ -170,40 +139,31 @@ def _document(line: str, where: str, number: int, with_summaries: bool) -> Docum
         raise UserError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected an object. Received: {type(row).__name__}.")
-    names = ("source", "target") if with_summaries else ("source",)
-    for name in names:
+    columns = {"source": [], "target": []}
+    for name in ("source", "target") if with_summaries else ("source",):
         value = row.get(name)
-        is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        if not is_list and not isinstance(value, str):
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             received = "nothing" if name not in row else json.dumps(value)[:40]
             raise UserError(
                 f"{where}: `{name}` must be a text or a list of texts. Received: {received}."
             )
-    source, target = row["source"], row["target"] if with_summaries else []
-    sentences = split_sentences(source) if isinstance(source, str) else source
-    summaries = [target] if isinstance(target, str) else target
-    return Document(_with_words(sentences), _with_words(summaries), number)
-
-
-def _with_words(texts: Iterable[str]) -> list[str]:
-    return [text for text in texts if text.strip()]
+        if name == "source" and isinstance(value, str):
+            texts = split_sentences(value)
+        columns[name] = [text for text in texts if text.strip()]
+    return Document(*columns.values(), number)
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedCorpus:
-    """A corpus as ids, an example for each summary of each document.
-
-    Args:
-        documents: the ids of each document, by sentence as the network reads them.
-        inputs: ids that the decoder reads for each, the start first.
-        labels: ids that it has to write, the end last.
-        report: how many there are and what became of the others, in words.
-        weights: a weight for each, or None.
-    """
+    """A corpus as ids, an example for each summary of each document."""
 
     documents: list[list[list[int]]]
+    """By sentence, as the network reads them."""
     inputs: list[list[int]]
+    """Ids that the decoder reads, the start first."""
     labels: list[list[int]]
+    """Ids that it has to write, the end last."""
     report: str
     weights: list[float] | None = None
 
@@ -215,15 +175,21 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
         UserError: where one is too long and the corpus makes that an error, or none is left.
     """
     limit = preprocessor.max_summary_words
+    names = ("max_sentences", "max_words", "max_summary_words")
+    limits = ", ".join(f"data.{name} {getattr(preprocessor, name)}" for name in names)
     documents, inputs, labels, weights = [], [], [], []
     cut = skipped = 0
-    for place, document in enumerate(corpus.documents):
+    for document in corpus.documents:
         encoded = preprocessor.document(document.sentences)
         for text in document.summaries:
             read, written = preprocessor.summary(text, encoded)
             is_long = encoded.is_cut or len(written) > limit
             if is_long and corpus.on_too_long == "error":
-                raise UserError(_too_long(corpus.name, document, len(written), preprocessor))
+                raise UserError(
+                    f"{corpus.name}, line {document.line}: the document or its summary "
+                    f"({len(written)} words) is longer than is read ({limits}); raise them, or set "
+                    "data.on_too_long to truncate or skip."
+                )
             # Some have nothing but marks that the tokenizer drops.
             if not encoded.ids or not written or (is_long and corpus.on_too_long == "skip"):
                 skipped += 1
@@ -232,12 +198,14 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
             documents.append(preprocessor.as_read(encoded.ids))
             inputs.append([START_ID, *read[:limit]])
             labels.append([*written[:limit], END_ID])
-            if corpus.weights is not None:
-                weights.append(float(corpus.weights[place]))
+            weights.append(document.weight)
     if not inputs:
-        raise UserError(f"{corpus.name}: no document is left ({_limits(preprocessor)}).")
-    report = _report(corpus, len(inputs), cut, skipped)
-    return EncodedCorpus(documents, inputs, labels, report, weights or None)
+        raise UserError(f"{corpus.name}: no document is left ({limits}).")
+    report = [f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"]
+    others = {"of them cut short": cut, "left out": skipped, "empty lines left out": corpus.empty}
+    report += [f"{count:,} {what}" for what, count in others.items() if count]
+    weights = None if set(weights) == {1.0} else weights
+    return EncodedCorpus(documents, inputs, labels, ", ".join(report), weights)
 
 
 def make_batches(
@@ -247,17 +215,10 @@ def make_batches(
     shuffle: bool = True,
     lengths: Sequence[tuple[int, ...]] | None = None,
 ) -> BucketedBatches:
-    """Return batches `({"source", "target"}, labels)` of a few fixed shapes.
+    """Return batches `({"source", "target"}, labels)` of a few fixed shapes, with weights if any.
 
-    `source` (B, N, W) are the document's ids, by sentence; `target` and `labels` are (B, T). All
-    are int32 and padded with 0. With weights, a batch has them as a third part.
-
-    Args:
-        corpus: ids.
-        batch_size: documents of a batch.
-        seed: the seed of the order.
-        shuffle: draw a new order in each epoch.
-        lengths: the shapes of the training batches; one more comes in where none holds all.
+    `source` `(B, N, W)` are the document's ids, by sentence; `target` and `labels` are `(B, T)`.
+    Of given `lengths`, the shapes of other batches, one more comes in where none holds all.
     """
     documents = corpus.documents
     counts = [[1] * len(document) for document in documents]
@@ -265,46 +226,80 @@ def make_batches(
     rows = [[row + 1] for row in range(len(documents))]  # 0 is a row of padding
     columns = (counts, widths, corpus.inputs, corpus.labels, rows)
     if lengths is not None:
-        longest = tuple(max(map(len, column)) for column in columns)
-        lengths = [*lengths, tuple(map(max, longest, *lengths))]
-        lengths = list(dict.fromkeys(lengths))
+        longest = (max(map(len, column)) for column in columns)
+        largest = tuple(max(sizes) for sizes in zip(longest, *lengths, strict=True))
+        lengths = list(dict.fromkeys([*lengths, largest]))
     weights = None if corpus.weights is None else np.array([0.0, *corpus.weights], "float32")
 
     def assemble(counts, widths, inputs, labels, rows):
         source = np.zeros((*counts.shape, widths.shape[1]), np.int32)
-        for place, row in enumerate(rows[:, 0]):
-            if row:
-                write_document(source[place], documents[row - 1])
+        found = padded_documents([documents[row - 1] if row else [] for row in rows[:, 0]])
+        source[:, : found.shape[1], : found.shape[2]] = found
         batch = {"source": source, "target": inputs}, labels
         return batch if weights is None else (*batch, weights[rows[:, 0]])
 
-    return BucketedBatches(
-        columns,
-        batch_size=batch_size,
-        lengths=lengths,
-        number_of_buckets=6,
-        seed=seed,
-        shuffle=shuffle,
-        assemble=assemble,
-    )
+    shapes = {"batch_size": batch_size, "lengths": lengths, "number_of_buckets": 6}
+    return BucketedBatches(columns, **shapes, seed=seed, shuffle=shuffle, assemble=assemble)
 
 
-def _limits(preprocessor: SummarizationPreprocessor) -> str:
-    names = ("max_sentences", "max_words", "max_summary_words")
-    return ", ".join(f"data.{name} {getattr(preprocessor, name)}" for name in names)
+# ---- Reports: a data set that the package makes.
+
+SIZES = {"train": 4_000, "dev": 200, "test": 200}
+"""How many documents each split has."""
+
+SYLLABLES = ("ba", "do", "fi", "ga", "he", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "ve")
+THINGS = ("apples", "boats", "chairs", "drums", "lamps", "maps", "ropes", "tents")
+PLACES = ("harbour", "market", "mill", "school", "station", "tower")
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+QUIET = (
+    "{name} of the {place} has {number} {thing} .",
+    "{name} saw {number} {thing} near the {place} .",
+    "the {place} sold {name} {number} {thing} .",
+)
+URGENT = (
+    "urgent : {name} of the {place} needs {number} {thing} .",
+    "urgent : at the {place} , {name} asks for {number} {thing} .",
+)
 
 
-def _too_long(name: str, document: Document, words: int, preprocessor) -> str:
-    return (
-        f"{name}, line {document.line}: the document or its summary ({words} words) is longer than "
-        f"is read ({_limits(preprocessor)}); raise them, or set data.on_too_long to truncate or "
-        "skip."
-    )
+class Report(NamedTuple):
+    """A document, its summary, and of which of its sentences each statement is made."""
+
+    sentences: list[str]
+    summary: str
+    urgent: list[int]
 
 
-def _report(corpus: Corpus, count: int, cut: int, skipped: int) -> str:
-    parts = [f"{corpus.name}: {count:,} summaries of {len(corpus):,} documents"]
-    parts += [f"{cut:,} of them cut short"] if cut else []
-    parts += [f"{skipped:,} left out"] if skipped else []
-    parts += [f"{corpus.empty:,} empty lines left out"] if corpus.empty else []
-    return ", ".join(parts)
+def make_reports(split: str, seed: int = 0, ordered: bool = True) -> list[Report]:
+    """Return the reports of a split, the same for the same seed.
+
+    A report is a list of notes on people with invented names. Some of them are urgent, and the
+    summary says, in their order, who needs how much of what: so the right sentences have to be
+    chosen, names that no vocabulary holds have to be copied, and nothing may be said twice. Not
+    `ordered`, there are more statements, in any order: which of them were made has to be
+    remembered, place alone does not tell.
+    """
+    draw = random.Random(f"{split} {seed}")
+    return [_report(draw, ordered) for _ in range(SIZES[split])]
+
+
+def _report(draw: random.Random, ordered: bool) -> Report:
+    count = draw.randint(3, 7) if ordered else draw.randint(5, 8)
+    number = draw.randint(1, 3) if ordered else draw.randint(3, 5)
+    urgent = sorted(draw.sample(range(count), number))
+    sentences, facts = [], []
+    for place in range(count):
+        words = {
+            "name": "".join(draw.choices(SYLLABLES, k=3)),
+            "place": draw.choice(PLACES),
+            "number": draw.choice(NUMBERS),
+            "thing": draw.choice(THINGS),
+        }
+        forms = URGENT if place in urgent else QUIET
+        sentences.append(draw.choice(forms).format(**words))
+        if place in urgent:
+            facts.append("{name} needs {number} {thing} .".format(**words))
+    if not ordered:
+        order = draw.sample(range(number), number)
+        urgent, facts = [urgent[i] for i in order], [facts[i] for i in order]
+    return Report(sentences, " ".join(facts), urgent)

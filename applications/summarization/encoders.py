@@ -49,8 +49,8 @@ class FlatEncoder(keras.layers.Layer):
 
     def call(self, words, mask):
         words, mask = _on_end(words), _on_end(mask)
-        memory, forward, backward = self.reader(words, mask=mask)
-        return memory, mask, ops.concatenate([forward, backward], axis=-1)
+        memory, *last = self.reader(words, mask=mask)
+        return memory, mask, ops.concatenate(last, axis=-1)
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}
@@ -137,12 +137,10 @@ class HierarchicalEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.units = units
         self.max_sentences = max_sentences
-        policy = self.dtype_policy
-        self.reader = _bidirectional(units, "reader", policy)
-        self.sentence_reader = _bidirectional(units, "sentence_reader", policy)
-        self.positions = keras.layers.Embedding(
-            max_sentences, units, name="positions", dtype=policy
-        )
+        policy = {"dtype": self.dtype_policy}
+        self.reader = _bidirectional(units, "reader", **policy)
+        self.sentence_reader = _bidirectional(units, "sentence_reader", **policy)
+        self.positions = keras.layers.Embedding(max_sentences, units, name="positions", **policy)
 
     def build(self, words_shape):
         self.reader.build((None, None, words_shape[3]))
@@ -152,21 +150,17 @@ class HierarchicalEncoder(keras.layers.Layer):
     def call(self, words, mask):
         batch_size, count, width, size = ops.shape(words)
         each = ops.reshape(words, (batch_size * count, width, size))
-        memory, forward, backward = self.reader(
-            each, mask=ops.reshape(mask, (batch_size * count, width))
-        )
+        each_mask = ops.reshape(mask, (batch_size * count, width))
+        memory, *last = self.reader(each, mask=each_mask)
         memory = ops.reshape(memory, (batch_size, count, width, self.units))
-        sentences = ops.concatenate([forward, backward], axis=-1)
-        sentences = ops.reshape(sentences, (batch_size, count, self.units))
+        sentences = ops.reshape(ops.concatenate(last, axis=-1), (batch_size, count, self.units))
         places = ops.clip(ops.arange(count, dtype="int32"), 0, self.max_sentences - 1)
         sentences = sentences + self.positions(places)
         sentence_mask = ops.any(mask, axis=2)
-        sentences, forward, backward = self.sentence_reader(sentences, mask=sentence_mask)
-        return (
-            {"words": memory, "sentences": sentences},
-            {"words": mask, "sentences": sentence_mask},
-            ops.concatenate([forward, backward], axis=-1),
-        )
+        sentences, *last = self.sentence_reader(sentences, mask=sentence_mask)
+        memory = {"words": memory, "sentences": sentences}
+        mask = {"words": mask, "sentences": sentence_mask}
+        return memory, mask, ops.concatenate(last, axis=-1)
 
     def get_config(self):
         sizes = {"units": self.units, "max_sentences": self.max_sentences}

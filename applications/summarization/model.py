@@ -5,26 +5,15 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_attention.applications.common.network import Network
-from keras_attention.applications.summarization.encoders import (
-    FlatEncoder,
-    HierarchicalEncoder,
-    TransformerReader,
-)
+from keras_attention import layers
 from keras_attention.decoding import DecodingResult, SearchOptions
 from keras_attention.decoding import search as search_by_options
-from keras_attention.layers import (
-    AttentionDecoder,
-    AttentionMechanism,
-    BahdanauAttention,
-    CoverageAttention,
-    HierarchicalAttention,
-    IntraDecoderAttention,
-    PointerGenerator,
-    TemporalAttention,
-)
+from keras_attention.layers import AttentionMechanism, BahdanauAttention
 from keras_attention.losses import masked_sparse_categorical_crossentropy, token_weights
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
+
+from ..common.network import Network
+from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
@@ -116,7 +105,9 @@ class SummarizationModel(Network):
         super().__init__(**kwargs)
         for name, size in (("vocabulary_size", vocabulary_size), ("units", units)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` should be a positive integer. Received: {name}={size}")
+                raise ValueError(
+                    f"`{name}` should be a positive integer. Received: {name}={size!r}"
+                )
         if pointer and (attention is False or extra_words < 1):
             raise ValueError(
                 "A pointer needs attention to copy by, and at least one id for unknown words. "
@@ -140,29 +131,24 @@ class SummarizationModel(Network):
         self.bridges = [
             keras.layers.Dense(units, "tanh", name=f"bridge_{name}", **policy) for name in "hc"
         ]
-        attention = self.part("attention", attention or None, lambda: self._default_attention())
-        self.decoder = AttentionDecoder(
-            keras.layers.LSTMCell(units, **policy),
-            attention,
-            query="current",
-            input_feeding=True,
-            name="decoder",
-            **policy,
-        )
-        self.intra = IntraDecoderAttention(name="intra", **policy) if intra_decoder else None
+        attention = self.part("attention", attention or None, self._default_attention)
+        cell = keras.layers.LSTMCell(units, **policy)
+        options = {"query": "current", "input_feeding": True, "name": "decoder"}
+        self.decoder = layers.AttentionDecoder(cell, attention, **options, **policy)
+        self.intra = layers.IntraDecoderAttention(name="intra", **policy) if intra_decoder else None
         self.dropout = keras.layers.Dropout(dropout, **policy)
         self.readout = keras.layers.Dense(vocabulary_size, name="readout", **policy)
         # In float32, as the last layer of a network in mixed precision.
-        self.pointer = PointerGenerator(name="pointer", dtype="float32") if pointer else None
+        self.pointer = layers.PointerGenerator(name="pointer", dtype="float32") if pointer else None
         self.build()
 
     def _default_attention(self):
-        def additive():
-            return BahdanauAttention(self.units, use_bias=True, dtype=self.dtype_policy)
-
-        if self.reads_sentences and self.has_attention:
-            return HierarchicalAttention(additive(), additive(), dtype=self.dtype_policy)
-        return additive()
+        options = {"units": self.units, "use_bias": True, "dtype": self.dtype_policy}
+        words = BahdanauAttention(**options)
+        if not (self.reads_sentences and self.has_attention):
+            return words
+        sentences = BahdanauAttention(**options)
+        return layers.HierarchicalAttention(words, sentences, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         # A call makes the weights of every part, also of those that were given.
@@ -297,40 +283,27 @@ class SummarizationModel(Network):
         if self.pointer is None:
             log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
             return _writable(log_p), state
-        log_p, p_gen = self.pointer.step(
-            logits,
-            scores,
-            state["source_ids"],
-            after["context"],
-            output,
-            embedded,
-            extra_size=self.extra_size,
-            return_p_gen=True,
-        )
+        read_by = (state["source_ids"], after["context"], output, embedded)
+        options = {"extra_size": self.extra_size, "return_p_gen": True}
+        log_p, p_gen = self.pointer.step(logits, scores, *read_by, **options)
         state["p_gen"] = ops.expand_dims(p_gen, 1)
         return _writable(log_p), state
 
     def get_config(self):
-        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "units": self.units,
-            "embedding_size": self.embedding_size,
-            **parts,
-            "attention": parts["attention"] if self.has_attention else False,
-            "pointer": self.pointer is not None,
-            "intra_decoder": self.intra is not None,
-            "extra_words": self.extra_size,
-            "dropout": self.dropout_rate,
-        }
+        own = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        own |= {} if self.has_attention else {"attention": False}
+        own |= {"pointer": self.pointer is not None, "intra_decoder": self.intra is not None}
+        own |= {"extra_words": self.extra_size, "dropout": self.dropout_rate}
+        sizes = ("vocabulary_size", "units", "embedding_size")
+        own |= {name: getattr(self, name) for name in sizes}
+        return {**super().get_config(), **own}
 
 
 class LabelLikelihood(keras.losses.Loss):
-    """Minus the mean log probability of the real labels, from a network's features.
+    """The number of `MaskedSparseCategoricalCrossentropy`, from a network's features.
 
-    The number is that of `MaskedSparseCategoricalCrossentropy` on the network's output, which is
-    never made: neither the mixture nor what is copied exists over the whole vocabulary.
+    The network's output is never made: neither the mixture nor what is copied exists over the
+    whole vocabulary.
     """
 
     def __init__(self, network: SummarizationModel):
@@ -364,58 +337,35 @@ def build_model(
         dtype: The dtype policy of the network; None for Keras' global one.
     """
     units = config.attention_units or config.units
-
-    def additive():
-        return BahdanauAttention(units, use_bias=True, dtype=dtype)
-
-    attention = additive()
+    additive = {"units": units, "use_bias": True, "dtype": dtype}
+    attention = BahdanauAttention(**additive)
     if config.coverage:
-        attention = CoverageAttention(
-            units,
-            loss_weight=config.coverage_weight,
-            loss_start=config.coverage_start,
-            use_bias=True,
-            dtype=dtype,
-        )
+        loss = {"loss_weight": config.coverage_weight, "loss_start": config.coverage_start}
+        attention = layers.CoverageAttention(**loss, **additive)
     elif config.temporal:
-        attention = TemporalAttention(dtype=dtype)
-    encoders = {
-        "flat": lambda: FlatEncoder(config.units, dtype=dtype),
-        "hierarchical": lambda: HierarchicalEncoder(config.units, max_sentences, dtype=dtype),
-        "transformer": lambda: TransformerReader(
-            config.embedding_size, config.layers, config.heads, config.dropout, dtype=dtype
-        ),
-    }
+        attention = layers.TemporalAttention(dtype=dtype)
     if config.encoder == "hierarchical":
-        attention = HierarchicalAttention(attention, additive(), dtype=dtype)
-    return SummarizationModel(
-        vocabulary_size,
-        config.units,
-        config.embedding_size,
-        attention=attention if config.attention else False,
-        encoder=encoders[config.encoder](),
-        pointer=config.pointer,
-        intra_decoder=config.intra_decoder,
-        extra_words=extra_words,
-        dropout=config.dropout,
-        dtype=dtype,
-    )
+        sentences = BahdanauAttention(**additive)
+        attention = layers.HierarchicalAttention(attention, sentences, dtype=dtype)
+        encoder = HierarchicalEncoder(config.units, max_sentences, dtype=dtype)
+    elif config.encoder == "transformer":
+        sizes = (config.embedding_size, config.layers, config.heads, config.dropout)
+        encoder = TransformerReader(*sizes, dtype=dtype)
+    else:
+        encoder = FlatEncoder(config.units, dtype=dtype)
+    names = ("units", "embedding_size", "pointer", "intra_decoder", "dropout")
+    options = {name: getattr(config, name) for name in names}
+    options |= {"attention": attention if config.attention else False, "encoder": encoder}
+    return SummarizationModel(vocabulary_size, extra_words=extra_words, dtype=dtype, **options)
 
 
 def search(
     model: SummarizationModel, source, options: SearchOptions, seed=None, attention: bool = True
 ) -> DecodingResult:
-    """Search for the summaries of documents `(B, N, W)`.
+    """Search for the summaries of documents `(B, N, W)`; lengths are in words, without the end.
 
-    Args:
-        model: The network.
-        source: Ids `(B, N, W)`, padded with 0.
-        options: How to search; lengths are in words, to which the end comes.
-        seed: A `keras.random.SeedGenerator`, where words are drawn.
-        attention: Whether attention weights are wanted.
-
-    Returns:
-        A `DecodingResult`; its attention has `p_gen` as one more column, `(B, K, T, N W + 1)`.
+    The attention of the result has `p_gen` as one more column, `(B, K, T, N W + 1)`. `seed` is a
+    `keras.random.SeedGenerator`, where words are drawn.
     """
     if options.uses_coverage and not model.has_attention:
         raise ValueError(
@@ -424,28 +374,28 @@ def search(
         )
     longer = options.replace(max_length=options.max_length + 1)  # the end
     keeps = attention or options.uses_coverage
-    state = {**model.start(source, longer.longest())}
-    mask = ops.not_equal(state["source_ids"], PAD_ID)
 
     def with_history(state):
-        if not keeps:
-            return state
         parts = [state["attention_scores"], state["p_gen"]]
-        return {**state, "history": ops.concatenate(parts, axis=1)}
+        return {**state, "history": ops.concatenate(parts, axis=1)} if keeps else state
 
     def step(tokens, state, index):
         log_p, state = model.step(tokens, state, index)
         return log_p, with_history(state)
 
-    has_ratio = options.max_length_ratio is not None
+    state = with_history(model.start(source, longer.longest()))
+    mask = ops.not_equal(state["source_ids"], PAD_ID)
+    lengths = None
+    if options.max_length_ratio is not None:
+        lengths = ops.sum(ops.cast(mask, "int32"), axis=1)
     result = search_by_options(
         step,
-        with_history(state),
+        state,
         longer,
         start_id=START_ID,
         end_id=END_ID,
         pad_id=PAD_ID,
-        lengths=ops.sum(ops.cast(mask, "int32"), axis=1) if has_ratio else None,
+        lengths=lengths,
         longest=longer.longest(),
         attention_key="history" if keeps else None,
         attention_mask=ops.pad(mask, [[0, 0], [0, 1]]) if options.uses_coverage else None,

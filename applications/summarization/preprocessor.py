@@ -7,26 +7,23 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.applications.common.preprocessor import TextPreprocessor, padded
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
+
+from ..common.errors import shown
+from ..common.preprocessor import TextPreprocessor, check_equally_many, padded
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedDocument:
-    """A document as words and ids.
-
-    Args:
-        words: the words of each sentence, as the tokenizer writes them.
-        ids: their ids; the unknown words of the document are numbered from the vocabulary's size
-            on, as far as there are numbers, and are the unknown id beyond.
-        unknown: the unknown words in the order of their numbers.
-        is_cut: whether words or sentences were cut off.
-    """
+    """The words of a document's sentences, as the tokenizer writes them, and their ids."""
 
     words: list[list[str]]
     ids: list[list[int]]
+    """Unknown words are numbered from the vocabulary's size on, as far as there are numbers."""
     unknown: list[str]
+    """The unknown words in the order of their numbers."""
     is_cut: bool
+    """Whether words or sentences were cut off."""
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
@@ -80,23 +77,20 @@ class SummarizationPreprocessor(TextPreprocessor):
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
-        limits = {"max_sentences": max_sentences, "max_words": max_words}
-        limits["max_summary_words"] = max_summary_words
-        for name, value in {**limits, "extra_words": extra_words}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < (name in limits):
-                raise ValueError(
-                    f"`{name}` should be an integer of at least {int(name in limits)}. "
-                    f"Received: {name}={value!r}"
-                )
         self.extra_words = extra_words
         self.by_sentence = by_sentence
         self.max_sentences = max_sentences
         self.max_words = max_words
         self.max_summary_words = max_summary_words
+        for name in ("extra_words", "max_sentences", "max_words", "max_summary_words"):
+            value, least = getattr(self, name), int(name != "extra_words")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"`{name}` should be an integer of at least {least}. Received: {name}={value!r}"
+                )
         self._vocabulary = tokenizer.vocabulary
         # The special tokens stay out: typed in a text, they are words like others.
-        pairs = enumerate(self._vocabulary[END_ID + 1 :], END_ID + 1)
-        self._known = {word: index for index, word in pairs}
+        self._known = {word: i for i, word in enumerate(self._vocabulary) if i > END_ID}
 
     @classmethod
     def adapt(
@@ -120,13 +114,14 @@ class SummarizationPreprocessor(TextPreprocessor):
             **options: of the class, such as `extra_words` and `max_words`.
 
         Raises:
-            ValueError: where there are no texts, something is no string, or an option is wrong.
+            ValueError: where there are no texts, or not as many of both, something is no string, or
+                an option is wrong.
         """
-        columns = as_documents(documents, "documents"), as_summaries(summaries, "summaries")
-        lines = [line for column in columns for texts in column for line in texts]
-        tokenizer = WordTokenizer.train(
-            lines, vocabulary_size=vocabulary_size, min_count=min_count, lowercase=lowercase
-        )
+        documents = as_documents(documents, "documents")
+        summaries = as_summaries(summaries, "summaries")
+        check_equally_many(documents=documents, summaries=summaries)
+        lines = [line for texts in (*documents, *summaries) for line in texts]
+        tokenizer = WordTokenizer.train(lines, vocabulary_size, min_count, lowercase)
         return cls(tokenizer, **options)
 
     @property
@@ -143,10 +138,11 @@ class SummarizationPreprocessor(TextPreprocessor):
             if room > 0:
                 words.append(sentence[:room])
                 room -= len(sentence)
-        numbers: dict[str, int] = {}
-        ids = [self._ids(sentence, numbers, grow=True) for sentence in words]
+        new = (word for sentence in words for word in sentence if word not in self._known)
+        unknown = list(dict.fromkeys(new))[: self.extra_words]
+        ids = [self._ids(sentence, unknown) for sentence in words]
         is_cut = sum(map(len, words)) < sum(map(len, split))
-        return EncodedDocument(words, ids, list(numbers), is_cut)
+        return EncodedDocument(words, ids, unknown, is_cut)
 
     def summary(self, text: str, document: EncodedDocument) -> tuple[list[int], list[int]]:
         """Return the ids of a summary: as the decoder reads them, and in the extended vocabulary.
@@ -154,34 +150,23 @@ class SummarizationPreprocessor(TextPreprocessor):
         The decoder reads the unknown id where a word is unknown. As what it has to write, a word
         that the document holds has its number there.
         """
-        size = self.vocabulary_size
-        numbers = {word: size + place for place, word in enumerate(document.unknown)}
-        written = self._ids(self.tokenizer.tokens(text), numbers, grow=False)
-        return [UNK_ID if index >= size else index for index in written], written
+        written = self._ids(self.tokenizer.tokens(text), document.unknown)
+        return [UNK_ID if index >= self.vocabulary_size else index for index in written], written
 
     def word(self, index: int, document: EncodedDocument) -> str:
         """Return the word of an id in the extended vocabulary of a document."""
         place = index - self.vocabulary_size
-        if place < 0:
-            return self._vocabulary[index]
-        return document.unknown[place] if place < len(document.unknown) else self._unknown
+        if place >= len(document.unknown):
+            return self._vocabulary[UNK_ID]
+        return self._vocabulary[index] if place < 0 else document.unknown[place]
 
     def as_read(self, ids: list[list[int]]) -> list[list[int]]:
         """Return the sentences that the network reads: all words as one, or each by itself."""
         return ids if self.by_sentence else [[index for sentence in ids for index in sentence]]
 
-    @property
-    def _unknown(self) -> str:
-        return self._vocabulary[UNK_ID]
-
-    def _ids(self, words: Sequence[str], numbers: dict[str, int], grow: bool) -> list[int]:
-        known, ids = self._known, []
-        for word in words:
-            index = known.get(word)
-            if index is None and grow and word not in numbers and len(numbers) < self.extra_words:
-                numbers[word] = self.vocabulary_size + len(numbers)
-            ids.append(numbers.get(word, UNK_ID) if index is None else index)
-        return ids
+    def _ids(self, words: Sequence[str], unknown: Sequence[str]) -> list[int]:
+        numbers = {word: place for place, word in enumerate(unknown, self.vocabulary_size)}
+        return [self._known.get(word, numbers.get(word, UNK_ID)) for word in words]
 
     def call(self, x, y=None, sample_weight=None):
         summaries = y
@@ -189,10 +174,9 @@ class SummarizationPreprocessor(TextPreprocessor):
             x, summaries = x
         elif isinstance(x, dict):
             x, summaries = x["source"], x.get("target", y)
-        if hasattr(x, "dtype") and not isinstance(x, np.ndarray):
-            source, target, labels = self.ids_in_graph(x, summaries)[:3]
-        else:
-            source, target, labels = self._arrays(x, summaries)
+        is_tensor = hasattr(x, "dtype") and not isinstance(x, np.ndarray)
+        encode = self.ids_in_graph if is_tensor else self._arrays
+        source, target, labels, *_ = encode(x, summaries)
         inputs = {"source": source} if summaries is None else {"source": source, "target": target}
         if y is None:
             return inputs
@@ -217,13 +201,8 @@ class SummarizationPreprocessor(TextPreprocessor):
     def ids_in_graph(self, documents, summaries=None):
         """Return `source`, `target`, `labels` and the documents' unknown words, as tensors.
 
-        Args:
-            documents: Tensor of strings `(B,)`, each with a sentence on each line.
-            summaries: Tensor of strings `(B,)`, or None.
-
-        Returns:
-            Ids `(B, N, W)`, `(B, T)` and `(B, T)`, None in place of the last two without summaries;
-            and strings `(B, extra_words)`.
+        Of strings `(B,)`, documents with a sentence on each line, there are ids `(B, N, W)`, of
+        summaries `(B, T)` twice, else None; and strings `(B, extra_words)`.
         """
         import tensorflow as tf
 
@@ -245,7 +224,7 @@ class SummarizationPreprocessor(TextPreprocessor):
             ids = tf.tensor_scatter_nd_update(ids, places, numbered)
             rows = rows if self.by_sentence else tf.zeros_like(rows)
             unknown = unknown[: self.extra_words]
-            missing = tf.fill([self.extra_words - tf.size(unknown)], self._unknown)
+            missing = tf.fill([self.extra_words - tf.size(unknown)], self._vocabulary[UNK_ID])
             unknown = tf.ensure_shape(tf.concat([unknown, missing], 0), [self.extra_words])
             return tf.RaggedTensor.from_value_rowids(ids, rows), unknown
 
@@ -268,17 +247,11 @@ class SummarizationPreprocessor(TextPreprocessor):
         words = tokenizer.tokens(summaries)[:, : self.max_summary_words].to_tensor("")
         same = words[:, :, None] == unknown[:, None, :]
         copies = (known == UNK_ID) & tf.reduce_any(same, axis=2)
-        number = self.vocabulary_size + tf.argmax(
-            tf.pad(same, [[0, 0], [0, 0], [0, 1]]), axis=2, output_type=tf.int32
-        )
+        same = tf.pad(same, [[0, 0], [0, 0], [0, 1]])  # there may be no unknown words
+        number = self.vocabulary_size + tf.argmax(same, axis=2, output_type=tf.int32)
         labels = tf.where(copies, number, known)
-        ends = tf.one_hot(
-            tf.reduce_sum(tf.cast(known != PAD_ID, tf.int32), 1),
-            tf.shape(known)[1] + 1,
-            on_value=END_ID,
-            off_value=PAD_ID,
-            dtype=tf.int32,
-        )
+        lengths = tf.math.count_nonzero(known, axis=1, dtype=tf.int32)
+        ends = END_ID * tf.one_hot(lengths, tf.shape(known)[1] + 1, dtype=tf.int32)
         target = tf.pad(known, [[0, 0], [1, 0]], constant_values=START_ID)
         return source, target, tf.pad(labels, [[0, 0], [0, 1]]) + ends, unknown
 
@@ -288,14 +261,10 @@ class SummarizationPreprocessor(TextPreprocessor):
 
 
 def as_documents(values: Any, name: str) -> list[list[str]]:
-    """Return documents as lists of sentences with words; texts are split into theirs.
-
-    Args:
-        values: texts, or lists of sentences.
-        name: the argument's name, for the message.
+    """Return documents, texts or lists of sentences, as lists of sentences with words.
 
     Raises:
-        ValueError: where it is one string, or holds something else than texts and lists of them.
+        ValueError: naming the argument, where it is one string, or holds something else.
     """
     return _lists_of_texts(values, name, split_sentences)
 
@@ -309,7 +278,7 @@ def _lists_of_texts(values, name, split):
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence, of texts or of lists of texts. "
-            f"Received: {name}={_shown(values)}"
+            f"Received: {name}={shown(values)}"
         )
     if hasattr(values, "numpy"):  # a tensor of strings
         values = values.numpy()
@@ -324,15 +293,10 @@ def _lists_of_texts(values, name, split):
         if not all(isinstance(each, str) for each in texts):
             raise ValueError(
                 f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "
-                f"ids. Received: {name}[{place}]={_shown(value)}"
+                f"ids. Received: {name}[{place}]={shown(value)}"
             )
         found.append([each for each in texts if each.strip()])
     return found
-
-
-def _shown(value):
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def split_sentences(text: str) -> list[str]:
@@ -348,21 +312,9 @@ def split_sentences(text: str) -> list[str]:
     ]
 
 
-def padded_shape(document: list[list[int]]) -> tuple[int, int]:
-    """Return the sentences of a document, and the words of its longest; each at least 1."""
-    return max(1, len(document)), max([1, *map(len, document)])
-
-
 def padded_documents(documents: Sequence[list[list[int]]]) -> np.ndarray:
     """Return ids `(B, N, W)`, padded; at least one sentence and one word."""
-    count, width = map(max, zip((1, 1), *map(padded_shape, documents), strict=True))
-    matrix = np.full((len(documents), count, width), PAD_ID, np.int32)
-    for place, document in enumerate(documents):
-        write_document(matrix[place], document)
-    return matrix
-
-
-def write_document(matrix: np.ndarray, document: list[list[int]]) -> None:
-    """Write ids into a matrix `(N, W)` of padding."""
-    for place, sentence in enumerate(document):
-        matrix[place, : len(sentence)] = sentence
+    count = max([1, *map(len, documents)])
+    rows = [row for document in documents for row in (*document, *[[]] * (count - len(document)))]
+    ids = padded(rows)
+    return ids.reshape(len(documents), count, ids.shape[1])

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import alignment_text
+
+from ..common.files import check_picture
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""
@@ -71,8 +74,9 @@ class Summary:
         """
         from matplotlib.figure import Figure
 
-        self._check_drawable()
         words, weights = self._most_read()
+        if path is not None:
+            check_picture(path)
         sentences = self.sentence_weights
         panels = [
             ("words read the most", weights, words),
@@ -94,22 +98,19 @@ class Summary:
 
     def show(self) -> str:
         """Return the words that were read the most, and their weights, as text for a terminal."""
-        self._check_drawable()
         words, weights = self._most_read()
         return alignment_text(weights, words, self.tokens)
 
     def _most_read(self) -> tuple[list[str], np.ndarray]:
-        words = [word for sentence in self.source for word in sentence]
-        chosen = np.sort(np.argsort(-self.attention.max(axis=0))[:WIDEST])
-        return [words[place] for place in chosen], self.attention[:, chosen]
-
-    def _check_drawable(self) -> None:
         if not self._is_drawable:
             raise ValueError(
                 "There is nothing to draw: a picture needs a network with attention, "
                 "`return_attention=True`, and words in the document and its summary. "
                 f"Received: {self}"
             )
+        words = [word for sentence in self.source for word in sentence]
+        chosen = np.sort(np.argsort(-self.attention.max(axis=0))[:WIDEST])
+        return [words[place] for place in chosen], self.attention[:, chosen]
 
     @property
     def _is_drawable(self) -> bool:
@@ -129,20 +130,13 @@ def evaluation_report(
     leads: Sequence[str],
     reference_tokens: Sequence[Sequence[str]],
 ) -> dict[str, Any]:
-    """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types.
-
-    Args:
-        results: the summaries.
-        references: the references of each, one or several, as the tokenizer writes them.
-        leads: the first sentences of each document, to compare with.
-        reference_tokens: the words of the first reference of each.
-    """
+    """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types."""
     texts = [result.text for result in results]
     exact = [text in wanted for text, wanted in zip(texts, references, strict=True)]
     return {
         "documents": len(results),
         **rouge(texts, references),
-        "signature": rouge_signature(),
+        "signature": f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference",
         "exact_match": _percentage([exact]),
         "repeated_trigrams": repeated_ngrams([result.tokens for result in results]),
         "repeated_trigrams_of_references": repeated_ngrams(reference_tokens),
@@ -151,13 +145,6 @@ def evaluation_report(
         "unknown": _percentage([result.unknown for result in results]),
         "lead_rouge": rouge(leads, references),
     }
-
-
-def rouge_signature() -> str:
-    """Say how ROUGE was computed."""
-    from importlib.metadata import version
-
-    return f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference"
 
 
 def _in_source(result: Summary) -> np.ndarray:

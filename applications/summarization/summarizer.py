@@ -10,48 +10,30 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.preprocessor import check_equally_many
-from keras_attention.applications.common.task import TextTask
-from keras_attention.applications.summarization.config import (
-    ARCHITECTURES,
-    PRESETS,
-    SummarizationConfig,
-    preprocessing_of,
-)
-from keras_attention.applications.summarization.data import (
-    Corpus,
-    EncodedCorpus,
-    check_splits,
-    encode_corpus,
-    in_memory,
-    load_corpus,
-    make_batches,
-)
-from keras_attention.applications.summarization.legacy import (
-    load_preprocessor_0_1,
-    load_run_0_1,
-)
-from keras_attention.applications.summarization.model import (
-    LabelLikelihood,
-    SummarizationModel,
-    build_model,
-    search,
-)
-from keras_attention.applications.summarization.preprocessor import (
+from keras_attention.decoding import SearchOptions
+from keras_attention.layers import AttentionMechanism
+from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
+
+from ..common.backend import compiled
+from ..common.errors import UserError
+from ..common.preprocessor import check_equally_many
+from ..common.task import TextTask
+from ..common.weights import load_weights as read_weights
+from ..training.config import load_config
+from .config import ARCHITECTURES, PRESETS, SummarizationConfig
+from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
+from .data import make_batches as batches_of
+from .model import LabelLikelihood, SummarizationModel, build_model
+from .model import search as search_in
+from .preprocessor import (
     EncodedDocument,
     SummarizationPreprocessor,
     as_documents,
     as_summaries,
     padded_documents,
-    padded_shape,
 )
-from keras_attention.applications.summarization.results import Summary, evaluation_report
-from keras_attention.decoding import SearchOptions
-from keras_attention.layers import AttentionMechanism
-from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches
+from .results import Summary, evaluation_report
 
 MOST_WORDS = 2**17
 """The most words, padding included, of documents that are searched for together."""
@@ -85,11 +67,8 @@ class Summarizer(TextTask):
     ```
     """
 
-    name_of_task = "summarization"
-    config_class = SummarizationConfig
-    known_defaults = PRESETS
-    network_class = SummarizationModel
-    preprocessor_cls = SummarizationPreprocessor
+    name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
+    network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
 
     def __init__(
         self,
@@ -98,10 +77,10 @@ class Summarizer(TextTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
+        search = search or {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
         self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        self.search = self.search or SearchOptions(
-            beam_size=4, max_length_ratio=None, batch_size=16
-        )
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
 
@@ -142,25 +121,13 @@ class Summarizer(TextTask):
             ValueError: where there are no texts, or something is no string.
         """
         extra_words = preprocessing.pop("extra_words", 100) if pointer else 0
+        preprocessing["by_sentence"] = getattr(encoder, "reads_sentences", False)
         preprocessor = SummarizationPreprocessor.adapt(
-            documents,
-            summaries,
-            extra_words=extra_words,
-            by_sentence=getattr(encoder, "reads_sentences", False),
-            **preprocessing,
+            documents, summaries, extra_words=extra_words, **preprocessing
         )
-        network = SummarizationModel(
-            preprocessor.vocabulary_size,
-            units,
-            embedding_size,
-            attention=attention,
-            encoder=encoder,
-            pointer=pointer,
-            intra_decoder=intra_decoder,
-            extra_words=extra_words,
-            dropout=dropout,
-            dtype=dtype,
-        )
+        sizes = (preprocessor.vocabulary_size, units, embedding_size)
+        parts = (attention, encoder, pointer, intra_decoder, extra_words, dropout)
+        network = SummarizationModel(*sizes, *parts, dtype=dtype)
         return cls(network, preprocessor, search)
 
     # ---- In use.
@@ -193,13 +160,11 @@ class Summarizer(TextTask):
             ValueError: where an option is out of its range, or something is no text.
         """
         if isinstance(documents, str):
-            return self.summarize(
-                [documents], search, return_attention=return_attention, **options
-            )[0]
+            given = {"return_attention": return_attention, **options}
+            return self.summarize([documents], search, **given)[0]
+        preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
-        encoded = [
-            self.preprocessor.document(each) for each in as_documents(documents, "documents")
-        ]
+        encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
         if chosen.sample:
             self._reseed(chosen.seed)
         find = self._search(chosen, return_attention)
@@ -209,12 +174,10 @@ class Summarizer(TextTask):
             Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
         ]
         for rows in self._batches(encoded, chosen.batch_size):
-            source = padded_documents([self.preprocessor.as_read(encoded[row].ids) for row in rows])
-            found = [
-                None if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)
-            ]
+            source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
+            found = [x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)]
             for place, row in enumerate(rows):
-                parts = [None if x is None else x[place] for x in found]
+                parts = [x if x is None else x[place] for x in found]
                 ranked = list(self._ranked(encoded[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
         return results
@@ -244,6 +207,8 @@ class Summarizer(TextTask):
         documents = as_documents(documents, "documents")
         summaries = as_summaries(summaries, "summaries")
         check_equally_many(documents=documents, summaries=summaries)
+        if not documents:
+            raise ValueError("`documents` should have at least one document. Received: none")
         chosen = (search or self.search).replace(**options)
         results = self.summarize(documents, chosen, return_attention=False)
         return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
@@ -293,21 +258,17 @@ class Summarizer(TextTask):
         for name, has, wanted in (
             ("vocabulary_size", network.vocabulary_size, preprocessor.vocabulary_size),
             ("extra_words", network.extra_size, preprocessor.extra_words),
+            ("by_sentence", network.reads_sentences, preprocessor.by_sentence),
         ):
             if has != wanted:
                 raise ValueError(
                     f"The network's `{name}` should be the preprocessor's, {wanted}. "
                     f"Received: {has}"
                 )
-        if network.reads_sentences != preprocessor.by_sentence:
-            raise ValueError(
-                "The preprocessor's `by_sentence` should say whether the encoder reads sentences, "
-                f"{network.reads_sentences}. Received: {preprocessor.by_sentence}"
-            )
 
     def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
         if y is None:
-            x = list(x)
+            x = list(x) if hasattr(x, "__iter__") else [x]
             if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in x):
                 raise ValueError(
                     "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
@@ -315,16 +276,15 @@ class Summarizer(TextTask):
                 )
             x, y = ([pair[side] for pair in x] for side in (0, 1))
         documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
-        check_equally_many(x=documents, y=summaries)
+        columns = {} if sample_weight is None else {"sample_weight": sample_weight}
+        check_equally_many(x=documents, y=summaries, **columns)
         return in_memory(documents, summaries, sample_weight)
 
     def encode(self, corpus: Corpus) -> EncodedCorpus:
-        return encode_corpus(corpus, self.preprocessor)
+        return encode_corpus(corpus, self.require_preprocessor())
 
-    def make_batches(
-        self, encoded, batch_size, *, seed=0, shuffle=True, like=None
-    ) -> BucketedBatches:
-        return make_batches(encoded, batch_size, seed, shuffle, like and like.lengths)
+    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
+        return batches_of(encoded, batch_size, seed, shuffle, like and like.lengths)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy()
@@ -337,9 +297,40 @@ class Summarizer(TextTask):
         return LabelLikelihood(self.backbone)
 
     def service(self, search: SearchOptions | None = None, **options: Any):
-        from keras_attention.applications.summarization.serving import SummarizationService
+        """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
 
-        return SummarizationService(self, (search or self.search).replace(**options))
+        A document has a sentence on each line, as no operation of a graph finds the sentences of a
+        running text. Of several summaries that are searched for, the best comes.
+        """
+        import tensorflow as tf
+
+        model, preprocessor = self.backbone, self.require_preprocessor()
+        chosen = (search or self.search).replace(**options)
+        tokenizer = preprocessor.in_graph("tokenizer")
+        vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
+        signature = [tf.TensorSpec([None], tf.string, name="text")]
+
+        @tf.function(input_signature=signature, autograph=False)
+        def serve(text):
+            # One document more, of nothing: an empty batch has a shape too.
+            source, _, _, unknown = preprocessor.ids_in_graph(tf.concat([text, [""]], axis=0))
+            result = search_in(model, source, chosen, attention=False)
+            is_empty = tf.reduce_all(source == PAD_ID, axis=[1, 2])
+            found = result.tokens[:, 0]
+            kept = tf.sequence_mask(result.lengths[:, 0], tf.shape(found)[1]) & (found != END_ID)
+            kept &= ~is_empty[:, None]
+            words = tf.repeat(vocabulary, tf.shape(found)[0], axis=0)
+            words = tf.concat([words, unknown], axis=1)
+            written = tf.gather(words, tf.where(kept, found, PAD_ID), batch_dims=1)
+            summary = tokenizer.join(tf.ragged.boolean_mask(written, kept))
+            scores = tf.where(is_empty, 0.0, result.scores[:, 0])
+            return {"summary": summary[:-1], "scores": scores[:-1]}
+
+        module = tf.Module()
+        module.serve = serve
+        # The variables alone: the Keras model around them does not belong in the SavedModel.
+        module.kept = [tokenizer, *(variable.value for variable in model.weights)]
+        return module
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "search": dataclasses.asdict(self.search)}
@@ -352,7 +343,11 @@ class Summarizer(TextTask):
 
     @classmethod
     def check_data(cls, config: SummarizationConfig) -> None:
-        check_splits(config.data)
+        for split, what in (("train", "training data"), ("dev", "development set")):
+            if not has_split(config.data, split):
+                raise UserError(
+                    f"name the {what}: --data.{split}_file F, or --data.dataset reports."
+                )
 
     @classmethod
     def read(cls, config: SummarizationConfig, split: str) -> Corpus:
@@ -362,37 +357,32 @@ class Summarizer(TextTask):
     def adapt(cls, config: SummarizationConfig, corpus: Corpus) -> SummarizationPreprocessor:
         documents = [each.sentences for each in corpus.documents]
         summaries = [each.summaries for each in corpus.documents]
-        section = dataclasses.asdict(config.tokenizer)
+        options = {**dataclasses.asdict(config.tokenizer), **_preprocessing_of(config)}
         try:
-            return SummarizationPreprocessor.adapt(
-                documents, summaries, **{**section, **preprocessing_of(config)}
-            )
+            return SummarizationPreprocessor.adapt(documents, summaries, **options)
         except ValueError as error:
             raise UserError(f"{corpus.name}: {error}") from None
 
     @classmethod
-    def configured(
-        cls,
-        config: SummarizationConfig,
-        preprocessor: SummarizationPreprocessor,
-        dtype: Any = None,
-    ) -> "Summarizer":
-        network = build_model(
-            config.model,
-            preprocessor.vocabulary_size,
-            config.tokenizer.extra_words,
-            config.data.max_sentences,
-            dtype,
-        )
+    def configured(cls, config: SummarizationConfig, preprocessor, dtype=None) -> "Summarizer":
+        sizes = (config.tokenizer.extra_words, config.data.max_sentences)
+        network = build_model(config.model, preprocessor.vocabulary_size, *sizes, dtype)
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Summarizer":
-        return load_run_0_1(cls, folder, load_weights)
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
+        if load_weights:
+            read_weights(task.backbone, folder / "best.weights.h5")
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> SummarizationPreprocessor:
-        return load_preprocessor_0_1(folder)
+        """Return the preprocessor of a run folder that version 0.1 made."""
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        tokenizer = load_tokenizer(folder / "tokenizers", "words")
+        return SummarizationPreprocessor(tokenizer, **_preprocessing_of(config))
 
     def development(self, corpus: Corpus, batches: BucketedBatches, config: Any):
         """Return a function that gives `val_loss`, the mean loss of a word."""
@@ -456,7 +446,7 @@ class Summarizer(TextTask):
     def _search(self, options: SearchOptions, attention: bool):
         options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
         settings = {"options": options, "seed": self._seed, "attention": attention}
-        function = functools.partial(search, self.backbone, **settings)
+        function = functools.partial(search_in, self.backbone, **settings)
         return self._compiled((options, attention), function, 3, changing=[self._seed.state])
 
     def _reseed(self, seed: int | None) -> None:
@@ -469,18 +459,27 @@ class Summarizer(TextTask):
         A batch has fewer documents where, padded to the same sentences and words, they would take
         too much memory: one sentence of a thousand words makes all others as wide.
         """
-        shapes = {
-            row: padded_shape(self.preprocessor.as_read(document.ids))
-            for row, document in enumerate(documents)
-            if document.ids
-        }
-        batch: list[int] = []
-        widest = (0, 0)
-        for row in sorted(shapes, key=lambda row: (np.prod(shapes[row]), row)):
-            wider = tuple(map(max, widest, shapes[row]))
-            if batch and (len(batch) == size or (len(batch) + 1) * np.prod(wider) > MOST_WORDS):
-                yield batch
-                batch, wider = [], shapes[row]
-            batch, widest = [*batch, row], wider
-        if batch:
+        read = [self.preprocessor.as_read(document.ids) for document in documents]
+        shapes = {row: (len(ids), max(map(len, ids))) for row, ids in enumerate(read) if any(ids)}
+        order = sorted(shapes, key=lambda row: (np.prod(shapes[row]), row))
+        while order:
+            batch = order[:size]
+            while len(batch) > 1 and _area([shapes[row] for row in batch]) > MOST_WORDS:
+                batch.pop()
             yield batch
+            del order[: len(batch)]
+
+
+def _area(shapes: Sequence[tuple[int, int]]) -> int:
+    """Return how many words documents `(sentences, words)` have when padded to one shape."""
+    return len(shapes) * int(np.prod(np.max(shapes, axis=0)))
+
+
+def _preprocessing_of(config: SummarizationConfig) -> dict[str, int | bool]:
+    """Return what a configuration says of the preprocessor, but of its vocabulary."""
+    names = ("max_sentences", "max_words", "max_summary_words")
+    return {
+        "extra_words": config.tokenizer.extra_words if config.model.pointer else 0,
+        "by_sentence": config.model.encoder == "hierarchical",
+        **{name: getattr(config.data, name) for name in names},
+    }

@@ -5,23 +5,14 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.verbs import (
-    chunks_of_lines,
-    search_of,
-    show_or_draw,
-    write_lines,
-)
-from keras_attention.applications.summarization.config import DataConfig
-from keras_attention.applications.summarization.data import (
-    Corpus,
-    has_split,
-    load_corpus,
-    read_corpus,
-)
-from keras_attention.applications.summarization.results import table
-from keras_attention.applications.summarization.summarizer import Summarizer
 from keras_attention.decoding import SearchOptions
+
+from ..common.errors import UserError
+from ..common.verbs import chunks_of_lines, search_of, show_or_draw, write_lines
+from .config import DataConfig
+from .data import Corpus, has_split, load_corpus, read_corpus
+from .results import table
+from .summarizer import Summarizer
 
 BATCHES_IN_A_CHUNK = 16
 
@@ -72,10 +63,9 @@ def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> 
 
 def _chunks(options: Namespace, size: int) -> Iterator[list[Any]]:
     if not options.json:
-        yield from chunks_of_lines(options.input, size)
-        return
+        return chunks_of_lines(options.input, size)
     if not options.input:
         raise UserError("--json reads a file of JSON lines: name it with --input.")
     corpus = read_corpus(options.input, with_summaries=False)
     documents = [document.sentences for document in corpus.documents]
-    yield from (documents[first : first + size] for first in range(0, len(documents), size))
+    return (documents[first : first + size] for first in range(0, len(documents), size))

@@ -9,12 +9,13 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import Summarizer, reports
+from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
 from keras_attention.applications.summarization.data import (
     encode_corpus,
     load_corpus,
     make_batches,
+    make_reports,
     read_corpus,
 )
 from keras_attention.applications.summarization.preprocessor import (
@@ -69,8 +70,8 @@ def preprocessor(**options):
 
 
 def test_reports_are_the_same_each_time_and_hold_what_they_say():
-    first, again = reports.generate("dev"), reports.generate("dev")
-    assert first == again and first != reports.generate("test")[: len(first)]
+    first, again = make_reports("dev"), make_reports("dev")
+    assert first == again and first != make_reports("test")[: len(first)]
     for example in first:
         text = " ".join(example.sentences)
         assert len(example.urgent) == example.summary.count("needs") >= 1
@@ -124,6 +125,23 @@ def test_sentences_end_where_punkt_says_and_at_line_ends():
         "A heading",
         "The end.",
     ]
+
+
+def test_parts_that_do_not_go_together_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="Received: 2 in documents, 1 in summaries"):
+        SummarizationPreprocessor.adapt(["a", "b"], ["c"])
+    task = small_summarizer()
+    with pytest.raises(ValueError, match="Received: search='beam'"):
+        Summarizer(task.backbone, task.preprocessor, search="beam")
+    with pytest.raises(ValueError, match="at least one document"):
+        task.evaluate_text([], [])
+    with pytest.raises(ValueError, match="Received: 1 in x, 1 in y, 2 in sample_weight"):
+        task.fit(["a"], ["b"], sample_weight=[1.0, 2.0])
+    alone = Summarizer(task.backbone)
+    for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
+        with pytest.raises(ValueError, match="Received: preprocessor=None"):
+            use(given)
+    assert not (tmp_path / "new").exists()
 
 
 def test_there_must_be_data(tmp_path):
@@ -231,6 +249,7 @@ def test_batches_hold_each_document_once_with_its_weight(by_sentence):
         (["a", " "], ["b", "c"], r"Received: x\[1\] without any"),
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
+        (None, None, "pairs of them"),
     ],
 )
 def test_data_that_cannot_be_learnt_from_are_refused(x, y, message):

@@ -4,14 +4,14 @@ import gzip
 
 import pytest
 
-from keras_attention.applications.answer_selection import facts
+from keras_attention.applications.answer_selection import data as facts
 from keras_attention.applications.answer_selection.config import DataConfig
 from keras_attention.applications.answer_selection.data import (
+    as_questions,
     has_split,
     load_questions,
     read_questions,
 )
-from keras_attention.applications.answer_selection.questions import as_questions
 from keras_attention.applications.common.errors import UserError
 from tests.data_folder import data_folder
 
@@ -134,8 +134,8 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
 
 
 def test_facts_ask_one_of_the_relations_told():
-    questions = facts.generate("train")
-    assert questions == facts.generate("train") and questions[:7] != facts.generate("dev")[:7]
+    questions = facts.make_facts("train")
+    assert questions == facts.make_facts("train") and questions[:7] != facts.make_facts("dev")[:7]
     for question in questions:
         assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
         name = next(f for f in facts.FIRST if f in question.text)
@@ -154,6 +154,7 @@ def test_facts_ask_one_of_the_relations_told():
         ([("who ?", [], [])], "0 candidates and labels"),
         ([("who ?", ["a", "b"], [1])], r"2 candidates and labels \[1\] in x\[0\]"),
         ([("who ?", ["a"], [2])], r"labels \[2\]"),
+        ([("who ?", ["a"], None)], r"1 candidates and labels \[None\] in x\[0\]"),
         ([("who ?", [" "], [1])], r"should have words. Received: ' ' in x\[0\]"),
     ],
 )
@@ -170,6 +171,10 @@ def test_questions_at_hand_in_columns_and_parts():
     assert [each.questions[0].weight for each in (first, last)] == [1.0, 3.0]
     with pytest.raises(ValueError, match="Received: 1 for 2 questions"):
         as_questions(pairs, [[1, 0]])
+    with pytest.raises(ValueError, match=r"Received: x\[0\]=3"):
+        as_questions([3], [[1]])
+    assert as_questions(first.questions).questions[0].weight == 1.0
+    assert as_questions(last.questions).questions[0].weight == 3.0
     with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
         last.split(0.5)
     with pytest.raises(UserError, match="no question has a right candidate"):

@@ -11,7 +11,7 @@ import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
 from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
-from keras_attention.applications.answer_selection.questions import as_questions
+from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.answer_selection.results import by_position, by_words
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.training.config import load_config
@@ -293,9 +293,18 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
         ((QUESTION, "one text"), "should be a sequence of strings"),
         ((["a", "b"], [["c"]]), "Received: 2 in question, 1 in candidates"),
         ((QUESTION, ["a", None]), r"candidates\[1\]=None"),
+        ((None, ["a"]), "Received: question=None"),
+        ((["a"], None), "1 in question, 0 in candidates"),
     ):
         with pytest.raises(ValueError, match=message):
             ranker.rank(*wrong)
+    rows, alone = [(QUESTION, CANDIDATES, [0, 1, 0])], AnswerRanker(ranker.backbone)
+    with pytest.raises(ValueError, match="must be one of filtered, unfiltered. Received: 'all'"):
+        ranker.evaluate_text(rows, "all")
+    for use, given in ((alone.evaluate_text, rows), (alone.export, tmp_path / "new")):
+        with pytest.raises(ValueError, match="Received: preprocessor=None"):
+            use(given)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_run_of_0_1_ranks_as_it_did():

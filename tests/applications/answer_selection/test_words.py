@@ -60,6 +60,11 @@ def test_the_graph_gives_the_same_ids(words):
         np.testing.assert_array_equal(graph[name], array)
 
 
+def test_each_question_has_candidates(words):
+    with pytest.raises(ValueError, match="2 in question, 1 in candidates"):
+        words({"question": ["it", "was"], "candidates": [["a"]]})
+
+
 def test_padding_is_to_a_multiple():
     np.testing.assert_array_equal(padded([[1, 2, 3], []], 2), [[1, 2, 3, 0], [0, 0, 0, 0]])
     assert padded([[]]).shape == (1, 8)
