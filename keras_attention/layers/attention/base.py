@@ -1,12 +1,19 @@
 """The contract of an attention mechanism, and the steps that all mechanisms share."""
 
+from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_attention.layers.arguments import (
+    call_arguments,
+    check_rate,
+    check_seed,
+    specs,
+    with_arguments,
+)
 from keras_attention.layers.attention.loop_scores import LoopScore
-from keras_attention.layers.checks import check_rate, check_seed
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -180,11 +187,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(
-        self,
-        value: Tensor,
-        key: Tensor = None,
-        mask: Tensor = None,
-        training: bool | None = None,
+        self, value: Tensor, key: Tensor = None, mask: Tensor = None, training: bool | None = None
     ) -> dict:
         """Compute once what every query step reads.
 
@@ -200,8 +203,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         self._check_built()
         value = self.cast(value)
         key = value if key is None else self.cast(key)
-        _check_size("value", value.shape, self.value_size)
-        _check_size("key", key.shape, self.key_size)
+        self._check_sizes(value=value, key=key)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
@@ -245,10 +247,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
         positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         scores = self.score(self.queries(query), memory["key"], positions)
-        mask = attention_mask(query_mask, memory.get("mask"))
-        reach = self.score_mask(positions)
-        if reach is not None:
-            mask = reach if mask is None else ops.logical_and(mask, reach)
+        mask = combine_masks(
+            attention_mask(query_mask, memory.get("mask")), self.score_mask(positions)
+        )
         weights = self.cast(masked_softmax(scores, mask))
         return self.read(weights, memory), weights, state
 
@@ -317,53 +318,29 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         context = (*query[:2], value[2])
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
-    def compute_output_spec(
-        self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        query, value, key, *_ = self._inputs(query, value, key, query_mask, value_mask, mask)
+    def compute_output_spec(self, *args, **kwargs):
+        of = call_arguments(self, args, kwargs)
+        query, value, key, *_ = self._inputs(
+            of.query, of.value, of.key, of.query_mask, of.value_mask, of.mask
+        )
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
-        return (context, scores) if return_attention_scores else context
+        return specs(shapes if of.return_attention_scores else shapes[:1], self.compute_dtype)
 
     def get_config(self):
-        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
+        return with_arguments(super().get_config(), self, AttentionMechanism)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
-        if isinstance(query, (list, tuple)):
-            if value is not None or key is not None or not 1 <= len(query) <= 3:
-                raise ValueError(
-                    "Inputs in a list must be [query], [query, value] or [query, value, key], and "
-                    f"the only ones. Received: a list of {len(query)}"
-                    + ("" if value is None else ", and a value")
-                )
-            query, value, key = [*query, None, None][:3]
-        # Keras hands over the masks of a list as a list, by either name.
-        of_query, of_value = [], []
-        for name, given in (("query_mask", query_mask), ("mask", mask)):
-            listed = given if isinstance(given, (list, tuple)) else [given]
-            check_mask(listed[0], tuple(query.shape[:2]), name)
-            of_query.append(listed[0])
-            of_value += listed[1:2]
-        query_mask = combine_masks(*of_query)
-        value_mask = combine_masks(*of_value) if value_mask is None else value_mask
-        if value is None:
-            value = query
-            value_mask = query_mask if value_mask is None else value_mask
-        key = value if key is None else key
+        masks, value_mask = masks_of(query_mask, value_mask, mask)
+        alone = is_alone(query, value)
+        query, value, key = in_three(query, value, key)
+        for name, given in zip(("query_mask", "mask"), masks, strict=True):
+            check_mask(given, tuple(query.shape[:2]), name)
+        query_mask = combine_masks(*masks)
+        value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
         if self.built:
-            _check_size("query", query.shape, self.query_size)
-            _check_size("value", value.shape, self.value_size)
-            _check_size("key", key.shape, self.key_size)
+            self._check_sizes(query=query, value=value, key=key)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
 
@@ -374,41 +351,70 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
                 "or `build(query_shape, value_shape)`, before its memory is prepared."
             )
 
+    def _check_sizes(self, **tensors):
+        for name, tensor in tensors.items():
+            size = getattr(self, f"{name}_size")
+            if tensor.shape[-1] != size:
+                raise ValueError(
+                    f"The layer was built for a {name} of {size} features. "
+                    f"Received: {name} of shape {tuple(tensor.shape)}"
+                )
+
+
+def in_three(query, value=None, key=None) -> tuple:
+    """Return query, value and key, or their shapes, whether given one by one or in a list."""
+    if is_list(query):
+        if value is not None or key is not None or not 1 <= len(query) <= 3:
+            raise ValueError(
+                "A list of inputs is [query], [query, value] or [query, value, key], with no "
+                f"`value` or `key` beside it. Received: a list of {len(query)}"
+                + ("" if value is None else ", and a value")
+            )
+        query, value, key = (*query, None, None)[:3]
+    value = query if value is None else value
+    return query, value, value if key is None else key
+
+
+def is_alone(query, value) -> bool:
+    """Whether the query is the only input of a call, which then is self-attention."""
+    return value is None and not (is_list(query) and len(query) > 1)
+
+
+def masks_of(query_mask, value_mask, mask) -> tuple:
+    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values.
+
+    Of inputs in a list Keras hands over the masks as a list, by either name.
+    """
+    of_query = []
+    for given in (query_mask, mask):
+        first, *others = given if isinstance(given, (list, tuple)) else [given]
+        of_query.append(first)
+        value_mask = others[0] if others and value_mask is None else value_mask
+    return of_query, value_mask
+
+
+def is_list(inputs) -> bool:
+    """Whether these are several tensors or shapes, and not one."""
+    return isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (Integral, type(None)))
+
 
 def row_zeros(value):
     """Return an integer 0 for each row of a memory `(B, S, D)`, which may be empty."""
     return ops.zeros_like(ops.sum(value[:, :1, 0], axis=1), dtype="int32")
 
 
-def fresh(initializer):
-    """Return a copy of an initializer: weights of one shape made by one would start equal."""
-    return initializer.clone() if hasattr(initializer, "clone") else initializer
-
-
-def _check_size(name, shape, size):
-    if shape[-1] != size:
-        raise ValueError(
-            f"The layer was built for a {name} of {size} features. "
-            f"Received: {name} of shape {tuple(shape)}"
-        )
-
-
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
-    if isinstance(query[0], (list, tuple)):  # of inputs in a list
-        query, value, key = [*query, None, None][:3]
-    value = query if value is None else value
-    key = value if key is None else key
-    shapes = f"Received: query {tuple(query)}, value {tuple(value)}, key {tuple(key)}"
+    query, value, key = (tuple(shape) for shape in in_three(query, value, key))
+    shapes = f"Received: query {query}, value {value}, key {key}"
     if not len(query) == len(value) == len(key) == 3:
         raise ValueError(
             f"Query, value and key must have the shape (batch, steps, features). {shapes}"
         )
     if None not in (value[1], key[1]) and value[1] != key[1]:
         raise ValueError(f"A memory needs as many keys as values. {shapes}")
-    batch_sizes = {shape[0] for shape in (query, value, key)} - {None}
-    if len(batch_sizes) > 1:
+    if len({query[0], value[0], key[0]} - {None}) > 1:
         raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
     if None in (query[2], value[2], key[2]):
         raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
-    return tuple(query), tuple(value), tuple(key)
+    return query, value, key

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention.layers.arguments import call_arguments, specs, with_arguments
 from keras_attention.layers.attention.base import AttentionMechanism, Tensor
 from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -33,10 +34,8 @@ class HierarchicalAttention(AttentionMechanism):
     Args:
         word_attention: A mechanism, such as `BahdanauAttention(units)`.
         sentence_attention: Another mechanism, of any kind.
-        dropout: Rate at which the joined weights are dropped in training. Dropout of the two
-            mechanisms acts on contexts of theirs, which are not used here.
-        seed: Seed of the dropout.
-        **kwargs: Arguments of every Keras layer.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights. Dropout of the
+            two mechanisms acts on contexts of theirs, which are not used here.
 
     Call arguments:
         query: `(B, T, Dq)`.
@@ -85,10 +84,8 @@ class HierarchicalAttention(AttentionMechanism):
         **kwargs: Any,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        for name, part in (
-            ("word_attention", word_attention),
-            ("sentence_attention", sentence_attention),
-        ):
+        parts = {"word_attention": word_attention, "sentence_attention": sentence_attention}
+        for name, part in parts.items():
             if not isinstance(part, AttentionMechanism):
                 raise ValueError(
                     f"`{name}` must be an attention mechanism, such as BahdanauAttention(256). "
@@ -123,8 +120,7 @@ class HierarchicalAttention(AttentionMechanism):
         training: bool | None = None,
         mask: Tensor = None,
     ) -> Tensor:
-        self._check_call(query, words, sentences, word_mask, sentence_mask)
-        self._check_query_masks(query, query_mask, mask)
+        self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
         query_mask = combine_masks(query_mask, mask)
         # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
         word_mask = _carried(words) if word_mask is None else word_mask
@@ -144,12 +140,7 @@ class HierarchicalAttention(AttentionMechanism):
     ):
         """Compute once what every query step reads.
 
-        Args:
-            words: `(B, N, W, D)`.
-            sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
-            word_mask: Boolean `(B, N, W)`, True = attend, or `None`.
-            sentence_mask: Boolean `(B, N)`, True = attend, or `None`.
-            training: Whether dropout applies in the two mechanisms.
+        The arguments are those of the call.
 
         Returns:
             Dictionary of tensors with the batch first: `"word"` and `"sentence"`, the memories of
@@ -242,23 +233,12 @@ class HierarchicalAttention(AttentionMechanism):
     def scores_axes(self, value):
         return tuple(value["words"].shape[1:3])
 
-    def compute_output_spec(
-        self,
-        query,
-        words=None,
-        sentences=None,
-        word_mask=None,
-        sentence_mask=None,
-        query_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        words = self._check_call(query, words, sentences, word_mask, sentence_mask)
-        self._check_query_masks(query, query_mask, mask)
-        shapes = self.compute_output_shape(query.shape, words, return_attention_scores=True)
-        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
-        return (context, scores) if return_attention_scores else context
+    def compute_output_spec(self, *args, **kwargs):
+        of = call_arguments(self, args, kwargs)
+        masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
+        words = self._check_call(of.query, of.words, of.sentences, *masks)
+        shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
+        return specs(shapes if of.return_attention_scores else shapes[:1], self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
@@ -268,11 +248,7 @@ class HierarchicalAttention(AttentionMechanism):
         return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "word_attention": keras.saving.serialize_keras_object(self.word_attention),
-            "sentence_attention": keras.saving.serialize_keras_object(self.sentence_attention),
-        }
+        return with_arguments(super().get_config(), self, HierarchicalAttention)
 
     @classmethod
     def from_config(cls, config):
@@ -280,7 +256,7 @@ class HierarchicalAttention(AttentionMechanism):
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in names}
         return cls(**{**config, **parts})
 
-    def _check_call(self, query, words, sentences, word_mask, sentence_mask):
+    def _check_call(self, query, words, sentences, word_mask, sentence_mask, query_mask, mask):
         """Refuse what does not fit, and return the words' shape."""
         given = [None if part is None else part.shape for part in (words, sentences)]
         shape, of_sentences = _shapes(query.shape, *given)
@@ -295,11 +271,9 @@ class HierarchicalAttention(AttentionMechanism):
                 )
         check_mask(word_mask, shape[:3], "word_mask")
         check_mask(sentence_mask, shape[:2], "sentence_mask")
-        return shape
-
-    def _check_query_masks(self, query, query_mask, mask):
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
         check_mask(mask, tuple(query.shape[:2]), "mask")
+        return shape
 
 
 def _carried(tensor):
@@ -341,21 +315,13 @@ def _shapes(query, words, sentences):
 
 
 def reweight(word_weights, sentence_weights, mask=None):
-    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))` over all words of a document.
+    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `(B, T, N, W)`, over a document's words.
 
     The product is taken by logarithms in float32, so that two small factors do not vanish. A
     word whose weight or whose sentence's weight is 0 gets 0. Where that leaves no word of a row
     (the two put all of their mass, to the last digit of float32, on different sentences), the zeros
     count as a tiny weight, and the row still sums to 1. A row in which words or sentences have no
     weight anywhere gets zeros.
-
-    Args:
-        word_weights: `P_w`, `(B, T, N, W)`.
-        sentence_weights: `P_s`, `(B, T, N)`.
-        mask: Boolean that broadcasts to `(B, T, N, W)`, True = attend, or `None`.
-
-    Returns:
-        Weights `(B, T, N, W)` in the dtype of `word_weights`.
     """
     dtype = word_weights.dtype
     words = ops.cast(word_weights, "float32")

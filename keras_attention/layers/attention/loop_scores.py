@@ -1,8 +1,4 @@
-"""Scores with a gradient of their own, for the decoder's fast loop.
-
-A mechanism's `loop_score` returns one of these, or one that a user writes, and the decoder then
-differentiates its loop as a whole.
-"""
+"""Scores with a gradient of their own, for the decoder's fast loop."""
 
 from typing import Any
 
@@ -13,10 +9,11 @@ from keras_attention.ops.scores import dot_score
 
 
 class LoopScore:
-    """The score of one query a row, and its gradient.
+    """The score of one query a row, with a gradient of its own, for the decoder's fast loop.
 
-    The loop does the rest: it multiplies queries with `query_kernel`, masks and normalises the
-    scores, applies dropout to the weights, and reads the values.
+    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole:
+    it multiplies queries with `query_kernel`, masks and normalises the scores, applies dropout to
+    the weights, and reads the values.
 
     A subclass writes `score`, `query_gradient` and `memory_gradients`. A score that depends on what
     earlier queries read has a state, which is the mechanism's (`initial_state`), and also writes
@@ -65,21 +62,18 @@ class LoopScore:
         self.weights = weights
 
     def score(self, query, key, state, weights):
-        """Return the scores `(B, S)` of a query `(B, U)` against the memory's keys `(B, S, ...)`.
+        """Return the scores `(B, S)` of a query `(B, U)`, multiplied with its kernel.
 
         Args:
-            query: The query, multiplied with `query_kernel`.
-            key: The memory's keys, as `project_key` made them.
+            query: The query.
+            key: The memory's keys `(B, S, ...)`, as `project_key` made them.
             state: The mechanism's state before the query, a dictionary.
             weights: The dictionary of `weights`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def query_gradient(self, upstream, query, key, state, weights):
-        """Return the gradients that the step before waits for.
-
-        Args:
-            upstream: Gradient of the scores `(B, S)`. The others are as in `score`.
+        """Return the gradients that the step before waits for, from that of the scores `(B, S)`.
 
         Returns:
             The gradient of the query `(B, U)`; that of the state, a dictionary; and a dictionary
@@ -88,12 +82,10 @@ class LoopScore:
         raise NotImplementedError(f"{type(self).__name__} must write `query_gradient`.")
 
     def memory_gradients(self, upstream, query, key, weights, sums):
-        """Return the gradients of `"key"` and of every weight, a dictionary.
-
-        It is called once, after the loop, for all queries.
+        """Return the gradients of `"key"` and of every weight, a dictionary: once, after the loop.
 
         Args:
-            upstream: Gradient of the scores, `(B, T, S)`.
+            upstream: Gradient of the scores of all queries, `(B, T, S)`.
             query: The queries, `(B, T, U)`.
             key: The memory's keys.
             weights: The dictionary of `weights`.
@@ -106,20 +98,12 @@ class LoopScore:
         return state
 
     def keep_gradients(self, upstream, state, attention):
-        """Return the gradients of the two arguments of `keep`; 0 where there is none.
-
-        Args:
-            upstream: Gradient of the state after the query, a dictionary. The others are as in
-                `keep`.
-        """
+        """Return the gradients of the two arguments of `keep`; 0 where there is none."""
         return upstream, 0
 
 
 class DotScore(LoopScore):
-    """`e_s = q . k_s`.
-
-    Args:
-        query_kernel: Kernel `(Dq, U)` that queries are multiplied with, or `None`.
+    """`e_s = q . k_s`. Its argument is the `query_kernel` of `LoopScore`, or `None`.
 
     Example:
 
@@ -145,11 +129,7 @@ class DotScore(LoopScore):
 
 
 class AdditiveScore(LoopScore):
-    """`e_s = v . tanh(q + k_s)`.
-
-    Args:
-        query_kernel: Kernel `(Dq, U)` that queries are multiplied with, or `None`.
-        score_vector: `v`, `(U,)`.
+    """`e_s = v . tanh(q + k_s)`, with the `query_kernel` of `LoopScore`, and `v`, `(U,)`.
 
     Example:
 
@@ -174,26 +154,5 @@ class AdditiveScore(LoopScore):
         return gradient, {}, {}
 
     def memory_gradients(self, upstream, query, key, weights, sums):
-        names = ("key", "score_vector")
         gradients = additive_key_gradients(query, key, weights["score_vector"], upstream)
-        return dict(zip(names, gradients, strict=True))
-
-
-class LocationScore(LoopScore):
-    """`e_s = q_s`: the query, multiplied with its kernel, is the score of each place."""
-
-    def score(self, query, key, state, weights):
-        return _resized(query, ops.shape(key)[1])
-
-    def query_gradient(self, upstream, query, key, state, weights):
-        return _resized(upstream, query.shape[1]), {}, {}
-
-    def memory_gradients(self, upstream, query, key, weights, sums):
-        return {}
-
-
-def _resized(rows, size):
-    """Return rows `(B, N)` cut or filled with zeros to `(B, size)`."""
-    filling = ops.zeros((ops.shape(rows)[0], size), rows.dtype)
-    rows = ops.concatenate([rows, filling], axis=1)[:, :size]
-    return ops.reshape(rows, (ops.shape(rows)[0], size))
+        return dict(zip(("key", "score_vector"), gradients, strict=True))

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention.layers.arguments import check_integer, specs, with_arguments
 from keras_attention.layers.attention.base import Tensor
-from keras_attention.layers.checks import check_integer
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import check_mask, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -38,9 +38,6 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
     Returns:
         The pooled vectors `(B, D)`; with `return_attention_scores`, a tuple of them and the weights
         `(B, S)`. A sequence that is masked everywhere gives zeros.
-
-    Raises:
-        ValueError: Where `units` is not positive, or shapes or mask do not fit.
 
     Reference:
         Yang et al. 2016, "Hierarchical attention networks for document classification", section
@@ -76,13 +73,9 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     def build(self, inputs_shape):
         _check_shape(inputs_shape)
-        self.kernel = self.add_weight(
-            (inputs_shape[2], self.units), initializer=self.kernel_initializer, name="kernel"
-        )
-        self.bias = self.add_weight((self.units,), initializer=self.bias_initializer, name="bias")
-        self.context_vector = self.add_weight(
-            (self.units,), initializer=self.context_initializer, name="context_vector"
-        )
+        self._make_weight("kernel", (inputs_shape[2], self.units), self.kernel_initializer)
+        self._make_weight("bias", (self.units,), self.bias_initializer)
+        self._make_weight("context_vector", (self.units,), self.context_initializer)
         self.restore_quantization()
 
     def call(
@@ -106,20 +99,12 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
         self._check_call(inputs, mask)
-        pooled = keras.KerasTensor(self.compute_output_shape(inputs.shape), self.compute_dtype)
-        if not return_attention_scores:
-            return pooled
-        return pooled, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+        shapes = [self.compute_output_shape(inputs.shape)]
+        shapes += [inputs.shape[:2]] if return_attention_scores else []
+        return specs(shapes, self.compute_dtype)
 
     def get_config(self):
-        serialize = keras.initializers.serialize
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-            "context_initializer": serialize(self.context_initializer),
-        }
+        return with_arguments(super().get_config(), self, AttentionPooling)
 
     def _check_call(self, inputs, mask):
         _check_shape(inputs.shape)

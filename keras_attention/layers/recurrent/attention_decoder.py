@@ -6,8 +6,15 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention.layers.arguments import (
+    call_arguments,
+    check_choice,
+    check_flag,
+    check_integer,
+    specs,
+    with_arguments,
+)
 from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.checks import check_choice, check_flag, check_integer
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.layers.recurrent.fused import fused
 from keras_attention.layers.recurrent.recurrence import DecoderCell, run_loop
@@ -160,10 +167,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             self.cell.build((batch_size, self._cell_input_size()))
             self.cell.built = True
         if self.has_attentional_vector:
-            self.attentional_kernel = self.add_weight(
-                (self.attention.value_size + output_size, self.output_size),
-                name="attentional_kernel",
-            )
+            shape = (self.attention.value_size + output_size, self.output_size)
+            self._make_weight("attentional_kernel", shape, "glorot_uniform")
         self.restore_quantization()
 
     def _cell_input_size(self):
@@ -234,10 +239,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         training: bool | None = None,
         mask: Any = None,
     ) -> Any:
-        inputs_mask = mask if inputs_mask is None else inputs_mask
-        if value is None:
-            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
-        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
+        value, value_mask, inputs_mask = self._inputs(
+            inputs, value, value_mask, initial_state, inputs_mask, mask
+        )
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
         inputs = self.cast(inputs)
@@ -251,10 +255,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return results if len(results) > 1 else results[0]
 
     def _run(self, inputs, memory, state, wanted, training):
-        """Run all steps; the memory is a constant of the loop, never a part of its state.
+        """Run all steps; return a dictionary of what is wanted.
 
-        Returns:
-            Dictionary of what is wanted: `"outputs"`, `"contexts"`, `"scores"` and `"state"`.
+        The memory is a constant of the loop, never a part of its state.
         """
         if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
             inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
@@ -316,7 +319,11 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         context, scores, after = self.attention.step(query, memory, state["attention"], want_scores)
         return self.cast(context), None if scores is None else self.cast(scores), after
 
-    def _check_call(self, inputs, value, value_mask, initial_state, inputs_mask):
+    def _inputs(self, inputs, value, value_mask, initial_state, inputs_mask, mask):
+        """Return the value and the masks of value and inputs, from any way to give them."""
+        inputs_mask = mask if inputs_mask is None else inputs_mask
+        if value is None:
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
         _check_shapes(inputs.shape, tree.map_structure(lambda part: tuple(part.shape), value))
         _check_value_mask(value, value_mask)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
@@ -324,6 +331,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             self._check_input_size(inputs)
         if initial_state is not None and not isinstance(initial_state, dict):
             self._cell.check_states(initial_state, inputs.shape[0])
+        return value, value_mask, inputs_mask
 
     def _check_input_size(self, inputs):
         if inputs.shape[-1] != self._input_size:
@@ -340,54 +348,34 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
         return (*inputs_shape[:2], self.output_size)
 
-    def compute_output_spec(
-        self,
-        inputs,
-        value=None,
-        initial_state=None,
-        value_mask=None,
-        return_attention_scores=False,
-        return_state=False,
-        return_context=False,
-        inputs_mask=None,
-        training=None,
-        mask=None,
-    ):
-        inputs_mask = mask if inputs_mask is None else inputs_mask
-        if value is None:
-            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
-        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
-        batch_size, steps = inputs.shape[:2]
-        memory = self.attention.memory_spec(value)
+    def compute_output_spec(self, *args, **kwargs):
+        of = call_arguments(self, args, kwargs)
+        masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
+        value, *_ = self._inputs(of.inputs, of.value, *masks)
+        (batch_size, steps), memory = of.inputs.shape[:2], self.attention.memory_spec(value)
         value_size = memory["value"].shape[2]
+        shapes = [(batch_size, steps, self.output_size)]
+        shapes += [(batch_size, steps, value_size)] if of.return_context else []
+        if of.return_attention_scores:
+            shapes.append((batch_size, steps, *self.attention.scores_axes(value)))
+        results = specs(shapes, self.compute_dtype)
+        if not of.return_state:
+            return results
 
-        def spec(*shape):
-            return keras.KerasTensor((batch_size, *shape), self.compute_dtype)
+        def spec(size):
+            return keras.KerasTensor((batch_size, size), self.compute_dtype)
 
-        results = [spec(steps, self.output_size)]
-        results += [spec(steps, value_size)] if return_context else []
-        if return_attention_scores:
-            results += [spec(steps, *self.attention.scores_axes(value))]
-        if return_state:
-            state = {
-                "cell": [spec(size) for size in self._cell.state_sizes],
-                "context": spec(value_size),
-                "attention": self.attention.initial_state(memory),
-            }
-            if self.input_feeding:
-                state["attentional"] = spec(self.output_size)
-            results.append(state)
-        return tuple(results) if len(results) > 1 else results[0]
+        state = {
+            "cell": [spec(size) for size in self._cell.state_sizes],
+            "context": spec(value_size),
+            "attention": self.attention.initial_state(memory),
+        }
+        if self.input_feeding:
+            state["attentional"] = spec(self.output_size)
+        return (*results, state) if len(shapes) > 1 else (results, state)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "query": self.query,
-            "attention_size": self.attention_size,
-            "input_feeding": self.input_feeding,
-        }
+        return with_arguments(super().get_config(), self, AttentionDecoder)
 
     @classmethod
     def from_config(cls, config):

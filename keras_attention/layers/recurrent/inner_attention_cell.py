@@ -12,14 +12,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import fresh
-from keras_attention.layers.checks import (
+from keras_attention.layers.arguments import (
     check_choice,
     check_flag,
     check_integer,
     check_number,
     check_rate,
     check_seed,
+    fresh,
+    with_arguments,
 )
 from keras_attention.layers.recurrent.recurrence import (
     GRU,
@@ -30,7 +31,6 @@ from keras_attention.layers.recurrent.recurrence import (
     total,
     with_gradient,
 )
-from keras_attention.ops.occam import occam_penalty
 
 GATES = ("update", "reset", "candidate")
 
@@ -151,28 +151,25 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         super().build(inputs_shape)
         self.input_size, self.query_size = inputs_shape[-1], query_shape[-1]
         if self.attention == "gate":
-            self.query_kernel = self._add("query_kernel", (self.query_size, 2 * self.units))
+            self._add("query_kernel", (self.query_size, 2 * self.units))
         else:
-            self.attention_kernel = self._add(
-                "attention_kernel", (self.query_size, self.input_size)
-            )
+            self._add("attention_kernel", (self.query_size, self.input_size))
         if self.attention == "context":
-            self.recurrent_attention_kernel = self._add(
-                "recurrent_attention_kernel", (self.units, self.input_size)
-            )
+            self._add("recurrent_attention_kernel", (self.units, self.input_size))
         if self.occam:
             self.occam_vector = self.add_weight(
                 (self.query_size,), initializer=self.occam_initializer, name="occam_vector"
             )
 
     def _add(self, name, shape):
-        return self.add_weight(
+        weight = self.add_weight(
             shape,
             initializer=fresh(self.attention_initializer),
             regularizer=self.attention_regularizer,
             constraint=self.attention_constraint,
             name=name,
         )
+        setattr(self, name, weight)
 
     def call(
         self,
@@ -186,7 +183,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         query = inputs if query is None else query
         self._check_step(inputs, hidden, query, return_attention_scores)
         inputs, hidden, query = self.cast(inputs), self.cast(hidden), self.cast(query)
-        dropped = self.drop_inputs(inputs, training)
+        is_dropped = training and self.dropout
+        dropped = inputs * self.get_dropout_mask(inputs) if is_dropped else inputs
         shifted = self.input_shift(query)
         products = ops.matmul(dropped, self.cast(self.kernel))
         weight = None
@@ -200,8 +198,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         products = products if shifted is None else products + shifted
         mask = self.recurrent_mask(hidden, training)
         read = hidden if mask is None else hidden * mask
-        equations = self.equations()
-        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, self.recurrent_weights())
+        equations, weights = self.equations(), recurrent_weights(self, self.compute_dtype)
+        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, weights)
         after = equations.after(gates, hidden)
         results = (after, [after] if isinstance(states, (list, tuple)) else after)
         return (*results, ops.squeeze(weight, 1)) if return_attention_scores else results
@@ -211,10 +209,6 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
     def equations(self) -> GRU:
         """Return the GRU's equations; in those of `"gate"` `z` says how much is replaced."""
         return GRU(self.units, self.reset_after, update_keeps=self.attention != "gate")
-
-    def recurrent_weights(self) -> dict:
-        """Return the weights that the equations read at every step."""
-        return recurrent_weights(self, self.compute_dtype)
 
     def asked(self, query):
         """Return the part of the attention that a query alone decides, `(B, Q)` to `(B, D)`."""
@@ -229,21 +223,11 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         shifted = ops.pad(gates, ((0, 0), (0, self.units)))
         return shifted if bias is None else shifted + bias
 
-    def drop_inputs(self, inputs, training):
-        """Return inputs `(B, D)` without the features that are dropped."""
-        if not (training and self.dropout):
-            return inputs
-        return inputs * self.get_dropout_mask(inputs)
-
     def recurrent_mask(self, state, training):
         """Return the factors `(B, U)` of the state in the recurrent products, or `None`."""
         if not (training and self.recurrent_dropout):
             return None
         return self.get_recurrent_dropout_mask(state)
-
-    def occam_penalty(self, scores, query, mask=None):
-        """Return Occam's penalty on weights `(B, T)` for queries `(B, Q)`."""
-        return occam_penalty(scores, query, self.occam_vector, self.occam_minimum, mask)
 
     def _check_step(self, inputs, state, query, return_attention_scores):
         check_scores_wanted(self.attention, return_attention_scores)
@@ -264,16 +248,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         config = super().get_config()
         for name in ("activation", "recurrent_activation"):
             del config[name]  # those of the equations
-        return {
-            **config,
-            "attention": self.attention,
-            "attention_initializer": keras.initializers.serialize(self.attention_initializer),
-            "attention_regularizer": keras.regularizers.serialize(self.attention_regularizer),
-            "attention_constraint": keras.constraints.serialize(self.attention_constraint),
-            "occam": self.occam,
-            "occam_minimum": self.occam_minimum,
-            "occam_initializer": keras.initializers.serialize(self.occam_initializer),
-        }
+        return with_arguments(config, self, InnerAttentionGRUCell)
 
 
 def check_scores_wanted(attention, wanted):
@@ -293,11 +268,6 @@ class InnerLoop:
     equations of `GRU`, whose recurrent products read `s h`. With a `reader`, the state before the
     step weighs the step's input: each product `p_t` becomes `a_t p_t + b`,
     `a_t = sigmoid(reader_t . h + asked_t)`.
-
-    Args:
-        equations: Those of the cell.
-        training: Whether a gradient will be asked for, for which the loop then keeps more.
-        unroll: Whether the steps are written out one after the other.
     """
 
     def __init__(self, equations: GRU, training: bool = False, unroll: bool = False):
@@ -306,16 +276,12 @@ class InnerLoop:
         self.unroll = unroll
 
     def __call__(self, **tensors):
-        """Run all steps.
+        """Run all steps; return the states `(T, B, U)`.
 
-        Args:
-            **tensors: `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
-                `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None`
-                `recurrent_bias` `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the
-                state in the products; `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
-
-        Returns:
-            The states `(T, B, U)`.
+        The tensors are `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
+        `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None` `recurrent_bias`
+        `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the state in the products;
+        `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
         """
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         return with_gradient(self._forward, self._backward, given)

@@ -6,17 +6,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_choice, check_flag
+from keras_attention.layers.arguments import call_arguments, check_choice, check_flag, specs
+from keras_attention.layers.attention.base import is_list
 from keras_attention.layers.recurrent.inner_attention_cell import (
     GATES,
     InnerAttentionGRUCell,
     InnerLoop,
     check_scores_wanted,
 )
-from keras_attention.layers.recurrent.recurrence import shift, swap_time
-from keras_attention.ops.masks import check_mask, lengths
+from keras_attention.layers.recurrent.recurrence import recurrent_weights, shift, swap_time
+from keras_attention.ops.masks import check_mask, lengths, zero_masked
+from keras_attention.ops.occam import occam_penalty
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
+FLAGS = {"return_sequences", "return_state", "go_backwards", "stateful", "unroll"}
+FLAGS |= {"zero_output_for_mask"}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -150,20 +154,12 @@ class InnerAttentionGRU(keras.layers.RNN):
         **kwargs: Any,
     ):
         # The cell's arguments are those of the layer with the same names.
-        of_cell = {name: value for name, value in locals().items() if name in CELL_ARGUMENTS}
+        given = dict(locals())
+        of_cell = {name: value for name, value in given.items() if name in CELL_ARGUMENTS}
+        flags = {name: check_flag(name, value) for name, value in given.items() if name in FLAGS}
         check_choice("use_cudnn", use_cudnn, ("auto", True, False))
         dtype, trainable = kwargs.get("dtype"), kwargs.get("trainable", True)
         cell = InnerAttentionGRUCell(**of_cell, dtype=dtype, trainable=trainable, name="cell")
-        flags = {
-            "return_sequences": return_sequences,
-            "return_state": return_state,
-            "go_backwards": go_backwards,
-            "stateful": stateful,
-            "unroll": unroll,
-            "zero_output_for_mask": zero_output_for_mask,
-        }
-        for name, flag in flags.items():
-            check_flag(name, flag)
         super().__init__(cell, **flags, **kwargs)
         self.use_cudnn = use_cudnn
         if self._runs_on_stock_gru:
@@ -190,10 +186,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         inputs, query = _apart(inputs, query)
         mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
-        if mask is not None:
-            # Zero the padding first, so that NaNs in it cannot spread.
-            mask = ops.cast(mask, "bool")
-            inputs = ops.where(ops.expand_dims(mask, 2), inputs, ops.zeros_like(inputs))
+        mask = None if mask is None else ops.cast(mask, "bool")
+        inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a state or a gradient
         query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
         first = self._first_state(inputs, initial_state)
         if self.go_backwards:
@@ -206,7 +200,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         states, scores = self._run(inputs, query, mask, first, bool(training))
         last = states[:, -1]
         if self.cell.occam:
-            self.add_loss(self.cell.occam_penalty(scores, query, mask))
+            price = (self.cell.occam_vector, self.cell.occam_minimum)
+            self.add_loss(occam_penalty(scores, query, *price, mask))
         if self.stateful:
             self.states[0].assign(ops.cast(last, self.states[0].dtype))
         if is_empty:
@@ -215,17 +210,10 @@ class InnerAttentionGRU(keras.layers.RNN):
         return self._results(states, last, scores, mask, return_attention_scores)
 
     def _run(self, inputs, query, mask, first, training):
-        """Run the cell over all steps.
+        """Run the cell over inputs that are zeros where masked, for a query `(B, Q)`.
 
-        Args:
-            inputs: `(B, T, D)`, zeros where masked.
-            query: `(B, Q)`.
-            mask: Boolean `(B, T)`, or `None`.
-            first: The state before the first step, `(B, U)`.
-            training: Whether dropout applies, and a gradient will be asked for.
-
-        Returns:
-            The states `(B, T, U)`, and the weights `(B, T)` or `None`.
+        Return the states `(B, T, U)`, and the weights `(B, T)` or `None`. In training dropout
+        applies, and a gradient will be asked for.
         """
         cell = self.cell
         dropped = inputs
@@ -242,7 +230,7 @@ class InnerAttentionGRU(keras.layers.RNN):
                 return stock_gru(cell, dropped, first, mask, self.use_cudnn), scores
         tensors = {
             "first": first,
-            **cell.recurrent_weights(),
+            **recurrent_weights(cell, cell.compute_dtype),
             "dropout": dropout,
             "mask": None if mask is None else swap_time(ops.cast(mask, inputs.dtype)[..., None]),
         }
@@ -328,22 +316,14 @@ class InnerAttentionGRU(keras.layers.RNN):
     def compute_output_shape(self, inputs_shape, query_shape=None, initial_state_shape=None):
         return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
 
-    def compute_output_spec(
-        self,
-        inputs,
-        query=None,
-        mask=None,
-        initial_state=None,
-        training=None,
-        return_attention_scores=False,
-    ):
-        inputs, query = _apart(inputs, query)
-        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+    def compute_output_spec(self, *args, **kwargs):
+        of = call_arguments(self, args, kwargs)
+        inputs, query = _apart(of.inputs, of.query)
+        self._check(inputs, query, of.mask, of.initial_state, of.return_attention_scores)
         shapes = super().compute_output_shape(tuple(inputs.shape))
         shapes = list(shapes) if self.return_state else [shapes]
-        shapes += [tuple(inputs.shape[:2])] if return_attention_scores else []
-        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
-        return tuple(specs) if len(specs) > 1 else specs[0]
+        shapes += [tuple(inputs.shape[:2])] if of.return_attention_scores else []
+        return specs(shapes, self.compute_dtype)
 
     def get_config(self):
         config = super().get_config()
@@ -360,8 +340,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
 def _apart(inputs, query):
     """Take a pair of inputs and query apart; of tensors, or of their shapes."""
-    pair = isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (int, type(None)))
-    if not pair:
+    if not is_list(inputs):
         return inputs, query
     if query is not None or len(inputs) != 2:
         raise ValueError(
@@ -421,21 +400,11 @@ def _check_state(state, expected):
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):
-    """Run `keras.layers.GRU` with the weights of a cell.
+    """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
     cuDNN knows no mask but one of padding at the end, and no row without a step. Masked steps are
     therefore sorted behind the real ones and run unmasked; each step is then given the state after
     the last real step up to it.
-
-    Args:
-        cell: A built `keras.layers.GRUCell`.
-        inputs: `(B, T, D)`.
-        first: The state before the first step, `(B, U)`.
-        mask: Boolean `(B, T)`, or `None`.
-        use_cudnn: `"auto"` or `True`, as in `keras.layers.GRU`.
-
-    Returns:
-        The states `(B, T, U)`.
     """
     gru = keras.layers.GRU(
         cell.units,

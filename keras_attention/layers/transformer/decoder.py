@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_attention.layers.transformer.block import TransformerBlock
+from keras_attention.layers.arguments import call_arguments
+from keras_attention.layers.transformer.encoder import TransformerBlock
 from keras_attention.ops.masks import check_mask
 
 
@@ -34,28 +35,10 @@ class TransformerDecoder(TransformerBlock):
     ```
 
     Args:
-        intermediate_dim: Size of the hidden layer of the feed-forward network.
-        num_heads: Number of attention heads `H`.
-        key_dim: Size of each head. Default: the width of the inputs over the heads.
-        dropout: Rate of dropout on the result of each sublayer.
-        attention_dropout: Rate at which attention weights are dropped. Default: `dropout`.
-        activation: Of the feed-forward network: any Keras activation (`"relu"` as published,
-            `"gelu"`), or a gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
-        norm: `"post"` or `"pre"`.
-        layer_norm_epsilon: Added to the variance.
-        use_bias: Whether projections and feed-forward network have biases.
-        kernel_initializer: Initializer of all kernels.
-        bias_initializer: Initializer of all biases.
-        num_key_value_heads: Heads of keys and values, shared by groups of queries' heads.
-            Default: `num_heads`. See `MultiHeadAttention`, also for the next five.
-        positions: How positions enter the scores of the self-attention: `None`, `"rotary"`,
-            `"alibi"` or `"relative"`.
-        window: How far back a position attends in the self-attention. Default: everywhere.
-        num_sinks: First places that stay in sight of a `window`.
-        normalizer: What makes scores to weights, `"softmax"` and others.
-        query_key_norm: Whether queries and keys are normalised.
-        seed: Seed of the dropouts.
-        **kwargs: Arguments of every Keras layer.
+        intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
+        layer_norm_epsilon, use_bias, kernel_initializer, bias_initializer, num_key_value_heads,
+        normalizer, query_key_norm, seed, **kwargs: As in `TransformerEncoder`.
+        positions, window, num_sinks: The same, of the self-attention alone.
 
     Call arguments:
         inputs: `(B, T, D)`.
@@ -121,37 +104,18 @@ class TransformerDecoder(TransformerBlock):
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, value, mask, value_mask)
         options = {"return_attention_scores": return_attention_scores, "training": training}
+        options |= {"query_mask": mask}
+        pairs = {"value_mask": mask, "attention_mask": attention_mask, "use_causal_mask": True}
         scores = {}
-
-        def attend_to_itself(x):
-            result = self.self_attention(
-                x,
-                x,
-                query_mask=mask,
-                value_mask=mask,
-                attention_mask=attention_mask,
-                use_causal_mask=True,
-                **options,
-            )
-            return result if return_attention_scores else (result,)
-
-        def attend_to_memory(x):
-            result = self.cross_attention(
-                x, self._cast(value), query_mask=mask, value_mask=value_mask, **options
-            )
-            return result if return_attention_scores else (result,)
-
-        x, *weights = self._residual(
-            self._cast(inputs), self.self_attention_norm, attend_to_itself, training
+        x, scores["self_attention"] = self._attend(
+            "self_attention", self._cast(inputs), **pairs, **options
         )
-        scores["self_attention"] = weights
         if value is not None:
-            x, *weights = self._residual(x, self.cross_attention_norm, attend_to_memory, training)
-            scores["cross_attention"] = weights
+            x, scores["cross_attention"] = self._attend(
+                "cross_attention", x, self._cast(value), value_mask=value_mask, **options
+            )
         x = self._feed(x, training)
-        if not return_attention_scores:
-            return x
-        return x, {name: weights[0] for name, weights in scores.items()}
+        return (x, scores) if return_attention_scores else x
 
     def prepare_memory(self, value=None, value_mask=None):
         """Project the memory's keys and values, which every step reads.
@@ -189,46 +153,33 @@ class TransformerDecoder(TransformerBlock):
         """
         self._check_built()
         scores = {}
-
-        def attend_to_itself(x):
-            return self.self_attention.step(x, None, state, index)
-
-        def attend_to_memory(x):
-            return self.cross_attention.step(x, memory, {}, index)
-
         x, scores["self_attention"], state = self._residual(
-            self._cast(inputs), self.self_attention_norm, attend_to_itself, False
+            self._cast(inputs),
+            self.self_attention_norm,
+            lambda y: self.self_attention.step(y, None, state, index),
+            False,
         )
         if self.cross_attention is not None:
             x, scores["cross_attention"], _ = self._residual(
-                x, self.cross_attention_norm, attend_to_memory, False
+                x,
+                self.cross_attention_norm,
+                lambda y: self.cross_attention.step(y, memory, {}, index),
+                False,
             )
         return self._feed(x, False), scores, state
 
-    def compute_output_spec(
-        self,
-        inputs,
-        value=None,
-        inputs_mask=None,
-        value_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        self._check_call(inputs, value, mask if inputs_mask is None else inputs_mask, value_mask)
-        outputs = keras.KerasTensor(inputs.shape, self.compute_dtype)
-        if not return_attention_scores:
+    def compute_output_spec(self, *args, **kwargs):
+        of = call_arguments(self, args, kwargs)
+        mask = of.mask if of.inputs_mask is None else of.inputs_mask
+        self._check_call(of.inputs, of.value, mask, of.value_mask)
+        outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
+        if not of.return_attention_scores:
             return outputs
-        batch_size, steps = inputs.shape[:2]
-
-        def weights(memory_steps):
-            shape = (batch_size, self.num_heads, steps, memory_steps)
-            return keras.KerasTensor(shape, self.compute_dtype)
-
-        scores = {"self_attention": weights(steps)}
-        if value is not None:
-            scores["cross_attention"] = weights(value.shape[1])
+        batch_size, steps = of.inputs.shape[:2]
+        read = {"self_attention": steps}
+        read |= {} if of.value is None else {"cross_attention": of.value.shape[1]}
+        shape = (batch_size, self.num_heads, steps)
+        scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores
 
     def _check_call(self, inputs, value, inputs_mask, value_mask):

@@ -6,7 +6,12 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from keras_attention.layers.checks import check_flag, check_integer, check_number
+from keras_attention.layers.arguments import (
+    check_flag,
+    check_integer,
+    check_number,
+    with_arguments,
+)
 from keras_attention.ops.positions import places, sinusoids
 
 
@@ -118,7 +123,7 @@ class PositionalEncoding(_AddedPositions):
         return sinusoids(positions, size, self.max_wavelength)
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return with_arguments(super().get_config(), self, PositionalEncoding)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -191,11 +196,7 @@ class LearnedPositions(_AddedPositions):
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
+        return with_arguments(super().get_config(), self, LearnedPositions)
 
     def _check_sequence(self, shape, start_index=0):
         super()._check_sequence(shape)

@@ -1,13 +1,17 @@
-"""Checks of constructor arguments, shared by all layers.
+"""The arguments of layers: checks of a constructor's, their way to a configuration, a call's names.
 
 Each check returns the argument in the type that a configuration stores, so that a constructor
 reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
 """
 
+import inspect
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
+
+import keras
 
 
 def check_integer(name: str, value: Any, minimum: int = 1) -> int:
@@ -59,3 +63,37 @@ def check_seed(value: Any, name: str = "seed") -> int | None:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
     return int(value)
+
+
+def with_arguments(config: dict, layer: keras.layers.Layer, kind: type) -> dict:
+    """Return a configuration with the arguments of a class's constructor that it lacks.
+
+    Each is read from the layer's attribute of the same name.
+    """
+    known = {"self", "kwargs", *config}
+    names = [name for name in inspect.signature(kind.__init__).parameters if name not in known]
+    return config | {name: _plain(name, getattr(layer, name)) for name in names}
+
+
+def _plain(name, value):
+    if name == "activation" and callable(value):
+        return keras.activations.serialize(value)
+    return keras.saving.serialize_keras_object(value)
+
+
+def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> SimpleNamespace:
+    """Return the arguments of a layer's call by name, with defaults, for `compute_output_spec`."""
+    bound = inspect.signature(layer.call).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return SimpleNamespace(**bound.arguments)
+
+
+def specs(shapes: list[tuple], dtype: str) -> Any:
+    """Return a symbol of each shape, and of a single one not a tuple but itself."""
+    symbols = tuple(keras.KerasTensor(shape, dtype) for shape in shapes)
+    return symbols if len(symbols) > 1 else symbols[0]
+
+
+def fresh(initializer: Any) -> Any:
+    """Return a copy of an initializer: weights of one shape made by one would start equal."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
