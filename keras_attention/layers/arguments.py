@@ -1,4 +1,4 @@
-"""The arguments of layers: checks of a constructor's, their way to a configuration, a call's names.
+"""The arguments of layers: checks of a constructor's and of shapes, configurations, a call's names.
 
 Each check returns the argument in the type that a configuration stores, so that a constructor
 reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
+
+SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 
 
 def check_integer(name: str, value: Any, minimum: int = 1) -> int:
@@ -63,6 +65,38 @@ def check_seed(value: Any, name: str = "seed") -> int | None:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
     return int(value)
+
+
+def check_features(name: str, shape: tuple, size: int) -> None:
+    """Raise a ValueError where an input is not as wide as the layer was built for."""
+    if shape[-1] != size:
+        raise ValueError(
+            f"The layer was built for {'' if name.endswith('s') else 'a '}{name} of {size} "
+            f"features. Received: {name} of shape {tuple(shape)}"
+        )
+
+
+def check_shapes(**given: tuple[tuple, str]) -> None:
+    """Raise a ValueError unless shapes have their forms, such as `"batch, steps, features"`.
+
+    Axes of one name have one size, but for the last: it must be known.
+    """
+    shapes = [f"{name} of shape {tuple(shape)}" for name, (shape, _) in given.items()]
+    received = "Received: " + ", ".join(shapes)
+    sizes: dict[str, set] = {}
+    for name, (shape, form) in given.items():
+        axes = form.split(", ")
+        if len(shape) != len(axes):
+            forms = ", ".join(f"({form}) of {name}" for name, (_, form) in given.items())
+            raise ValueError(f"Inputs must have the shape {forms}. {received}")
+        if shape[-1] is None:
+            raise ValueError(f"The last axis of {name} must be known. {received}")
+        for axis, size in zip(axes[:-1], shape, strict=False):
+            sizes.setdefault(axis, set()).update({size} - {None})
+    for axis, found in sizes.items():
+        if len(found) > 1:
+            same = "the same batch size" if axis == "batch" else f"as many {axis}"
+            raise ValueError(f"{', '.join(given)} must have {same}. {received}")
 
 
 def with_arguments(config: dict, layer: keras.layers.Layer, kind: type) -> dict:

@@ -33,10 +33,9 @@ class AdaptableKernels:
             return ops.matmul(inputs, self.cast(self.kernel))    # the one way to read a kernel
     ```
 
-    By default every weight of two axes is adapted, if the attribute has the weight's name. A layer
-    with other kernels overrides `kernels_to_adapt`. A layer that holds sublayers is no leaf, and
-    `keras.Model.quantize` passes it by: its sublayers can be adaptable, or the user calls
-    `quantize` on the layer.
+    By default every weight of two axes is adapted, if the attribute has the weight's name; a layer
+    with other kernels overrides `kernels_to_adapt`. `keras.Model.quantize` passes by a layer that
+    holds sublayers: the user calls `quantize` on it, or on them.
 
     Reference:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.

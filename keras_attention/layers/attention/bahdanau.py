@@ -5,13 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import (
-    check_flag,
-    check_integer,
-    check_number,
-    fresh,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import AttentionMechanism
 from keras_attention.layers.attention.loop_scores import AdditiveScore, LoopScore
 from keras_attention.layers.recurrent.recurrence import run_loop
@@ -77,15 +71,15 @@ class BahdanauAttention(AttentionMechanism):
         **kwargs: Any,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        self.units = check_integer("units", units)
-        self.use_bias = check_flag("use_bias", use_bias)
+        self.units = arguments.check_integer("units", units)
+        self.use_bias = arguments.check_flag("use_bias", use_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.score_initializer = keras.initializers.get(score_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
     def build_score(self, query_size, key_size):
         for name, size in (("query_kernel", query_size), ("key_kernel", key_size)):
-            self._make_weight(name, (size, self.units), fresh(self.kernel_initializer))
+            self._make_weight(name, (size, self.units), arguments.fresh(self.kernel_initializer))
         if self.use_bias:
             self._make_weight("bias", (self.units,), self.bias_initializer)
         self._make_weight("score_vector", (self.units,), self.score_initializer)
@@ -105,7 +99,7 @@ class BahdanauAttention(AttentionMechanism):
         return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, BahdanauAttention)
+        return arguments.with_arguments(super().get_config(), self, BahdanauAttention)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -125,9 +119,8 @@ class CoverageAttention(BahdanauAttention):
     `AttentionDecoder` around it with the steps that its `inputs_mask` leaves. A `step` alone adds
     nothing. `keras_attention.losses.coverage_loss` is the same of weights that a model returns.
 
-    Queries are answered one after the other, since each changes the coverage of the next. The
-    hidden layer of a query is computed again in the backward pass, so that memory grows with
-    `B T S` and with `B S U`, not with `B T S U`.
+    Queries are answered one after the other, since each changes the coverage of the next. Memory
+    grows with `B T S` and with `B S U`, not with `B T S U`.
 
     Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
     `loss_start` also the integer `loss_step`, which counts training calls.
@@ -160,12 +153,6 @@ class CoverageAttention(BahdanauAttention):
     layer = CoverageAttention(units=16, loss_weight=1.0)
     context, scores = layer(states, memory, return_attention_scores=True)
     assert tuple(context.shape) == (2, 5, 12) and len(layer.losses) == 1
-
-    prepared = layer.prepare_memory(memory)
-    state = layer.initial_state(prepared)
-    for t in range(5):
-        _, _, state = layer.step(states[:, t], prepared, state)
-    np.testing.assert_allclose(state["coverage"], np.sum(scores, axis=1), atol=1e-5)
     ```
     """
 
@@ -185,13 +172,15 @@ class CoverageAttention(BahdanauAttention):
     ):
         initializers = (kernel_initializer, score_initializer, bias_initializer)
         super().__init__(units, use_bias, *initializers, dropout, seed, **kwargs)
-        self.loss_weight = check_number("loss_weight", loss_weight)
-        self.loss_start = check_integer("loss_start", loss_start, minimum=0)
+        self.loss_weight = arguments.check_number("loss_weight", loss_weight)
+        self.loss_start = arguments.check_integer("loss_start", loss_start, minimum=0)
         self.coverage_initializer = keras.initializers.get(coverage_initializer)
 
     def build_score(self, query_size, key_size):
         super().build_score(query_size, key_size)
-        self._make_weight("coverage_vector", (self.units,), fresh(self.coverage_initializer))
+        self._make_weight(
+            "coverage_vector", (self.units,), arguments.fresh(self.coverage_initializer)
+        )
         if self.loss_weight and self.loss_start:
             options = {"dtype": "int32", "trainable": False, "aggregation": "only_first_replica"}
             self._make_weight("loss_step", (), "zeros", **options)
@@ -254,7 +243,7 @@ class CoverageAttention(BahdanauAttention):
         self.add_loss(loss)
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, CoverageAttention)
+        return arguments.with_arguments(super().get_config(), self, CoverageAttention)
 
 
 class CoverageScore(LoopScore):

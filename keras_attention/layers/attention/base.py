@@ -6,13 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import (
-    call_arguments,
-    check_rate,
-    check_seed,
-    specs,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.loop_scores import LoopScore
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
@@ -28,8 +22,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
 
-    A mechanism can be called on whole sequences, like any Keras layer, or one query at a time,
-    as a decoder needs it:
+    It is called on whole sequences, or one query at a time, as a decoder needs it:
 
     ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
@@ -40,16 +33,11 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     Memory and state are arguments and results, never attributes; each is a dictionary of tensors
     with the batch first, so that beam search can tile and reorder them.
 
-    A subclass writes its score:
-
-    - `build_score(query_size, key_size)` makes its weights;
-    - `project_key(key)` is what can be computed once for a memory (default: the key itself);
-    - `project_query(query)` is what can be computed from the queries alone;
-    - `score(query, key, positions)` gives the scores of projected queries against projected keys.
-
-    One that normalises otherwise, or that keeps a state, overrides `attend`. One whose weights
-    are a softmax can declare its score with a gradient by `loop_score`, and a decoder's loop takes
-    the faster of its two paths.
+    A subclass writes its score: `build_score` makes its weights, `project_key` is what can be
+    computed once for a memory, `project_query` what can be computed from the queries alone, and
+    `score` gives the scores of projected queries against projected keys. One that normalises
+    otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax can
+    declare its score with a gradient by `loop_score`, and a decoder's loop is then faster.
 
     Args:
         dropout: Rate at which weights are dropped in training. The same memory positions are
@@ -59,8 +47,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
 
     Call arguments:
-        query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, as
-            `keras.layers.Attention` takes it.
+        query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
         value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
         key: Keys `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
@@ -78,8 +65,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         ValueError: Where shapes or masks do not fit each other.
 
     Reference:
-        The form is that of Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6, and of
-        Luong, Pham and Manning 2015, section 3.1, equation 7: one normalises any score.
+        Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6; Luong, Pham and Manning 2015,
+        section 3.1, equation 7.
 
     Example:
 
@@ -91,9 +78,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     @keras.saving.register_keras_serializable("my_package")
     class CosineAttention(AttentionMechanism):
-        def build_score(self, query_size, key_size):
-            self.factor = self.add_weight((), initializer="ones", name="factor")
-
         def project_query(self, query):
             return ops.normalize(query, axis=-1)
 
@@ -101,7 +85,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             return ops.normalize(key, axis=-1)
 
         def score(self, query, key, positions):
-            return self.cast(self.factor) * ops.matmul(query, ops.swapaxes(key, 1, 2))
+            return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
     decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
     inputs = np.random.normal(size=(2, 5, 8))    # five embedded words
@@ -113,8 +97,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
-        self.dropout = check_rate("dropout", dropout)
-        self.seed = check_seed(seed)
+        self.dropout = arguments.check_rate("dropout", dropout)
+        self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         if dropout:
             # No Dropout layer: `keras.Model.quantize` reaches layers without sublayers alone.
@@ -136,10 +120,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def score(self, query, key, positions):
         """Return the scores `(B, T, S)` of projected queries against projected keys.
 
-        Args:
-            query: What `project_query` gave.
-            key: What `project_key` gave; or windows of it, `(B, T, W, ...)`.
-            positions: The keys' places in the memory: `(S,)`, or `(B, T, W)`.
+        Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
@@ -203,7 +184,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         self._check_built()
         value = self.cast(value)
         key = value if key is None else self.cast(key)
-        self._check_sizes(value=value, key=key)
+        arguments.check_features("value", value.shape, self.value_size)
+        arguments.check_features("key", key.shape, self.key_size)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
@@ -300,12 +282,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def add_sequence_loss(self, scores, query_mask=None, training=None):
         """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
 
-        A call of the layer, and of a decoder around it, hands over the weights of all steps.
-
-        Args:
-            scores: Weights `(B, T, S)`; may be `None` unless `has_sequence_loss`.
-            query_mask: Boolean `(B, T)`, True = a real step, or `None` where all are.
-            training: Whether the call is one of training.
+        A call of the layer, and of a decoder around it, hands over the weights `(B, T, S)` of all
+        steps (`None` will do unless `has_sequence_loss`), and which steps are real.
         """
 
     def compute_mask(self, inputs, previous_mask=None):
@@ -319,15 +297,17 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         query, value, key, *_ = self._inputs(
             of.query, of.value, of.key, of.query_mask, of.value_mask, of.mask
         )
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        return specs(shapes if of.return_attention_scores else shapes[:1], self.compute_dtype)
+        return arguments.specs(
+            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
+        )
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, AttentionMechanism)
+        return arguments.with_arguments(super().get_config(), self, AttentionMechanism)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
@@ -340,7 +320,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
         if self.built:
-            self._check_sizes(query=query, value=value, key=key)
+            arguments.check_features("query", query.shape, self.query_size)
+            arguments.check_features("value", value.shape, self.value_size)
+            arguments.check_features("key", key.shape, self.key_size)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
 
@@ -350,15 +332,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
                 f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
                 "or `build(query_shape, value_shape)`, before its memory is prepared."
             )
-
-    def _check_sizes(self, **tensors):
-        for name, tensor in tensors.items():
-            size = getattr(self, f"{name}_size")
-            if tensor.shape[-1] != size:
-                raise ValueError(
-                    f"The layer was built for a {name} of {size} features. "
-                    f"Received: {name} of shape {tuple(tensor.shape)}"
-                )
 
 
 def in_three(query, value=None, key=None) -> tuple:
@@ -406,15 +379,9 @@ def row_zeros(value):
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
     query, value, key = (tuple(shape) for shape in in_three(query, value, key))
-    shapes = f"Received: query {query}, value {value}, key {key}"
-    if not len(query) == len(value) == len(key) == 3:
-        raise ValueError(
-            f"Query, value and key must have the shape (batch, steps, features). {shapes}"
-        )
-    if None not in (value[1], key[1]) and value[1] != key[1]:
-        raise ValueError(f"A memory needs as many keys as values. {shapes}")
-    if len({query[0], value[0], key[0]} - {None}) > 1:
-        raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
-    if None in (query[2], value[2], key[2]):
-        raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
+    arguments.check_shapes(
+        query=(query, arguments.SEQUENCE),
+        value=(value, arguments.MEMORY),
+        key=(key, arguments.MEMORY),
+    )
     return query, value, key

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import call_arguments, specs, with_arguments
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import AttentionMechanism, Tensor
 from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -41,13 +41,9 @@ class HierarchicalAttention(AttentionMechanism):
         query: `(B, T, Dq)`.
         words: `(B, N, W, D)`, the words of each sentence. Default: the queries, as one sentence.
         sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
-        word_mask: Boolean `(B, N, W)`, True = attend.
-        sentence_mask: Boolean `(B, N)`, True = attend. A sentence without a word that the word
-            mask leaves is masked in any case.
-        query_mask: Boolean `(B, T)`, True = attend.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
-        mask: The mask of the only input, where Keras passes it by itself.
+        word_mask, sentence_mask, query_mask: Boolean `(B, N, W)`, `(B, N)` and `(B, T)`, True =
+            attend. A sentence without a word that the word mask leaves is masked in any case.
+        return_attention_scores, training, mask: As in `AttentionMechanism`.
 
     Returns:
         The context `(B, T, D)`; with `return_attention_scores`, a tuple of it and the weights
@@ -123,8 +119,10 @@ class HierarchicalAttention(AttentionMechanism):
         self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
         query_mask = combine_masks(query_mask, mask)
         # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
-        word_mask = _carried(words) if word_mask is None else word_mask
-        sentence_mask = _carried(sentences) if sentence_mask is None else sentence_mask
+        if word_mask is None:
+            word_mask = getattr(words, "_keras_mask", None)
+        if sentence_mask is None:
+            sentence_mask = getattr(sentences, "_keras_mask", None)
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
@@ -234,11 +232,13 @@ class HierarchicalAttention(AttentionMechanism):
         return tuple(value["words"].shape[1:3])
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
         words = self._check_call(of.query, of.words, of.sentences, *masks)
         shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
-        return specs(shapes if of.return_attention_scores else shapes[:1], self.compute_dtype)
+        return arguments.specs(
+            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
+        )
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
@@ -248,7 +248,7 @@ class HierarchicalAttention(AttentionMechanism):
         return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, HierarchicalAttention)
+        return arguments.with_arguments(super().get_config(), self, HierarchicalAttention)
 
     @classmethod
     def from_config(cls, config):
@@ -261,24 +261,14 @@ class HierarchicalAttention(AttentionMechanism):
         given = [None if part is None else part.shape for part in (words, sentences)]
         shape, of_sentences = _shapes(query.shape, *given)
         if self.built:
-            expected = (self.query_size, self.value_size, self.sentence_attention.value_size)
-            if (query.shape[2], shape[3], of_sentences[2]) != expected:
-                raise ValueError(
-                    "The layer was built for queries, words and sentences of {}, {} and {} "
-                    "features. ".format(*expected)
-                    + f"Received: query {tuple(query.shape)}, "
-                    f"words {shape}, sentences {of_sentences}"
-                )
+            arguments.check_features("query", query.shape, self.query_size)
+            arguments.check_features("words", shape, self.value_size)
+            arguments.check_features("sentences", of_sentences, self.sentence_attention.value_size)
         check_mask(word_mask, shape[:3], "word_mask")
         check_mask(sentence_mask, shape[:2], "sentence_mask")
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
         check_mask(mask, tuple(query.shape[:2]), "mask")
         return shape
-
-
-def _carried(tensor):
-    """Return the mask that Keras attached to a tensor, or `None`."""
-    return getattr(tensor, "_keras_mask", None)
 
 
 def _means(words, mask):
@@ -299,18 +289,11 @@ def _shapes(query, words, sentences):
         words = (query[0], 1, *query[1:])
     if sentences is None:
         sentences = (*words[:2], words[-1])
-    shapes = f"Received: query {tuple(query)}, words {tuple(words)}, sentences {tuple(sentences)}"
-    if (len(query), len(words), len(sentences)) != (3, 4, 3):
-        raise ValueError(
-            "Query, words and sentences must have the shapes (batch, steps, features), (batch, "
-            f"sentences, words, features) and (batch, sentences, features). {shapes}"
-        )
-    for axis, what in ((0, "examples"), (1, "sentences")):
-        sizes = {words[axis], sentences[axis]} | ({query[0]} if axis == 0 else set())
-        if len(sizes - {None}) > 1:
-            raise ValueError(f"All must have as many {what}. {shapes}")
-    if None in (query[2], words[3], sentences[2]):
-        raise ValueError(f"The last axis of query, words and sentences must be known. {shapes}")
+    arguments.check_shapes(
+        query=(query, arguments.SEQUENCE),
+        words=(words, "batch, sentences, words, features"),
+        sentences=(sentences, "batch, sentences, features"),
+    )
     return tuple(words), tuple(sentences)
 
 

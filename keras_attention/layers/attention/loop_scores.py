@@ -27,30 +27,21 @@ class LoopScore:
     Example:
 
     ```python
-    import keras
     import numpy as np
-    from keras_attention.layers import AttentionDecoder, AttentionMechanism, DotScore
+    from keras_attention.layers import DotScore, LoopScore
 
-    class LowRankAttention(AttentionMechanism):
-        def build_score(self, query_size, key_size):
-            self.query_kernel = self.add_weight((query_size, 4), name="query_kernel")
-            self.key_kernel = self.add_weight((key_size, 4), name="key_kernel")
+    class HalvedScore(DotScore):
+        def score(self, query, key, state, weights):
+            return super().score(query, key, state, weights) / 2
 
-        def project_query(self, query):
-            return keras.ops.matmul(query, self.cast(self.query_kernel))
+        def query_gradient(self, upstream, query, key, state, weights):
+            return super().query_gradient(upstream / 2, query, key, state, weights)
 
-        def project_key(self, key):
-            return keras.ops.matmul(key, self.cast(self.key_kernel))
+        def memory_gradients(self, upstream, query, key, weights, sums):
+            return super().memory_gradients(upstream / 2, query, key, weights, sums)
 
-        def score(self, query, key, positions):
-            return keras.ops.matmul(query, keras.ops.swapaxes(key, 1, 2))
-
-        def loop_score(self):
-            return DotScore(self.cast(self.query_kernel))
-
-    decoder = AttentionDecoder(keras.layers.GRUCell(12), LowRankAttention())
-    outputs = decoder(np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12)))
-    assert tuple(outputs.shape) == (2, 5, 12)
+    score = HalvedScore().score(np.ones((2, 4), "float32"), np.ones((2, 7, 4), "float32"), {}, {})
+    assert isinstance(HalvedScore(), LoopScore) and tuple(score.shape) == (2, 7)
     ```
     """
 
@@ -62,34 +53,26 @@ class LoopScore:
         self.weights = weights
 
     def score(self, query, key, state, weights):
-        """Return the scores `(B, S)` of a query `(B, U)`, multiplied with its kernel.
+        """Return the scores `(B, S)` of queries `(B, U)`, multiplied with their kernel.
 
-        Args:
-            query: The query.
-            key: The memory's keys `(B, S, ...)`, as `project_key` made them.
-            state: The mechanism's state before the query, a dictionary.
-            weights: The dictionary of `weights`.
+        `key` is what `project_key` gave, `state` the mechanism's before the query, `weights` the
+        constructor's.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def query_gradient(self, upstream, query, key, state, weights):
         """Return the gradients that the step before waits for, from that of the scores `(B, S)`.
 
-        Returns:
-            The gradient of the query `(B, U)`; that of the state, a dictionary; and a dictionary
-            of gradients by the names in `summed`.
+        They are that of the query `(B, U)`; that of the state, a dictionary; and a dictionary by
+        the names in `summed`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `query_gradient`.")
 
     def memory_gradients(self, upstream, query, key, weights, sums):
         """Return the gradients of `"key"` and of every weight, a dictionary: once, after the loop.
 
-        Args:
-            upstream: Gradient of the scores of all queries, `(B, T, S)`.
-            query: The queries, `(B, T, U)`.
-            key: The memory's keys.
-            weights: The dictionary of `weights`.
-            sums: float32 sums over all queries of the gradients that `summed` names.
+        From the gradient of all scores `(B, T, S)`, all queries `(B, T, U)`, and the float32 sums
+        over all queries of the gradients that `summed` names.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `memory_gradients`.")
 

@@ -117,9 +117,8 @@ class LuongAttention(AttentionMechanism):
         self._make_weight(name, shape, fresh(initializer))
 
     def project_query(self, query):
-        if self.score_name == "concat":
-            return ops.matmul(query, self.cast(self.query_kernel))
-        return query
+        is_concat = self.score_name == "concat"
+        return ops.matmul(query, self.cast(self.query_kernel)) if is_concat else query
 
     def project_key(self, key):
         if self.score_name == "general":
@@ -248,17 +247,19 @@ class LocalAttention(LuongAttention):
         """Read the windows alone; return the context and, where wanted, the weights."""
         places = window_positions(center, self.half_width)
         weights = self._weights(query, memory, places, center, query_mask)
-        context = self._read_windows(weights, memory, places)
-        if not return_attention_scores:
-            return (context,)
-        return context, spread_windows(weights, places, ops.shape(memory["value"])[1])
+        read = weights
+        if "dropout" in memory:
+            read = weights * gather_windows(memory["dropout"], places)
+        context = ops.matmul(ops.expand_dims(read, 2), gather_windows(memory["value"], places))
+        length = ops.shape(memory["value"])[1]
+        wanted = (spread_windows(weights, places, length),) if return_attention_scores else ()
+        return ops.squeeze(context, 2), *wanted
 
     def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
         """Read the whole memory under a mask: the same, faster where the memory is short."""
         places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         weights = self._weights(query, memory, places, center, query_mask)
-        context = self.read(weights, memory)
-        return (context, weights) if return_attention_scores else (context,)
+        return self.read(weights, memory), *((weights,) if return_attention_scores else ())
 
     def _center(self, query, memory, state):
         """Return `p_t` of each query, float32 `(B, T)`, and the state after the queries."""
@@ -292,12 +293,6 @@ class LocalAttention(LuongAttention):
         distance = ops.cast(places, "float32") - ops.expand_dims(center, -1)
         sigma = self.half_width / 2
         return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)
-
-    def _read_windows(self, weights, memory, places):
-        if "dropout" in memory:
-            weights = weights * gather_windows(memory["dropout"], places)
-        values = gather_windows(memory["value"], places)
-        return ops.squeeze(ops.matmul(ops.expand_dims(weights, 2), values), 2)
 
     def get_config(self):
         return with_arguments(super().get_config(), self, LocalAttention)

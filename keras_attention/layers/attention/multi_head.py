@@ -6,17 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import (
-    call_arguments,
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    check_rate,
-    check_seed,
-    specs,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import in_three, is_alone, masks_of
 from keras_attention.layers.attention.multi_head_projections import HeadProjections, rank_4
 from keras_attention.ops.axes import Axes
@@ -50,15 +40,8 @@ class MultiHeadAttention(HeadProjections):
     `keras.layers.MultiHeadAttention`, and the same weights give the same output. A query that sees
     nothing has zero weights here, and its output is the output's bias.
 
-    One query at a time, with keys and values projected once:
-
-    ```
-    memory = layer.prepare_memory(value, key, mask)                  # cross-attention
-    output, scores, _ = layer.step(query, memory, {}, index)         # query (B, D)
-
-    state = layer.initial_state(batch_size, max_length)              # causal self-attention
-    output, scores, state = layer.step(query, None, state, index)
-    ```
+    One query at a time, with keys and values projected once: `step` (see there), with what
+    `prepare_memory` gives of a memory, or the cache of `initial_state` for causal self-attention.
 
     Unless you ask for the weights, long sequences (from `T S` above 1024 x 1024) keep no tensor of
     `H T S` numbers: `keras_attention.ops.dot_product.blocks` works on parts of them.
@@ -75,11 +58,12 @@ class MultiHeadAttention(HeadProjections):
         positions: `None`, or how places enter the scores: `"rotary"` turns queries and keys,
             `"alibi"` takes a slope times the distance off, `"relative"` adds a learned number for
             each bucket of distances. Places count from 0 in queries and in memory.
-        max_wavelength: Of `"rotary"`.
+        max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
+            features of a head are turned (default: all), and what places are divided by.
         num_buckets, max_distance: Of `"relative"`: how many buckets there are, and the distance
             from which on all share one.
-        window: A query at place `t` sees the places within `window - 1` of `t`. Default: all.
-            `sliding_window` is another name of it.
+        window, sliding_window: Two names: a query at place `t` sees the places within
+            `window - 1` of `t`. Default: all.
         num_sinks: The first places, which are seen past the window too.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
@@ -87,16 +71,12 @@ class MultiHeadAttention(HeadProjections):
         kernel_initializer: Initializer of the kernels. Those of queries, keys and values have three
             axes, which Glorot's rule takes for a convolution's: they start small, and a post-norm
             Transformer trains. The output's is drawn as a matrix.
-        bias_initializer: Initializer of the biases.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: Regularizers and
-            constraints of kernels and biases.
+        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            As in `keras.layers.Dense`.
         seed: Seed of the dropout.
         attention_axes: The axes that attend, of inputs with several axes between batch and
             features; the others are taken one by one. Default: all of them.
-        sliding_window: As `window`.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
-        rotary_dim: Of `"rotary"`: how many features of a head are turned. Default: all.
-        rotary_scaling: Of `"rotary"`: what places are divided by.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
@@ -108,19 +88,18 @@ class MultiHeadAttention(HeadProjections):
         value: `(B, S, Dv)`. Default: the queries.
         key: `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`, True = attend.
-        value_mask: Boolean `(B, S)`. Default in self-attention: `query_mask`.
-        key_mask: Boolean `(B, S)`; a place must pass it and `value_mask`.
+        value_mask, key_mask: Boolean `(B, S)`; a place must pass both. Default of `value_mask` in
+            self-attention: `query_mask`.
         attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: which pairs may attend.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout applies.
         use_causal_mask: Whether a query sees no place after its own.
-        mask: The mask of the only input in self-attention, where Keras passes it by itself;
-            `query_mask` says the same, and goes before it. Of a list, a list.
-        query_positions: Integers `(B, T)`: the places that rotary positions count. Default: 0, 1,
-            and so on.
-        key_positions: Integers `(B, S)`. Default in self-attention: `query_positions`.
-        score_mod: As the argument of the layer, after which it applies. Gradients reach the Keras
-            variables that it reads, and the tensors of a `functools.partial`; all else is constant.
+        mask: The masks that Keras passes by itself; `query_mask` goes before it.
+        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
+            positions count. Default: 0, 1, and so on; in self-attention `key_positions` are
+            `query_positions`.
+        score_mod: As the argument of the layer, in its place. Gradients reach the Keras variables
+            that it reads, and the tensors of a `functools.partial`; all else is constant.
         mask_mod: As the argument of the layer; both must show a pair.
 
     Returns:
@@ -191,34 +170,36 @@ class MultiHeadAttention(HeadProjections):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads = check_integer("num_heads", num_heads)
-        self.key_dim = check_integer("key_dim", key_dim)
-        self.value_dim = check_integer("value_dim", key_dim if value_dim is None else value_dim)
-        self.dropout = check_rate("dropout", dropout)
-        self.use_bias = check_flag("use_bias", use_bias)
+        self.num_heads = arguments.check_integer("num_heads", num_heads)
+        self.key_dim = arguments.check_integer("key_dim", key_dim)
+        self.value_dim = arguments.check_integer(
+            "value_dim", key_dim if value_dim is None else value_dim
+        )
+        self.dropout = arguments.check_rate("dropout", dropout)
+        self.use_bias = arguments.check_flag("use_bias", use_bias)
         self.output_size = _integers("output_shape", output_shape, "a positive integer")
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
-        self.num_key_value_heads = check_integer("num_key_value_heads", groups)
-        self.positions = check_choice("positions", positions, POSITIONS)
-        self.max_wavelength = check_number("max_wavelength", max_wavelength, above=True)
-        self.num_buckets = check_integer("num_buckets", num_buckets)
-        self.max_distance = check_integer("max_distance", max_distance)
+        self.num_key_value_heads = arguments.check_integer("num_key_value_heads", groups)
+        self.positions = arguments.check_choice("positions", positions, POSITIONS)
+        self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
+        self.num_buckets = arguments.check_integer("num_buckets", num_buckets)
+        self.max_distance = arguments.check_integer("max_distance", max_distance)
         self.window = sliding_window if window is None else window
         self.sliding_window = sliding_window
-        self.num_sinks = check_integer("num_sinks", num_sinks, minimum=0)
-        self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
-        self.query_key_norm = check_flag("query_key_norm", query_key_norm)
+        self.num_sinks = arguments.check_integer("num_sinks", num_sinks, minimum=0)
+        self.normalizer = arguments.check_choice("normalizer", normalizer, NORMALIZERS)
+        self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
-        self.seed = check_seed(seed)
+        self.seed = arguments.check_seed(seed)
         self.attention_axes = _integers("attention_axes", attention_axes, "an integer")
-        self.use_gate = check_flag("use_gate", use_gate)
+        self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.rotary_dim = rotary_dim
-        self.rotary_scaling = check_number("rotary_scaling", rotary_scaling, above=True)
+        self.rotary_scaling = arguments.check_number("rotary_scaling", rotary_scaling, above=True)
         self.score_mod = _as_mod("score_mod", score_mod)
         self.mask_mod = _as_mod("mask_mod", mask_mod)
         self._check_options()
@@ -241,7 +222,7 @@ class MultiHeadAttention(HeadProjections):
                 )
         if self.positions == "rotary":
             size = self.key_dim if self.rotary_dim is None else self.rotary_dim
-            if check_integer("rotary_dim", size) % 2 or size > self.key_dim:
+            if arguments.check_integer("rotary_dim", size) % 2 or size > self.key_dim:
                 raise ValueError(
                     "Rotary positions turn pairs of features: `key_dim`, or the `rotary_dim` of "
                     f"its features that are turned, must be even. Received: key_dim={self.key_dim}"
@@ -253,7 +234,7 @@ class MultiHeadAttention(HeadProjections):
                 f"Received: window={self.window}, sliding_window={self.sliding_window}"
             )
         if self.window is not None:
-            check_integer("window", self.window)
+            arguments.check_integer("window", self.window)
         elif self.num_sinks:
             raise ValueError(
                 "`num_sinks` keeps the first places in sight of a `window`; without one all are. "
@@ -357,18 +338,18 @@ class MultiHeadAttention(HeadProjections):
         return (*query[:-1], *(self.output_size or query[-1:]))
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         masks = (of.query_mask, of.value_mask, of.key_mask, of.attention_mask, of.mask)
         query, value, *_ = self._inputs(of.query, of.value, of.key, *masks)
         shapes = [self.compute_output_shape(query.shape)]
         if of.return_attention_scores:
             axes = axes_of(query.shape, self.attention_axes)
             shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))
-        return specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes, self.compute_dtype)
 
     def get_config(self) -> dict:
         config = {**super().get_config(), "output_shape": self.output_size}
-        return with_arguments(config, self, MultiHeadAttention)
+        return arguments.with_arguments(config, self, MultiHeadAttention)
 
     # What a call may be given.
 
@@ -413,17 +394,14 @@ class MultiHeadAttention(HeadProjections):
     def _check_attention_mask(self, mask, query, value):
         axes = axes_of(query, self.attention_axes)
         full = axes.pairs_shape(query, value, self.num_heads)
-        pairs = 2 * len(axes.attended)
-        shape, batch = tuple(getattr(mask, "shape", ())), full[: -pairs - 1]
-        leading = {pairs: (), pairs + 1: full[:1], pairs + len(batch): batch}
-        leading[len(full)] = (*batch, self.num_heads)
-        expected = (*leading.get(len(shape), ()), *full[-pairs:])
-        # One entry along an axis serves all of it.
-        shown = tuple(e if s == 1 else s for s, e in zip(shape, expected, strict=False))
-        shown = shown if len(shape) == len(expected) else shape
+        pairs, shape = 2 * len(axes.attended), tuple(getattr(mask, "shape", ()))
+        batch = full[: -pairs - 1]
+        open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
+        leading = ((), full[:1], batch, (*batch, self.num_heads))
+        fits = any(not _differ(open_ones, (*first, *full[-pairs:])) for first in leading)
         has_dtype = hasattr(mask, "dtype")
         dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
-        if _differ(shown, expected) or not ("bool" in str(dtype) or "int" in str(dtype)):
+        if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
             raise ValueError(
                 "`attention_mask` must be boolean (True = attend) of shape (T, S), (B, T, S) or "
                 f"(B, H, T, S), here {full}. Received: attention_mask of shape {shape} and dtype "

@@ -6,7 +6,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import fresh
+from keras_attention.layers import arguments
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.cache import write_place
 from keras_attention.ops.dot_product.attention import attention_with_scores
@@ -25,7 +25,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def _add_kernel(self, name, inputs, outputs):
         """Make `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
         self._sizes[name] = outputs
-        initializer = fresh(self.kernel_initializer)
+        initializer = arguments.fresh(self.kernel_initializer)
 
         def as_matrix(shape, dtype=None):
             matrix = (math.prod(inputs), math.prod(outputs))
@@ -36,7 +36,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         of_bias = {"regularizer": self.bias_regularizer, "constraint": self.bias_constraint}
         self._make_weight(f"{name}_kernel", (*inputs, *outputs), first, **of_kernel)
         if self.use_bias:
-            self._make_weight(f"{name}_bias", outputs, fresh(self.bias_initializer), **of_bias)
+            self._make_weight(
+                f"{name}_bias", outputs, arguments.fresh(self.bias_initializer), **of_bias
+            )
 
     @property
     def _of_queries(self):
@@ -197,7 +199,12 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         if causal:
             self.check_features("value", query.shape)
             query, key, value, gate = self._project_inputs(query, query, query, first=index)
-            _check_place(index, state["key"].shape[2])
+            length = state["key"].shape[2]
+            known = isinstance(index, int) and isinstance(length, int)
+            if known and not 0 <= index < length:
+                raise ValueError(
+                    f"`index` must lie in the {length} places of the state. Received: index={index}"
+                )
             entries = (("key", key), ("value", value))
             state = {name: write_place(state[name], index, entry) for name, entry in entries}
             memory = state
@@ -220,11 +227,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     def check_features(self, name: str, shape):
         """Raise a ValueError where an input is not as wide as the kernel that projects it."""
-        if shape[-1] != self._features[name]:
-            raise ValueError(
-                f"The layer was built for a {name} of {self._features[name]} features. "
-                f"Received: {name} of shape {tuple(shape)}"
-            )
+        arguments.check_features(name, shape, self._features[name])
 
     def _check_steps(self):
         if not self.built or not self.axes.is_plain:
@@ -252,10 +255,3 @@ def _dense(inputs, kernel, bias):
     rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
     rows = rows if bias is None else rows + bias
     return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
-
-
-def _check_place(index, length):
-    if isinstance(index, int) and isinstance(length, int) and not 0 <= index < length:
-        raise ValueError(
-            f"`index` must lie in the {length} places of the state. Received: index={index}"
-        )

@@ -28,8 +28,7 @@ class PointerGenerator(keras.layers.Layer):
     All of it runs in float32, and comes in the compute dtype; under mixed precision give the layer
     `dtype="float32"`, as any last layer. Logarithms are of at least 1e-30, never of 0.
 
-    For training, `log_likelihood` gives the probabilities of the targets alone, with the same
-    weights: neither the copied distribution nor the mixture is made over the whole vocabulary.
+    For training, `log_likelihood` gives the probabilities of the targets alone.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.
@@ -53,9 +52,6 @@ class PointerGenerator(keras.layers.Layer):
     Returns:
         Log probabilities `(B, T, V + extra_size)`; with `return_p_gen`, a tuple of them and
         `p_gen (B, T)`.
-
-    Raises:
-        ValueError: Where shapes do not fit, or `extra_size` is negative.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import check_integer, specs, with_arguments
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import Tensor
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import check_mask, zero_masked
@@ -65,14 +65,14 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.units = check_integer("units", units)
+        self.units = arguments.check_integer("units", units)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.context_initializer = keras.initializers.get(context_initializer)
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        _check_shape(inputs_shape)
+        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
         self._make_weight("kernel", (inputs_shape[2], self.units), self.kernel_initializer)
         self._make_weight("bias", (self.units,), self.bias_initializer)
         self._make_weight("context_vector", (self.units,), self.context_initializer)
@@ -94,31 +94,20 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         return None  # no steps are left to mask
 
     def compute_output_shape(self, inputs_shape):
-        _check_shape(inputs_shape)
+        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
         return (inputs_shape[0], inputs_shape[2])
 
     def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
         self._check_call(inputs, mask)
         shapes = [self.compute_output_shape(inputs.shape)]
         shapes += [inputs.shape[:2]] if return_attention_scores else []
-        return specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes, self.compute_dtype)
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, AttentionPooling)
+        return arguments.with_arguments(super().get_config(), self, AttentionPooling)
 
     def _check_call(self, inputs, mask):
-        _check_shape(inputs.shape)
-        if self.built and inputs.shape[2] != self.kernel.shape[0]:
-            raise ValueError(
-                f"The layer was built for inputs of {self.kernel.shape[0]} features. "
-                f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
+        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        if self.built:
+            arguments.check_features("inputs", inputs.shape, self.kernel.shape[0])
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
-
-
-def _check_shape(shape):
-    if len(shape) != 3 or shape[2] is None:
-        raise ValueError(
-            "Inputs must have the shape (batch, steps, features), the features known. "
-            f"Received: inputs of shape {tuple(shape)}"
-        )

@@ -1,19 +1,13 @@
 """A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
 
 import copy
+import itertools
 from typing import Any
 
 import keras
 from keras import ops, tree
 
-from keras_attention.layers.arguments import (
-    call_arguments,
-    check_choice,
-    check_flag,
-    check_integer,
-    specs,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import AttentionMechanism
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.layers.recurrent.fused import fused
@@ -60,13 +54,12 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
             earlier call returned. Default: zeros.
         value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
-        return_attention_scores: Whether to return the weights of every step.
-        return_state: Whether to return the state after the last step.
-        return_context: Whether to return the contexts of every step.
+        return_attention_scores, return_state, return_context: Whether to return the weights of
+            every step, the state after the last one, the contexts of every step.
         inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
-            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry.
+            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry,
+            as `mask` where they are the only input.
         training: Whether dropout applies.
-        mask: The mask of the only input, where Keras passes it by itself.
 
     A mask of the inputs is passed on with the outputs, for the loss; it does not stop the loop.
 
@@ -126,14 +119,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
                 "`attention` must be an attention mechanism, such as BahdanauAttention(256). "
                 f"Received: attention={attention}"
             )
-        check_choice("query", query, ("previous", "current"))
-        if check_flag("input_feeding", input_feeding) and query == "previous":
+        arguments.check_choice("query", query, ("previous", "current"))
+        if arguments.check_flag("input_feeding", input_feeding) and query == "previous":
             raise ValueError(
                 "`input_feeding` goes with query='current': with query='previous' the context is "
                 "fed to the cell already. Received: query='previous', input_feeding=True"
             )
         if attention_size is not None:
-            attention_size = check_integer("attention_size", attention_size)
+            attention_size = arguments.check_integer("attention_size", attention_size)
         self.cell = cell
         self.attention = attention
         self.query = query
@@ -186,12 +179,10 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
-        """Return the state before the first step.
+        """Return the state before the first step, of a memory that `prepare_memory` gave.
 
-        Args:
-            memory: What `prepare_memory` gave.
-            initial_state: The cell's states, a tensor or a flat list; a state of this decoder,
-                which is returned as it is; or `None` for zeros.
+        `initial_state` has the cell's states, a tensor or a flat list, or is a state of this
+        decoder, which is returned as it is. Default: zeros.
         """
         if isinstance(initial_state, dict):
             return initial_state
@@ -207,24 +198,17 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return state
 
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
-        """Decode one step.
+        """Decode one step of inputs `(B, E)`.
 
-        Args:
-            inputs: `(B, E)`.
-            memory: What `prepare_memory` gave.
-            state: What `initial_state` or the step before gave.
+        `memory` is what `prepare_memory` gave, `state` what `initial_state` or the step before.
 
         Returns:
             The output `(B, O)`, the weights `(B, S)`, and the state after the step, whose
             `"context"` is this step's context.
         """
         inputs = self.cast(inputs)
-        self._check_input_size(inputs)
-
-        def cell_step(feed, states):
-            return self._cell(_join(inputs, feed), states)
-
-        return self._advance(cell_step, memory, state, True)
+        arguments.check_features("inputs", inputs.shape, self._input_size)
+        return self._advance(inputs, memory, state)
 
     def call(
         self,
@@ -245,9 +229,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
         inputs = self.cast(inputs)
-        asked = {"contexts": return_context, "scores": return_attention_scores}
-        asked |= {"state": return_state}
-        names = ["outputs", *(name for name in asked if asked[name])]
+        flags = (True, return_context, return_attention_scores, return_state)
+        names = list(itertools.compress(("outputs", "contexts", "scores", "state"), flags))
         wanted = {*names, "scores"} if self.attention.has_sequence_loss else set(names)
         found = self._run(inputs, memory, state, wanted, training)
         self.attention.add_sequence_loss(found.get("scores"), inputs_mask, training)
@@ -264,9 +247,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             found = self._run(inputs, memory, state, wanted, training)
             found.pop("state", None)
             return {name: part[:, :0] for name, part in found.items()} | {"state": state}
-        loop = None
-        if self.compute_dtype == self.attention.compute_dtype:
-            loop = fused(self.cell, self.attention)
+        one_dtype = self.compute_dtype == self.attention.compute_dtype
+        loop = fused(self.cell, self.attention) if one_dtype else None
         masks = [None] * len(self._cell.cells)
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
@@ -284,11 +266,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         want_scores = "scores" in wanted
 
         def step(x, flat_state):
-            def cell_step(feed, states):
-                return self._cell(_join(x, feed), states, training)
-
             before = tree.pack_sequence_as(state, list(flat_state))
-            output, weights, after = self._advance(cell_step, memory, before, want_scores)
+            output, weights, after = self._advance(x, memory, before, want_scores, training)
             results = {"outputs": output, "contexts": after["context"], "scores": weights}
             return [results[name] for name in sequences], tree.flatten(after)
 
@@ -297,14 +276,16 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         found = dict(zip(sequences, outputs, strict=True))
         return found | {"state": tree.pack_sequence_as(state, flat_state)}
 
-    def _advance(self, cell_step, memory, state, want_scores):
-        """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
+    def _advance(self, inputs, memory, state, want_scores=True, training=False):
+        """Take one step: what a step of either order is stands here alone."""
+        states = state["cell"]
         if self.query == "previous":
-            query = self._cell.top_state(state["cell"])
+            query = self._cell.top_state(states)
             context, scores, attention = self._attend(query, memory, state, want_scores)
-            hidden, states = cell_step(context, state["cell"])
+            hidden, states = self._cell(_join(inputs, context), states, training)
         else:
-            hidden, states = cell_step(state.get("attentional"), state["cell"])
+            fed = _join(inputs, state.get("attentional"))
+            hidden, states = self._cell(fed, states, training)
             context, scores, attention = self._attend(hidden, memory, state, want_scores)
         output = hidden
         if self.has_attentional_vector:
@@ -328,17 +309,10 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         _check_value_mask(value, value_mask)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
         if self.built:
-            self._check_input_size(inputs)
+            arguments.check_features("inputs", inputs.shape, self._input_size)
         if initial_state is not None and not isinstance(initial_state, dict):
             self._cell.check_states(initial_state, inputs.shape[0])
         return value, value_mask, inputs_mask
-
-    def _check_input_size(self, inputs):
-        if inputs.shape[-1] != self._input_size:
-            raise ValueError(
-                f"The decoder was built for inputs of {self._input_size} features. "
-                f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
 
     # Keras' bookkeeping.
 
@@ -349,7 +323,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return (*inputs_shape[:2], self.output_size)
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
         value, *_ = self._inputs(of.inputs, of.value, *masks)
         (batch_size, steps), memory = of.inputs.shape[:2], self.attention.memory_spec(value)
@@ -358,7 +332,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         shapes += [(batch_size, steps, value_size)] if of.return_context else []
         if of.return_attention_scores:
             shapes.append((batch_size, steps, *self.attention.scores_axes(value)))
-        results = specs(shapes, self.compute_dtype)
+        results = arguments.specs(shapes, self.compute_dtype)
         if not of.return_state:
             return results
 
@@ -375,7 +349,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return (*results, state) if len(shapes) > 1 else (results, state)
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, AttentionDecoder)
+        return arguments.with_arguments(super().get_config(), self, AttentionDecoder)
 
     @classmethod
     def from_config(cls, config):
@@ -394,26 +368,23 @@ def _join(first, second):
 def _check_value_mask(value, mask):
     """Raise a ValueError where a mask does not fit; both may be dictionaries of the same keys."""
     if not isinstance(value, dict):
-        check_mask(mask, tuple(value.shape[:-1]), "value_mask")
-        return
-    if mask is not None and (not isinstance(mask, dict) or not set(mask) <= set(value)):
+        return check_mask(mask, tuple(value.shape[:-1]), "value_mask")
+    mask = {} if mask is None else mask
+    if not isinstance(mask, dict) or not set(mask) <= set(value):
         names = sorted(mask) if isinstance(mask, dict) else type(mask).__name__
         raise ValueError(
             "`value_mask` must be a dictionary with masks of the parts that `value` has, "
             f"{sorted(value)}. Received: {names}"
         )
-    for name, part in (mask or {}).items():
+    for name, part in mask.items():
         check_mask(part, tuple(value[name].shape[:-1]), f"value_mask[{name!r}]")
 
 
 def _check_shapes(inputs, value):
     """Raise a ValueError unless inputs and memory are batches of sequences of one batch size."""
-    of_value = value if isinstance(value, dict) else {"value": value}
-    shapes = f"Received: inputs {tuple(inputs)}, " + ", ".join(
-        f"{name} {tuple(shape)}" for name, shape in of_value.items()
-    )
+    if not isinstance(value, dict):
+        form = (value, arguments.MEMORY)
+        return arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), value=form)
     # The parts of a dictionary have the shapes that the mechanism asks for.
-    if len(inputs) != 3 or (not isinstance(value, dict) and len(value) != 3):
-        raise ValueError(f"Inputs and value must have the shape (batch, steps, features). {shapes}")
-    if len({inputs[0], *(shape[0] for shape in of_value.values())} - {None}) > 1:
-        raise ValueError(f"Inputs and value must have the same batch size. {shapes}")
+    parts = {name: ((shape[0], 1), "batch, features") for name, shape in value.items()}
+    arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), **parts)

@@ -10,6 +10,8 @@ is; `tests/layers/test_fused.py` compares the two.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import keras
 from keras import ops, tree
@@ -66,14 +68,14 @@ def _declares(kind) -> bool:
     return all(depth("loop_score") <= depth(name) for name in STANDS_FOR)
 
 
+@dataclass
 class FusedLoop:
     """The loop of one call of a decoder; `reach` is the `score_mask` of its mechanism."""
 
-    def __init__(self, view: DecoderCell, equations: list, score: LoopScore, reach):
-        self.view = view
-        self.equations = equations
-        self.score = score
-        self.reach = reach
+    view: DecoderCell
+    equations: list
+    score: LoopScore
+    reach: Callable
 
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
         """Run all steps; return a dictionary of at least what is wanted.

@@ -2,26 +2,16 @@
 
 The loop holds only what needs the state before; products with the inputs stand outside. It keeps
 its states, and in training the products with the recurrent kernel too; elsewhere a gradient
-computes those once more, in large products. From them the backward pass has the gates of all steps
-at once, and everything by which a step's gradient is multiplied, so that its loop too holds little
-more than the product with the recurrent kernel.
+computes those once more, in large products.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import (
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    check_rate,
-    check_seed,
-    fresh,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.recurrent.recurrence import (
     GRU,
     input_bias,
@@ -33,6 +23,12 @@ from keras_attention.layers.recurrent.recurrence import (
 )
 
 GATES = ("update", "reset", "candidate")
+OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
+    f"{weight}_{what}"
+    for weight in ("kernel", "recurrent", "bias")
+    for what in ("initializer", "regularizer", "constraint")
+)
+"""The arguments that the cell hands to `keras.layers.GRUCell` as they are."""
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -57,12 +53,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         The output `(B, U)` and the list of the state after the step; with
         `return_attention_scores` also the weights `(B,)`.
 
-    Raises:
-        ValueError: Where arguments do not go together, or shapes do not fit.
-
     Reference:
-        Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer
-        selection", section 3.
+        Wang, Liu and Zhao 2016, section 3.
 
     Example:
 
@@ -105,45 +97,34 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        check_choice("attention", attention, ("gate", "word", "context"))
-        check_flag("use_bias", use_bias)
-        check_choice("reset_after", reset_after, (None, True, False))
+        of_keras = {name: value for name, value in locals().items() if name in OF_KERAS}
+        arguments.check_choice("attention", attention, ("gate", "word", "context"))
+        arguments.check_flag("use_bias", use_bias)
+        arguments.check_choice("reset_after", reset_after, (None, True, False))
         if attention == "gate" and reset_after:
             raise ValueError(
                 "attention='gate' has its reset gate before the recurrent product; "
                 "`reset_after=True` goes with 'word' and 'context'. "
                 "Received: attention='gate', reset_after=True"
             )
-        if check_flag("occam", occam) and attention == "gate":
+        if arguments.check_flag("occam", occam) and attention == "gate":
             raise ValueError(
                 "Occam's penalty needs the weight of each word, which attention='word' and "
                 "'context' have. Received: attention='gate', occam=True"
             )
-        super().__init__(
-            check_integer("units", units),
-            use_bias=use_bias,
-            reset_after=attention != "gate" if reset_after is None else reset_after,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=check_rate("dropout", dropout),
-            recurrent_dropout=check_rate("recurrent_dropout", recurrent_dropout),
-            seed=check_seed(seed),
-            **kwargs,
-        )
+        for name in ("dropout", "recurrent_dropout"):
+            of_keras[name] = arguments.check_rate(name, of_keras[name])
+        of_keras["seed"] = arguments.check_seed(seed)
+        reset_after = attention != "gate" if reset_after is None else reset_after
+        units = arguments.check_integer("units", units)
+        super().__init__(units, reset_after=reset_after, **of_keras, **kwargs)
         self.dropout_mask_count = None  # one mask for all gates, as Keras' GRU mostly has it
         self.attention = attention
         self.attention_initializer = keras.initializers.get(attention_initializer)
         self.attention_regularizer = keras.regularizers.get(attention_regularizer)
         self.attention_constraint = keras.constraints.get(attention_constraint)
         self.occam = occam
-        self.occam_minimum = check_number("occam_minimum", occam_minimum, above=True)
+        self.occam_minimum = arguments.check_number("occam_minimum", occam_minimum, above=True)
         self.occam_initializer = keras.initializers.get(occam_initializer)
 
     def build(self, inputs_shape, query_shape=None):
@@ -164,7 +145,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
     def _add(self, name, shape):
         weight = self.add_weight(
             shape,
-            initializer=fresh(self.attention_initializer),
+            initializer=arguments.fresh(self.attention_initializer),
             regularizer=self.attention_regularizer,
             constraint=self.attention_constraint,
             name=name,
@@ -248,7 +229,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         config = super().get_config()
         for name in ("activation", "recurrent_activation"):
             del config[name]  # those of the equations
-        return with_arguments(config, self, InnerAttentionGRUCell)
+        return arguments.with_arguments(config, self, InnerAttentionGRUCell)
 
 
 def check_scores_wanted(attention, wanted):
@@ -261,6 +242,7 @@ def check_scores_wanted(attention, wanted):
         )
 
 
+@dataclass
 class InnerLoop:
     """The states of all steps, with a gradient of their own.
 
@@ -270,10 +252,9 @@ class InnerLoop:
     `a_t = sigmoid(reader_t . h + asked_t)`.
     """
 
-    def __init__(self, equations: GRU, training: bool = False, unroll: bool = False):
-        self.equations = equations
-        self.training = training
-        self.unroll = unroll
+    equations: GRU
+    training: bool = False
+    unroll: bool = False
 
     def __call__(self, **tensors):
         """Run all steps; return the states `(T, B, U)`.
@@ -315,9 +296,7 @@ class InnerLoop:
         def step(place, carried):
             at = {name: part[place] for name, part in slopes.items()}
             gradient = carried + upstream[place]
-            kept, reached = self.equations.reach(gradient, at, kernel)
-            reached = reached * given["dropout"] if "dropout" in given else reached
-            reached = reached + gradient * at["kept"]
+            kept, (reached,) = self.equations.pull([gradient], at, kernel, given.get("dropout"))
             if "reader" in given:
                 energy = gradient * at["energy"]
                 if not self.equations.reset_after:

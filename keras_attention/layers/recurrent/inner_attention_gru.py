@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import call_arguments, check_choice, check_flag, specs
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import is_list
 from keras_attention.layers.recurrent.inner_attention_cell import (
     GATES,
@@ -39,8 +39,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
     The weights `α` are sigmoids, each between 0 and 1: they do not sum to 1.
 
-    All products with inputs stand outside of the loop, `wᵀ x` too, which is `(M_hᵀ x) · h` and what
-    the query asks. The loop has a gradient of its own (first order only).
+    The loop has a gradient of its own (first order only).
 
     Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
     Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
@@ -59,10 +58,9 @@ class InnerAttentionGRU(keras.layers.RNN):
             `recurrent_kernel` and `bias`.
         attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
             `recurrent_attention_kernel`.
-        kernel_regularizer, recurrent_regularizer, bias_regularizer, attention_regularizer:
-            Regularizers of the same weights.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer, attention_regularizer,
         kernel_constraint, recurrent_constraint, bias_constraint, attention_constraint:
-            Constraints on the same weights.
+            Regularizers of the same weights, and constraints on them.
         occam: Whether Occam's penalty on the weights `α` is added as a loss (by `add_loss`); not
             for `"gate"`, which has none. See
             [`occam_penalty`][keras_attention.losses.occam_penalty].
@@ -73,13 +71,8 @@ class InnerAttentionGRU(keras.layers.RNN):
             `kernel`, the same ones at every step. The attention sees all of them.
         recurrent_dropout: The same for the state and `recurrent_kernel`.
         seed: Seed of the dropout.
-        return_sequences: Whether to return the states of all steps, or the last one.
-        return_state: Whether to return the last state too.
-        go_backwards: Whether to begin with the last step; the outputs come in the order in which
-            they were made.
-        stateful: Whether the last state of a batch is the first of the next.
-        unroll: Whether the loop is written out, which needs inputs of known length.
-        zero_output_for_mask: Whether outputs of masked steps are zeros, not the state they keep.
+        return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
+            `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
         **kwargs: Arguments of every Keras layer.
@@ -156,8 +149,12 @@ class InnerAttentionGRU(keras.layers.RNN):
         # The cell's arguments are those of the layer with the same names.
         given = dict(locals())
         of_cell = {name: value for name, value in given.items() if name in CELL_ARGUMENTS}
-        flags = {name: check_flag(name, value) for name, value in given.items() if name in FLAGS}
-        check_choice("use_cudnn", use_cudnn, ("auto", True, False))
+        flags = {
+            name: arguments.check_flag(name, value)
+            for name, value in given.items()
+            if name in FLAGS
+        }
+        arguments.check_choice("use_cudnn", use_cudnn, ("auto", True, False))
         dtype, trainable = kwargs.get("dtype"), kwargs.get("trainable", True)
         cell = InnerAttentionGRUCell(**of_cell, dtype=dtype, trainable=trainable, name="cell")
         super().__init__(cell, **flags, **kwargs)
@@ -308,7 +305,16 @@ class InnerAttentionGRU(keras.layers.RNN):
             )
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
-            _check_state(state, (inputs.shape[0], cell.units))
+            states = state if isinstance(state, (list, tuple)) else [state]
+            shapes = [tuple(one.shape) for one in states]
+            if len(shapes) != 1 or shapes[0][1:] != (cell.units,):
+                raise ValueError(
+                    f"The state before the first step must be one tensor of {cell.units} units, a "
+                    f"row for each example. Received: {len(shapes)} of shapes {shapes}"
+                )
+            arguments.check_shapes(
+                inputs=(inputs.shape, arguments.SEQUENCE), state=(shapes[0], "batch, features")
+            )
         return mask
 
     # Keras' bookkeeping.
@@ -317,21 +323,18 @@ class InnerAttentionGRU(keras.layers.RNN):
         return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         inputs, query = _apart(of.inputs, of.query)
         self._check(inputs, query, of.mask, of.initial_state, of.return_attention_scores)
         shapes = super().compute_output_shape(tuple(inputs.shape))
         shapes = list(shapes) if self.return_state else [shapes]
         shapes += [tuple(inputs.shape[:2])] if of.return_attention_scores else []
-        return specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes, self.compute_dtype)
 
     def get_config(self):
         config = super().get_config()
         del config["cell"]
-        of_cell = self.cell.get_config()
-        for name in ("name", "trainable", "dtype"):
-            of_cell.pop(name)
-        return {**of_cell, **config, "use_cudnn": self.use_cudnn}
+        return {**self.cell.get_config(), **config, "use_cudnn": self.use_cudnn}
 
     @classmethod
     def from_config(cls, config):
@@ -375,28 +378,9 @@ def _asked(cell, inputs, query):
 
 def _check_shapes(inputs, query):
     """Raise a ValueError unless these are a batch of sequences and a batch of queries."""
-    shapes = f"Received: inputs {tuple(inputs)}"
-    shapes += "" if query is None else f", query {tuple(query)}"
-    if len(inputs) != 3 or (query is not None and len(query) != 2):
-        raise ValueError(
-            f"Inputs must have the shape (batch, steps, features), a query (batch, size). {shapes}"
-        )
-    if query is not None and None not in (inputs[0], query[0]) and inputs[0] != query[0]:
-        raise ValueError(f"Inputs and query must have the same batch size. {shapes}")
-    if inputs[2] is None or (query is not None and query[1] is None):
-        raise ValueError(f"The last axis of inputs and query must be known. {shapes}")
-
-
-def _check_state(state, expected):
-    """Raise a ValueError unless a first state has the shape `(batch, units)`."""
-    states = list(state) if isinstance(state, (list, tuple)) else [state]
-    shapes = [tuple(one.shape) for one in states]
-    fits = len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] == expected[1]
-    if not fits or (None not in (shapes[0][0], expected[0]) and shapes[0][0] != expected[0]):
-        raise ValueError(
-            f"The state before the first step must be one tensor of shape {expected}, a row for "
-            f"each example of the batch. Received: {len(shapes)} of shapes {shapes}"
-        )
+    given = {"inputs": (inputs, arguments.SEQUENCE)}
+    given |= {} if query is None else {"query": (query, "batch, features")}
+    arguments.check_shapes(**given)
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):

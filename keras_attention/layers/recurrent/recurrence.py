@@ -1,20 +1,16 @@
 """Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`run_loop` and `run_places` run a step over a sequence on every backend; `with_gradient` gives such
-a loop a gradient of its own. `keras.layers.RNN` is the loop that Keras offers on every backend. Its
-inner loop is called, since the layer itself would cast every state, masks too, to a float dtype.
+`keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called, since
+the layer itself would cast every state, masks too, to a float dtype.
 
 `GRU` and `LSTM` hold the cells' equations, forward and backward, once for every loop. The backward
-pass of a sequence has three parts, of which only the second is a loop:
-
-1. `slopes` gives the factors of every step's gradient, for all steps at once;
-2. `pull` takes the gradient one step back;
-3. `product_gradients` and `weight_gradients` give the rest, for all steps at once.
-
-`DecoderCell` is the view of any cell: its states as one flat list, its sizes, its dropout.
+pass of a sequence has three parts, of which only the second is a loop: `slopes` gives the factors
+of all steps' gradients, `pull` takes the gradient one step back, and `product_gradients` and
+`weight_gradients` give the rest, for all steps at once.
 """
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -162,6 +158,7 @@ def total(parts):
     return ops.concatenate([ops.sum(part, axis=(0, 1)) for part in parts])
 
 
+@dataclass(frozen=True)
 class GRU:
     """`keras.layers.GRUCell`, with `p` the products of the input and `R` the recurrent kernel.
 
@@ -173,13 +170,11 @@ class GRU:
     Products and gates are lists of tensors `(..., U)`, of one step or of all.
     """
 
-    gate_count = 3
-    state_count = 1
+    units: int
+    reset_after: bool = True
+    update_keeps: bool = True
 
-    def __init__(self, units: int, reset_after: bool = True, update_keeps: bool = True):
-        self.units = units
-        self.reset_after = reset_after
-        self.update_keeps = update_keeps
+    state_count = 1
 
     def gates(self, inputs, read, weights, made=()):
         """Return the gates, and the recurrent products, which are not `made` again if given.
@@ -241,25 +236,24 @@ class GRU:
             slopes |= {"reset": read * opening, "open": reset}
         return slopes
 
-    def reach(self, gradient, slopes, kernel):
-        """Return what `product_gradients` needs of a step, and the gradient through the products.
+    def pull(self, gradients, slopes, kernel, dropout=None):
+        """Take the gradients of the states after a step one step back.
 
-        `gradient` is that of the state after the step, `kernel` the recurrent kernel, transposed.
+        Return what `product_gradients` needs of the step, and the gradients of the states before.
+        `kernel` is the recurrent kernel, transposed.
         """
+        gradient, width = gradients[0], 2 * self.units
         update = gradient * slopes["update"]
         if self.reset_after:
             parts = [update, gradient * slopes["reset"], gradient * slopes["recurrent"]]
-            return [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
-        width = 2 * self.units
-        inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
-        gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
-        reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
-        return [gradient, inner], reached
-
-    def pull(self, gradients, slopes, kernel):
-        """Return what `product_gradients` needs of a step, and the gradients before the step."""
-        kept, reached = self.reach(gradients[0], slopes, kernel)
-        return kept, [reached + gradients[0] * slopes["kept"]]
+            kept, reached = [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
+        else:
+            inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
+            gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
+            reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
+            kept = [gradient, inner]
+        reached = reached if dropout is None else reached * dropout
+        return kept, [reached + gradient * slopes["kept"]]
 
     def product_gradients(self, kept, slopes):
         """Return the gradients of the input's products, a list; of one step or of all."""
@@ -280,6 +274,7 @@ class GRU:
         return gradients
 
 
+@dataclass(frozen=True)
 class LSTM:
     """`keras.layers.LSTMCell`, with `p` the products of the input and `R` the recurrent kernel.
 
@@ -287,11 +282,9 @@ class LSTM:
     those of `GRU`; states are `h` and `c`.
     """
 
-    gate_count = 4
-    state_count = 2
+    units: int
 
-    def __init__(self, units: int):
-        self.units = units
+    state_count = 2
 
     def step(self, products, states, weights):
         hidden, carry = states
@@ -366,15 +359,15 @@ def input_bias(cell, dtype):
     return bias[0] if getattr(cell, "reset_after", False) else bias
 
 
+@dataclass(frozen=True)
 class DecoderCell:
     """A view of any Keras RNN cell, also a stack, made anew for each use.
 
     The cell itself holds the weights; `dtype` is that of the states which a loop carries.
     """
 
-    def __init__(self, cell, dtype: str):
-        self.cell = cell
-        self.dtype = dtype
+    cell: keras.layers.Layer
+    dtype: str
 
     @property
     def output_size(self) -> int:

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attention.layers.arguments import call_arguments
+from keras_attention.layers import arguments
 from keras_attention.layers.transformer.encoder import TransformerBlock
 from keras_attention.ops.masks import check_mask
 
@@ -25,14 +25,8 @@ class TransformerDecoder(TransformerBlock):
     A block that is built without a memory, as by `model.add`, has no cross-attention: a language
     model's block.
 
-    One word at a time, with the memory's keys and values projected once and those of the words
-    before kept:
-
-    ```
-    memory = block.prepare_memory(value, value_mask)               # None without cross-attention
-    state  = block.initial_state(batch_size, max_length)
-    output, scores, state = block.step(inputs, memory, state, index)        # inputs (B, D)
-    ```
+    `prepare_memory`, `initial_state` and `step` decode one word at a time: the memory's keys and
+    values are projected once, and those of the words before are kept.
 
     Args:
         intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
@@ -43,11 +37,9 @@ class TransformerDecoder(TransformerBlock):
     Call arguments:
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
-        inputs_mask: Boolean `(B, T)`, True = attend. Keras' implicit mask of the inputs is taken
-            where none is given. What follows a position is never attended to, so padding at the
-            end needs no mask.
-        value_mask: Boolean `(B, S)`, True = attend. Keras' implicit mask of the memory is taken
-            where none is given.
+        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
+            implicit masks. What follows a position is never attended to, so padding at the end
+            needs no mask.
         attention_mask: Boolean `(B, T, T)`, which pairs of the inputs may attend, beside the
             other masks.
         return_attention_scores: Whether to return the weights too.
@@ -118,15 +110,7 @@ class TransformerDecoder(TransformerBlock):
         return (x, scores) if return_attention_scores else x
 
     def prepare_memory(self, value=None, value_mask=None):
-        """Project the memory's keys and values, which every step reads.
-
-        Args:
-            value: `(B, S, Dv)`, or `None` for a block without cross-attention.
-            value_mask: Boolean `(B, S)`, True = attend, or `None`.
-
-        Returns:
-            What `step` takes as `memory`: tensors with the batch first, or `None`.
-        """
+        """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
         self._check_built()
         self._check_memory(value)
         if value is None:
@@ -169,7 +153,7 @@ class TransformerDecoder(TransformerBlock):
         return self._feed(x, False), scores, state
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         mask = of.mask if of.inputs_mask is None else of.inputs_mask
         self._check_call(of.inputs, of.value, mask, of.value_mask)
         outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
@@ -217,10 +201,5 @@ class TransformerDecoder(TransformerBlock):
 
 
 def _check_value(inputs, value):
-    shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
-    if len(value) != 3 or value[-1] is None:
-        raise ValueError(
-            f"The memory must have the shape (batch, steps, features), the features known. {shapes}"
-        )
-    if None not in (inputs[0], value[0]) and inputs[0] != value[0]:
-        raise ValueError(f"Inputs and memory must have the same batch size. {shapes}")
+    given = {"inputs": (inputs, arguments.SEQUENCE), "value": (value, arguments.MEMORY)}
+    arguments.check_shapes(**given)

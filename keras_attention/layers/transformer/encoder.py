@@ -6,24 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import (
-    call_arguments,
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    check_rate,
-    check_seed,
-    fresh,
-    specs,
-    with_arguments,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.multi_head import MultiHeadAttention
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import check_mask
 
 NORMS = ("post", "pre")
 OF_SELF_ATTENTION = ("positions", "window", "num_sinks")
+OF_ATTENTION = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
 BITS = 10  # three decisions out of one number of 30 bits
 # Gated forms of the feed-forward network by name: the activation of the gate.
 GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
@@ -31,23 +21,20 @@ GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PackedDropout(keras.layers.Dropout):
-    """Dropout whose random numbers decide over three elements each.
+    """`keras.layers.Dropout`, of which a random number decides over three elements.
 
     On a CPU the counter-based generators that make dropout reproducible cost more than all else in
     it: forward and backward over `(170, 24, 128)` took 2.2 ms of one core against 3.6 ms of
     `keras.layers.Dropout` in float32, and 2.1 ms against 4.1 ms in bfloat16. Ten bits decide over
-    an element, so the rate is rounded to a 1024th, in half precision too, and what is kept is
-    scaled by the rounded rate.
-
-    Its arguments are those of `keras.layers.Dropout`, without `noise_shape`.
+    an element, so the rate is rounded to a 1024th, and what is kept is scaled by the rounded rate.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
-        if round(check_rate("rate", rate) * 2**BITS) == 2**BITS:
+        if round(arguments.check_rate("rate", rate) * 2**BITS) == 2**BITS:
             raise ValueError(
                 f"`rate`, rounded to a {2**BITS}th, must be below 1. Received: rate={rate}"
             )
-        super().__init__(rate, seed=check_seed(seed), **kwargs)
+        super().__init__(rate, seed=arguments.check_seed(seed), **kwargs)
 
     def call(self, inputs, training=False):
         dropped = round(self.rate * 2**BITS)
@@ -120,11 +107,11 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.intermediate_dim = check_integer("intermediate_dim", intermediate_dim)
+        self.intermediate_dim = arguments.check_integer("intermediate_dim", intermediate_dim)
         self.gated = isinstance(activation, str) and activation in GATED
         self.activation = activation if self.gated else keras.activations.get(activation)
         self._function = keras.activations.get(GATED[activation] if self.gated else activation)
-        self.use_bias = check_flag("use_bias", use_bias)
+        self.use_bias = arguments.check_flag("use_bias", use_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.supports_masking = True
@@ -134,7 +121,7 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
         width = 2 * inner if self.gated else inner
         kernel, bias = self.kernel_initializer, self.bias_initializer
         # Gate and value are drawn apart, or their sizes would count as one in the initial scale.
-        parts = [fresh(kernel) for _ in range(2 if self.gated else 1)]
+        parts = [arguments.fresh(kernel) for _ in range(2 if self.gated else 1)]
 
         def side_by_side(shape, dtype=None):
             return ops.concatenate([part((size, inner), dtype=dtype) for part in parts], axis=-1)
@@ -143,7 +130,7 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
         self.bias = self.output_bias = None
         if self.use_bias:
             self._make_weight("bias", (width,), bias)
-        self._make_weight("output_kernel", (inner, size), fresh(kernel))
+        self._make_weight("output_kernel", (inner, size), arguments.fresh(kernel))
         if self.use_bias:
             self._make_weight("output_bias", (size,), bias)
         self.restore_quantization()
@@ -168,7 +155,7 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
         return tuple(input_shape)
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, FeedForward)
+        return arguments.with_arguments(super().get_config(), self, FeedForward)
 
 
 class TransformerBlock(keras.layers.Layer):
@@ -176,8 +163,6 @@ class TransformerBlock(keras.layers.Layer):
 
     $$\\text{post:}\\; \\mathrm{LayerNorm}(x + f(x)) \\qquad
       \\text{pre:}\\; x + f(\\mathrm{LayerNorm}(x))$$
-
-    Its arguments are those of `TransformerEncoder` and `TransformerDecoder`, documented there.
     """
 
     def __init__(
@@ -203,18 +188,18 @@ class TransformerBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.intermediate_dim = check_integer("intermediate_dim", intermediate_dim)
-        self.num_heads = check_integer("num_heads", num_heads)
-        self.key_dim = None if key_dim is None else check_integer("key_dim", key_dim)
-        self.dropout = check_rate("dropout", dropout)
+        self.intermediate_dim = arguments.check_integer("intermediate_dim", intermediate_dim)
+        self.num_heads = arguments.check_integer("num_heads", num_heads)
+        self.key_dim = None if key_dim is None else arguments.check_integer("key_dim", key_dim)
+        self.dropout = arguments.check_rate("dropout", dropout)
         given = dropout if attention_dropout is None else attention_dropout
-        check_rate("attention_dropout", given)
+        arguments.check_rate("attention_dropout", given)
         self.attention_dropout = attention_dropout
         is_gated = isinstance(activation, str) and activation in GATED
         self.activation = activation if is_gated else keras.activations.get(activation)
-        self.norm = check_choice("norm", norm, NORMS)
-        self.layer_norm_epsilon = check_number("layer_norm_epsilon", layer_norm_epsilon)
-        self.use_bias = check_flag("use_bias", use_bias)
+        self.norm = arguments.check_choice("norm", norm, NORMS)
+        self.layer_norm_epsilon = arguments.check_number("layer_norm_epsilon", layer_norm_epsilon)
+        self.use_bias = arguments.check_flag("use_bias", use_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.num_key_value_heads = num_key_value_heads
@@ -223,7 +208,7 @@ class TransformerBlock(keras.layers.Layer):
         self.num_sinks = num_sinks
         self.normalizer = normalizer
         self.query_key_norm = query_key_norm
-        self.seed = check_seed(seed)
+        self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         self._residual_dropout = PackedDropout(dropout, seed=seed, dtype=self.dtype_policy)
         # The width comes with the inputs; all else is refused here.
@@ -264,17 +249,13 @@ class TransformerBlock(keras.layers.Layer):
                 "`num_heads` must divide the width of the inputs, or `key_dim` be given. "
                 f"Received: num_heads={self.num_heads}, inputs of width {size}"
             )
-        rate = self.dropout if self.attention_dropout is None else self.attention_dropout
+        options |= {name: getattr(self, name) for name in OF_ATTENTION}
         return MultiHeadAttention(
             self.num_heads,
             self.key_dim or size // self.num_heads,
-            dropout=rate,
-            use_bias=self.use_bias,
+            dropout=self.dropout if self.attention_dropout is None else self.attention_dropout,
             output_shape=size,
-            num_key_value_heads=self.num_key_value_heads,
-            normalizer=self.normalizer,
-            query_key_norm=self.query_key_norm,
-            kernel_initializer=fresh(self.kernel_initializer),
+            kernel_initializer=arguments.fresh(self.kernel_initializer),
             bias_initializer=self.bias_initializer,
             seed=self.seed if seed is None else seed,
             name=name,
@@ -283,11 +264,7 @@ class TransformerBlock(keras.layers.Layer):
         )
 
     def _add_self_attention(self, shape):
-        if len(shape) != 3 or shape[-1] is None:
-            raise ValueError(
-                "The inputs must have the shape (batch, steps, features), the features known. "
-                f"Received: inputs of shape {shape}"
-            )
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         self.input_size = shape[-1]
         options = {name: getattr(self, name) for name in OF_SELF_ATTENTION}
         self._add_attention("self_attention", shape, shape, **options)
@@ -319,11 +296,8 @@ class TransformerBlock(keras.layers.Layer):
 
     def _check_inputs(self, inputs, mask):
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
-        if self.built and inputs.shape[-1] != self.input_size:
-            raise ValueError(
-                f"The block was built for inputs of {self.input_size} features. "
-                f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
+        if self.built:
+            arguments.check_features("inputs", inputs.shape, self.input_size)
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
@@ -335,7 +309,7 @@ class TransformerBlock(keras.layers.Layer):
         return tuple(inputs_shape)
 
     def get_config(self):
-        return with_arguments(super().get_config(), self, TransformerBlock)
+        return arguments.with_arguments(super().get_config(), self, TransformerBlock)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -367,13 +341,9 @@ class TransformerEncoder(TransformerBlock):
         use_bias: Whether projections and feed-forward network have biases.
         kernel_initializer: Initializer of all kernels.
         bias_initializer: Initializer of all biases.
-        num_key_value_heads: Heads of keys and values, shared by groups of queries' heads.
-            Default: `num_heads`. See `MultiHeadAttention`, also for the next five.
         positions: How positions enter the scores: `None`, `"rotary"`, `"alibi"` or `"relative"`.
         window: How far a position attends to either side. Default: everywhere.
-        num_sinks: First places that stay in sight of a `window`.
-        normalizer: What makes scores to weights, `"softmax"` and others.
-        query_key_norm: Whether queries and keys are normalised.
+        num_key_value_heads, num_sinks, normalizer, query_key_norm: As in `MultiHeadAttention`.
         seed: Seed of the dropouts.
         **kwargs: Arguments of every Keras layer.
 
@@ -439,9 +409,9 @@ class TransformerEncoder(TransformerBlock):
         return (x, scores) if return_attention_scores else x
 
     def compute_output_spec(self, *args, **kwargs):
-        of = call_arguments(self, args, kwargs)
+        of = arguments.call_arguments(self, args, kwargs)
         self._check_inputs(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)
         shapes, (batch_size, steps) = [of.inputs.shape], of.inputs.shape[:2]
         if of.return_attention_scores:
             shapes.append((batch_size, self.num_heads, steps, steps))
-        return specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes, self.compute_dtype)
