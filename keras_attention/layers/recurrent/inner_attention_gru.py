@@ -307,14 +307,12 @@ class InnerAttentionGRU(keras.layers.RNN):
         if state is not None:
             states = state if isinstance(state, (list, tuple)) else [state]
             shapes = [tuple(one.shape) for one in states]
-            if len(shapes) != 1 or shapes[0][1:] != (cell.units,):
+            rows = {inputs.shape[0], *(shape[0] for shape in shapes if shape)} - {None}
+            if [shape[1:] for shape in shapes] != [(cell.units,)] or len(rows) > 1:
                 raise ValueError(
                     f"The state before the first step must be one tensor of {cell.units} units, a "
                     f"row for each example. Received: {len(shapes)} of shapes {shapes}"
                 )
-            arguments.check_shapes(
-                inputs=(inputs.shape, arguments.SEQUENCE), state=(shapes[0], "batch, features")
-            )
         return mask
 
     # Keras' bookkeeping.
