@@ -122,9 +122,8 @@ class AdaptableKernels:
 
         Args:
             mode: `"int8"` or `"int4"`.
-            type_check: Not used; `keras.Model.quantize` passes it.
-            config: A `keras.quantizers.Int8QuantizationConfig` or `Int4QuantizationConfig`, of
-                which the block size applies.
+            type_check, config: As `keras.Model.quantize` passes them; of the `config`
+                (`Int8QuantizationConfig`, `Int4QuantizationConfig`) the block size applies.
 
         Raises:
             NotImplementedError: For another mode, or a quantizer of the weights in the `config`.

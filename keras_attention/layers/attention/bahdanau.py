@@ -52,8 +52,7 @@ class BahdanauAttention(AttentionMechanism):
     import numpy as np
     from keras_attention.layers import BahdanauAttention
 
-    states = np.random.normal(size=(2, 5, 8))    # five decoder states
-    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
     context, scores = BahdanauAttention(units=16)(states, memory, return_attention_scores=True)
     assert tuple(context.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
     ```
@@ -148,8 +147,7 @@ class CoverageAttention(BahdanauAttention):
     import numpy as np
     from keras_attention.layers import CoverageAttention
 
-    states = np.random.normal(size=(2, 5, 8))    # five decoder states
-    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
     layer = CoverageAttention(units=16, loss_weight=1.0)
     context, scores = layer(states, memory, return_attention_scores=True)
     assert tuple(context.shape) == (2, 5, 12) and len(layer.losses) == 1

@@ -88,8 +88,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
     decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
-    inputs = np.random.normal(size=(2, 5, 8))    # five embedded words
-    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    inputs, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
     outputs, scores = decoder(inputs, memory, return_attention_scores=True)
     assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
     ```

@@ -21,9 +21,8 @@ class HierarchicalAttention(AttentionMechanism):
     `P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `c_t = sum_j P(j) v_j`
 
     `P_w` are the weights of the word mechanism over all words of the document, `P_s` those of the
-    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. Both read with the same
-    query, each by itself, with a state of its own where it has one. The weights are multiplied, not
-    the scores.
+    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. The weights are
+    multiplied, not the scores.
 
     In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
     (B, N, Ds)}`, and the `value_mask` one of the same keys. The weights come as `(B, T, N, W)`;

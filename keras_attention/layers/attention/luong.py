@@ -28,12 +28,10 @@ class LuongAttention(AttentionMechanism):
     | `score` | `e_ts` | weights |
     | --- | --- | --- |
     | `"dot"` | `q_t . k_s` | none |
-    | `"general"` | `q_t W k_s` | `score_kernel` |
-    | `"concat"` | `v . tanh(W [q_t; k_s])` | `query_kernel`, `key_kernel`, `score_vector` |
-    | `"location"` | `(W q_t)_s` | `location_kernel` |
-
-    Shapes: `score_kernel (Dq, Dk)`, `query_kernel (Dq, U)`, `key_kernel (Dk, U)`,
-    `score_vector (U,)`, `location_kernel (Dq, max_length)`.
+    | `"general"` | `q_t W k_s` | `score_kernel (Dq, Dk)` |
+    | `"concat"` | `v . tanh(W q_t + U k_s)` | `query_kernel (Dq, U)`, `key_kernel (Dk, U)`, |
+    | | | `score_vector (U,)` |
+    | `"location"` | `(W q_t)_s` | `location_kernel (Dq, max_length)` |
 
     `a_t = softmax(e_t)`, `c_t = sum_s a_ts v_s`
 
@@ -61,8 +59,7 @@ class LuongAttention(AttentionMechanism):
     import numpy as np
     from keras_attention.layers import LuongAttention
 
-    states = np.random.normal(size=(2, 5, 8))
-    memory = np.random.normal(size=(2, 7, 12))
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
     context, scores = LuongAttention("general")(states, memory, return_attention_scores=True)
     assert tuple(context.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
     ```
@@ -171,11 +168,9 @@ class LocalAttention(LuongAttention):
     Args:
         half_width: `D`.
         alignment: `"monotonic"` or `"predictive"`.
-        score: `"dot"`, `"general"`, `"concat"` or `"location"`.
+        score, max_length, kernel_initializer: As in `LuongAttention`.
         units: Size `U` of the hidden layers of `"concat"` and of the position; for the position
             the default is the size of the queries.
-        max_length: The longest memory that `"location"` tells apart.
-        kernel_initializer: Initializer of the weights, with the default of `LuongAttention`.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Raises:
@@ -190,8 +185,7 @@ class LocalAttention(LuongAttention):
     import numpy as np
     from keras_attention.layers import LocalAttention
 
-    states = np.random.normal(size=(2, 5, 8))
-    memory = np.random.normal(size=(2, 7, 8))
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 8))
     _, scores = LocalAttention(half_width=1)(states, memory, return_attention_scores=True)
     assert not np.any(np.asarray(scores)[:, 0, 2:])    # the first query sees places 0 and 1
     ```

@@ -43,8 +43,7 @@ class PointerGenerator(keras.layers.Layer):
         scores: Attention weights `(B, T, S)`, zero at padding.
         source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Places
             whose id lies outside (-1, for instance) are never copied.
-        context: `(B, T, Dc)`.
-        state: `(B, T, Ds)`.
+        context, state: `(B, T, Dc)` and `(B, T, Ds)`.
         inputs: `(B, T, Dx)`, most often the embedded word before.
         extra_size: Integer, number of ids past the vocabulary.
         return_p_gen: Whether to return `p_gen` too.
@@ -68,13 +67,11 @@ class PointerGenerator(keras.layers.Layer):
     scores = np.array([[[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]])
     source_ids = np.array([[5, 3, 0]])                     # unknown, known, padding
     context, state, inputs = (np.random.normal(size=(1, 2, size)) for size in (4, 6, 3))
-    pointer = PointerGenerator()
-    log_p, p_gen = pointer(
+    log_p, p_gen = PointerGenerator()(
         logits, scores, source_ids, context, state, inputs, extra_size=1, return_p_gen=True
     )
     assert tuple(log_p.shape) == (1, 2, 6)
     np.testing.assert_allclose(np.exp(log_p[0, 0, 5]), 0.9 * (1 - p_gen[0, 0]), rtol=1e-4)
-    np.testing.assert_allclose(np.sum(np.exp(log_p), axis=2), 1, rtol=1e-4)
     ```
     """
 

@@ -28,9 +28,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
       attentional vector: `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`,
       `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
 
-    What does not depend on the step (the projected memory, the product of the inputs with the
-    kernel of `GRUCell` and `LSTMCell`) is computed before the loop.
-
     Weights: those of the `cell` and of the `attention`; and with an attentional vector
     `attentional_kernel` `W (Dv + U, attention_size)`. `enable_lora` and `quantize` adapt this
     kernel, and those of the attention where they are called on `attention`.

@@ -2,11 +2,8 @@
 
 A backend differentiates a loop by multiplying out each weight's gradient, and adding to the
 gradient of the whole memory, at every step. Here the backward loop yields only the gradients of
-each step's products. Every weight's gradient is then one product over the whole sequence, the
-memory's too, and the hidden layer of an additive score is never kept.
-
-`fused` decides whether it serves a decoder. It computes what `AttentionDecoder` says that a step
-is; `tests/layers/test_fused.py` compares the two.
+each step's products; every weight's and the memory's gradient is then one product over the whole
+sequence. It computes what `AttentionDecoder` says that a step is: a test compares the two.
 """
 
 import math
@@ -80,10 +77,9 @@ class FusedLoop:
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
         """Run all steps; return a dictionary of at least what is wanted.
 
-        These are sequences `(B, T, ...)`, and the state after the steps. The `order` is "previous"
-        or "current"; with `feeding` the attentional vector, of which `kernel` is the kernel, joins
-        the next step's input; `masks` are dropout's, of the cells' inputs. Where no gradient will
-        be asked for (`training`), less is kept for it.
+        The `order` is that of `AttentionDecoder`; with `feeding` the attentional vector, made with
+        `kernel`, joins the next input; `masks` are dropout's, of the cells' inputs. Where no
+        gradient will be asked for, less is kept for it.
         """
         self.order, self.feeding, self.has_vector = order, feeding, kernel is not None
         self.training, self.wanted = training, set(wanted)

@@ -35,10 +35,8 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 class InnerAttentionGRUCell(keras.layers.GRUCell):
     """One step of a GRU whose input is weighed by a query before the state reads it.
 
-    `InnerAttentionGRU` runs it over sequences, faster than `keras.layers.RNN` does. The cell alone
-    is for stacks and loops of your own.
-
-    Equations and weights are those of `InnerAttentionGRU`, which has the weights on its `cell`.
+    `InnerAttentionGRU`, whose equations and weights it has, runs it over sequences, faster than
+    `keras.layers.RNN` does. The cell alone is for stacks and loops of your own.
 
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 

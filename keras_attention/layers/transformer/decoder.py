@@ -17,13 +17,9 @@ class TransformerDecoder(TransformerBlock):
     u_t &= \\mathrm{LayerNorm}(z_t + \\mathrm{FeedForward}(z_t))
     \\end{aligned}$$
 
-    with `norm="post"`, as published; with `norm="pre"` each sublayer reads the normalised stream
-    and adds to the stream itself, and a stack wants one more `LayerNormalization` at its end. The
-    memory `m`, commonly the encoder's last output, is read as it is. Dropout is on the result of
-    each sublayer, before it is added.
-
-    A block that is built without a memory, as by `model.add`, has no cross-attention: a language
-    model's block.
+    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. The memory `m`,
+    commonly the encoder's last output, is read as it is. A block that is built without a memory,
+    as by `model.add`, has no cross-attention: a language model's block.
 
     `prepare_memory`, `initial_state` and `step` decode one word at a time: the memory's keys and
     values are projected once, and those of the words before are kept.
@@ -40,10 +36,7 @@ class TransformerDecoder(TransformerBlock):
         inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
             implicit masks. What follows a position is never attended to, so padding at the end
             needs no mask.
-        attention_mask: Boolean `(B, T, T)`, which pairs of the inputs may attend, beside the
-            other masks.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
+        attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 
     Returns:
         `(B, T, D)`; with `return_attention_scores`, a tuple of it and a dictionary of the weights,
@@ -54,8 +47,7 @@ class TransformerDecoder(TransformerBlock):
             is given to a block that was built without one, or the other way round.
 
     Reference:
-        Vaswani et al. 2017, "Attention is all you need", section 3.1; Xiong et al. 2020, "On layer
-        normalization in the Transformer architecture", for `norm="pre"`.
+        Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
 
     Example:
 
