@@ -144,8 +144,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             mask: Boolean `(B, S)`, True = attend, or `None`.
 
         Returns:
-            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)`, `value`
-            `(B, G, S, value_dim)` for `G` key heads, and `mask` where there is one.
+            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)` and `value`
+            `(B, G, S, value_dim)` of `G` heads, and `mask` where there is one.
         """
         self._check_steps()
         value = self.cast(value)
@@ -163,8 +163,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def initial_state(self, batch_size, max_length: int) -> dict:
         """Return the empty cache of self-attention, for sequences of `max_length` at most.
 
-        Returns:
-            `key` `(B, G, max_length, key_dim)` and `value` `(B, G, max_length, value_dim)`, zeros.
+        It holds the `key` `(B, G, max_length, key_dim)` and the `value`, zeros.
         """
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {

@@ -54,13 +54,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
-        kernel_initializer, recurrent_initializer, bias_initializer: Initializers of `kernel`,
-            `recurrent_kernel` and `bias`.
-        attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
-            `recurrent_attention_kernel`.
-        kernel_regularizer, recurrent_regularizer, bias_regularizer, attention_regularizer,
-        kernel_constraint, recurrent_constraint, bias_constraint, attention_constraint:
-            Regularizers of the same weights, and constraints on them.
+        attention_initializer, attention_regularizer, attention_constraint: Of `query_kernel`,
+            `attention_kernel` and `recurrent_attention_kernel`.
+        kernel_initializer, recurrent_initializer, bias_initializer, kernel_regularizer,
+        recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
+        bias_constraint: Of the weights that `keras.layers.GRU` has too.
         occam: Whether Occam's penalty on the weights `α` is added as a loss (by `add_loss`); not
             for `"gate"`, which has none. See
             [`occam_penalty`][keras_attention.losses.occam_penalty].

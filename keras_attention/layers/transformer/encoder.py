@@ -326,8 +326,6 @@ class TransformerEncoder(TransformerBlock):
     without warm-up; such a stack wants one more `LayerNormalization` at its end. Dropout is on the
     result of each sublayer, before it is added.
 
-    One layer is one block; a stack is so many of them.
-
     Args:
         intermediate_dim: Size of the hidden layer of the feed-forward network.
         num_heads: Number of attention heads `H`.
@@ -349,8 +347,7 @@ class TransformerEncoder(TransformerBlock):
 
     Call arguments:
         inputs: `(B, T, D)`.
-        inputs_mask: Boolean `(B, T)`, True = attend. Keras' implicit mask of the inputs is taken
-            where none is given.
+        inputs_mask: Boolean `(B, T)`, True = attend. Default: Keras' implicit mask.
         attention_mask: Boolean `(B, T, T)`, which pairs may attend, beside the other masks.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout applies.
