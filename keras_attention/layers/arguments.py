@@ -67,6 +67,15 @@ def check_seed(value: Any, name: str = "seed") -> int | None:
     return int(value)
 
 
+def check_built(layer: keras.layers.Layer, shapes: str) -> None:
+    """Raise a ValueError where a layer has no weights yet, to prepare a memory or take a step."""
+    if not layer.built:
+        raise ValueError(
+            f"{type(layer).__name__} has no weights yet. Call it once, or `build({shapes})`, before "
+            f"its memory is prepared or a step taken. Received: {layer.name}, which is not built"
+        )
+
+
 def check_features(name: str, shape: tuple, size: int) -> None:
     """Raise a ValueError where an input is not as wide as the layer was built for."""
     if shape[-1] != size:

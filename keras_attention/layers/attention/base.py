@@ -180,7 +180,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         Returns:
             Dictionary of tensors with the batch first.
         """
-        self._check_built()
+        arguments.check_built(self, "query_shape, value_shape")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
         arguments.check_features("value", value.shape, self.value_size)
@@ -324,13 +324,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             arguments.check_features("key", key.shape, self.key_size)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
-
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(
-                f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
-                "or `build(query_shape, value_shape)`, before its memory is prepared."
-            )
 
 
 def in_three(query, value=None, key=None) -> tuple:

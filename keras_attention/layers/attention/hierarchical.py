@@ -144,7 +144,7 @@ class HierarchicalAttention(AttentionMechanism):
             the two mechanisms; `"value"`, the words `(B, N W, D)`; and where anything is masked
             `"mask"` `(B, N, W)`.
         """
-        self._check_built()
+        arguments.check_built(self, "query_shape, words_shape, sentences_shape")
         words = self.cast(words)
         batch_size, count, width, features = ops.shape(words)
         if word_mask is not None:

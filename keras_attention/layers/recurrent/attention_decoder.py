@@ -168,11 +168,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     def prepare_memory(self, value: Any, mask: Any = None, training: bool | None = None) -> dict:
         """Compute once what every step reads of the memory `(B, S, Dv)`."""
-        if not self.built:
-            raise ValueError(
-                "AttentionDecoder has no weights yet. Call it once on inputs and a memory, or "
-                "`build(inputs_shape, value_shape)`, before its memory is prepared."
-            )
+        arguments.check_built(self, "inputs_shape, value_shape")
         return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:

@@ -103,7 +103,7 @@ class TransformerDecoder(TransformerBlock):
 
     def prepare_memory(self, value=None, value_mask=None):
         """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
-        self._check_built()
+        arguments.check_built(self, "inputs_shape, value_shape")
         self._check_memory(value)
         if value is None:
             return None
@@ -111,7 +111,7 @@ class TransformerDecoder(TransformerBlock):
 
     def initial_state(self, batch_size, max_length: int) -> dict:
         """Return the state before the first step, with room for `max_length` steps."""
-        self._check_built()
+        arguments.check_built(self, "inputs_shape, value_shape")
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index):
@@ -127,7 +127,7 @@ class TransformerDecoder(TransformerBlock):
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
             that the state has room for and `(B, H, S)`; and the state after the step.
         """
-        self._check_built()
+        arguments.check_built(self, "inputs_shape, value_shape")
         scores = {}
         x, scores["self_attention"], state = self._residual(
             self._cast(inputs),
@@ -182,13 +182,6 @@ class TransformerDecoder(TransformerBlock):
             raise ValueError(
                 f"The block was built for a memory of {self.value_size} features. "
                 f"Received: value of shape {tuple(value.shape)}"
-            )
-
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(
-                "TransformerDecoder has no weights yet. Call it once, or "
-                "`build(inputs_shape, value_shape)`, before it takes steps."
             )
 
 
