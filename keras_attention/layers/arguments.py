@@ -71,8 +71,8 @@ def check_built(layer: keras.layers.Layer, shapes: str) -> None:
     """Raise a ValueError where a layer has no weights yet, to prepare a memory or take a step."""
     if not layer.built:
         raise ValueError(
-            f"{type(layer).__name__} has no weights yet. Call it once, or `build({shapes})`, before "
-            f"its memory is prepared or a step taken. Received: {layer.name}, which is not built"
+            f"{type(layer).__name__} has no weights yet. Call it once, or `build({shapes})`, "
+            f"before its memory is prepared or a step taken. Received: {layer.name}, not built"
         )
 
 
