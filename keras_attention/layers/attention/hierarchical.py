@@ -193,7 +193,10 @@ class HierarchicalAttention(AttentionMechanism):
         batch_size, steps, count = ops.shape(sentences)
         places = ops.shape(memory["value"])[1]
         mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
-        width = 0 if sentences.shape[2] == 0 else places // count
+        if sentences.shape[2] == 0:  # then a quotient does not tell the width
+            width = ops.shape(memory["mask"])[2] if "mask" in memory else 0
+        else:
+            width = places // count
         words = ops.reshape(self.cast(words), (batch_size, steps, count, width))
         weights = reweight(words, self.cast(sentences), mask)
         context = self.read(ops.reshape(weights, (batch_size, steps, places)), memory)
