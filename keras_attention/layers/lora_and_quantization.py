@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_integer, check_number
+from keras_attention.layers.arguments import check_integer, check_number, fresh
 
 
 class AdaptableKernels:
@@ -33,10 +33,9 @@ class AdaptableKernels:
             return ops.matmul(inputs, self.cast(self.kernel))    # the one way to read a kernel
     ```
 
-    By default every weight of two axes is adapted, if the attribute has the weight's name. A layer
-    with other kernels overrides `kernels_to_adapt`. A layer that holds sublayers is no leaf, and
-    `keras.Model.quantize` passes it by: its sublayers can be adaptable, or the user calls
-    `quantize` on the layer.
+    By default every weight of two axes is adapted, if the attribute has the weight's name; a layer
+    with other kernels overrides `kernels_to_adapt`. `keras.Model.quantize` passes by a layer that
+    holds sublayers: the user calls `quantize` on it, or on them.
 
     Reference:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
@@ -62,6 +61,12 @@ class AdaptableKernels:
         if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
             return ops.cast(self._merged(tensor.name), self.compute_dtype)
         return ops.cast(tensor, self.compute_dtype)
+
+    def _make_weight(self, name, shape, initializer, **options):
+        """Make a weight, an attribute of the same name."""
+        weight = self.add_weight(shape, initializer=initializer, name=name, **options)
+        setattr(self, name, weight)
+        return weight
 
     # LoRA.
 
@@ -100,15 +105,9 @@ class AdaptableKernels:
         for name, (shape, input_axes) in self._adapted.items():
             rows, columns = _matrix(shape, input_axes)
             # In float32, as Keras does it: small changes do not vanish in a half.
-            for part, size, initializer in (
-                ("a", (rows, rank), a_initializer),
-                ("b", (rank, columns), b_initializer),
-            ):
-                made = keras.initializers.get(initializer)
-                made = made.clone() if hasattr(made, "clone") else made
-                part = f"{name}_lora_{part}"
-                weight = self.add_weight(size, initializer=made, dtype="float32", name=part)
-                setattr(self, part, weight)
+            first, second = (keras.initializers.get(i) for i in (a_initializer, b_initializer))
+            self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype="float32")
+            self._make_weight(f"{name}_lora_b", (rank, columns), fresh(second), dtype="float32")
         self._tracker.lock()
         self.lora_enabled = True
         self.lora_rank = rank
@@ -123,9 +122,8 @@ class AdaptableKernels:
 
         Args:
             mode: `"int8"` or `"int4"`.
-            type_check: Not used; `keras.Model.quantize` passes it.
-            config: A `keras.quantizers.Int8QuantizationConfig` or `Int4QuantizationConfig`, of
-                which the block size applies.
+            type_check, config: As `keras.Model.quantize` passes them; of the `config`
+                (`Int8QuantizationConfig`, `Int4QuantizationConfig`) the block size applies.
 
         Raises:
             NotImplementedError: For another mode, or a quantizer of the weights in the `config`.
@@ -141,20 +139,20 @@ class AdaptableKernels:
                 f"`weight_quantizer`. Received: weight_quantizer={config.weight_quantizer}"
             )
         self._store(mode, getattr(config, "block_size", None))
-        policy = self.dtype_policy
-        if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
-            policy = policy[self.path]
+        policy = self._own_policy()
         if policy.quantization_mode is None:
             name = mode if mode == "int8" else f"int4/{self._block_size or -1}"
             self.dtype_policy = keras.dtype_policies.get(f"{name}_from_{policy.name}")
 
     def restore_quantization(self) -> None:
         """Quantize at the end of `build`, where the dtype policy says so (a file was loaded)."""
-        policy = self.dtype_policy
-        if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
-            policy = policy[self.path]
+        policy = self._own_policy()
         if policy.quantization_mode in ("int8", "int4"):
             self._store(policy.quantization_mode, getattr(policy, "block_size", None))
+
+    def _own_policy(self):
+        is_map = isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+        return self.dtype_policy[self.path] if is_map else self.dtype_policy
 
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the same as `call`: kernels become floating point where they are read."""
@@ -171,11 +169,11 @@ class AdaptableKernels:
             parts = self._quantized(ops.reshape(ops.convert_to_tensor(kernel), (rows, columns)))
             delattr(self, name)
             for part, value in parts.items():
-                dtype = keras.backend.standardize_dtype(value.dtype)
-                options = {"dtype": dtype, "initializer": "zeros", "trainable": False}
-                weight = self.add_weight(tuple(value.shape), name=name + part, **options)
-                weight.assign(value)
-                setattr(self, name + part, weight)
+                options = {
+                    "dtype": keras.backend.standardize_dtype(value.dtype),
+                    "trainable": False,
+                }
+                self._make_weight(name + part, tuple(value.shape), "zeros", **options).assign(value)
         self._is_quantized = True
 
     def _quantized(self, kernel):

@@ -175,3 +175,17 @@ def test_dropout_drops_words_in_training_only():
     assert 0 < np.mean(dropped == 0.0) < 1
     kept = dropped != 0.0
     np.testing.assert_allclose(dropped[kept], 2 * to_numpy(quiet)[kept], rtol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)], ids=str)
+def test_sizes_of_zero(sizes):
+    batch, steps, count, width = sizes
+    layer = HierarchicalAttention(BahdanauAttention(3), LuongAttention("general"))
+    context, scores = layer(
+        np.ones((batch, steps, 5), "float32"),
+        np.ones((batch, count, width, 6), "float32"),
+        word_mask=np.ones((batch, count, width), bool),
+        return_attention_scores=True,
+    )
+    assert tuple(context.shape) == (batch, steps, 6) and tuple(scores.shape) == sizes
+    assert not np.any(to_numpy(context))

@@ -1,4 +1,4 @@
-"""LoRA and quantization: of the mechanisms and of attention pooling."""
+"""LoRA and quantization of every layer that has kernels."""
 
 import keras
 import numpy as np
@@ -6,12 +6,15 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import (
+    AttentionDecoder,
     AttentionPooling,
     BahdanauAttention,
     HierarchicalAttention,
     LuongAttention,
+    MultiHeadAttention,
 )
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.layers.transformer.encoder import FeedForward
 from tests.contracts.backend import random, to_numpy, weight_gradients
 
 # Keras says of the input layer, as of every layer without kernels, that it cannot be quantized.
@@ -39,23 +42,32 @@ class Heads(AdaptableKernels, keras.layers.Layer):
         return ops.einsum("bshe,hef->bsf", heads, self.cast(self.outer))
 
 
-def model_of(kind, dtype=None):
+ALONE = {
+    "pooling": lambda **options: AttentionPooling(17, **options),
+    "heads": lambda **options: Heads(**options),
+    "feed_forward": lambda **options: FeedForward(17, "swiglu", **options),
+    "multi_head": lambda **options: MultiHeadAttention(2, 8, use_gate=True, **options),
+}
+PAIRED = {
+    "bahdanau": lambda **options: BahdanauAttention(17, use_bias=True, dropout=0.1, **options),
+    "luong": lambda **options: LuongAttention("general", kernel_initializer="he_normal", **options),
+    "decoder": lambda **options: AttentionDecoder(
+        keras.layers.GRUCell(5), BahdanauAttention(3), query="current", **options
+    ),
+}
+
+
+def model_of(kind, **options):
     """A functional model around a layer of one kind, and its inputs."""
     query, value = keras.Input((None, 11)), keras.Input((None, 13))
-    if kind == "pooling":
-        layer = AttentionPooling(17, dtype=dtype)
+    if kind in ALONE:
+        layer = ALONE[kind](**options)
         return layer, keras.Model(value, layer(value)), VALUE
-    if kind == "heads":
-        layer = Heads(dtype=dtype)
-        return layer, keras.Model(value, layer(value)), VALUE
-    layer = {
-        "bahdanau": lambda: BahdanauAttention(17, use_bias=True, dropout=0.1, dtype=dtype),
-        "luong": lambda: LuongAttention("general", kernel_initializer="he_normal", dtype=dtype),
-    }[kind]()
+    layer = PAIRED[kind](**options)
     return layer, keras.Model([query, value], layer(query, value)), [QUERY, VALUE]
 
 
-every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", "pooling", "heads"])
+every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", *ALONE])
 
 
 @every_kind
@@ -118,16 +130,17 @@ def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
     np.testing.assert_allclose(to_numpy(model(inputs)), to_numpy(loaded(inputs)), atol=1e-5)
 
 
-def test_a_policy_map_quantizes_and_casts_the_layer_that_it_names(tmp_path):
+@pytest.mark.parametrize("kind", ["bahdanau", "pooling", "feed_forward", "multi_head", "decoder"])
+def test_a_policy_map_quantizes_and_casts_the_layer_that_it_names(kind):
     policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
     policies["scorer"] = keras.dtype_policies.get("mixed_bfloat16")
-    layer = BahdanauAttention(17, name="scorer", dtype=policies)
-    context = layer(QUERY, VALUE)
-    assert keras.backend.standardize_dtype(context.dtype) == "bfloat16"
+    layer, model, inputs = model_of(kind, name="scorer", dtype=policies)
+    result = model(inputs)
+    assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
     layer.quantize("int8")
     assert layer.quantization_mode == "int8" and layer.compute_dtype == "bfloat16"
     assert policies.default_policy.name == "float32"
-    np.testing.assert_allclose(to_numpy(layer(QUERY, VALUE)), to_numpy(context), atol=0.05)
+    np.testing.assert_allclose(to_numpy(model(inputs)), to_numpy(result), atol=0.05)
 
 
 def test_of_hierarchical_attention_both_parts_adapt():

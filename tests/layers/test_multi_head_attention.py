@@ -293,6 +293,15 @@ def test_rotary_positions_are_given_scaled_and_partial():
         MultiHeadAttention(HEADS, SIZE)(x, query_positions=places)
 
 
+def test_the_shape_of_the_output():
+    layer = MultiHeadAttention(HEADS, SIZE, output_shape=(2, 5))
+    shapes = (None, STEPS, QUERY), (None, LENGTH, VALUE)
+    assert layer.compute_output_shape(*shapes) == (None, STEPS, 2, 5)
+    symbol = keras.Input((3, STEPS, QUERY))
+    repeated = keras.layers.TimeDistributed(MultiHeadAttention(HEADS, SIZE))
+    assert repeated(symbol).shape == (None, 3, STEPS, QUERY)
+
+
 def test_sliding_window_is_another_name_of_window():
     assert MultiHeadAttention(2, 4, sliding_window=3).window == 3
     with pytest.raises(ValueError, match="another name of `window`"):

@@ -1,12 +1,13 @@
 """The contract of an attention mechanism, and the steps that all mechanisms share."""
 
+from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.loop_scores import LoopScore
-from keras_attention.layers.checks import check_rate, check_seed
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -21,8 +22,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
 
-    A mechanism can be called on whole sequences, like any Keras layer, or one query at a time,
-    as a decoder needs it:
+    It is called on whole sequences, or one query at a time, as a decoder needs it:
 
     ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
@@ -30,19 +30,14 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     context, scores, state = mechanism.step(query, memory, state)
     ```
 
-    Memory and state are arguments and results, never attributes; each is a dictionary of tensors
-    with the batch first, so that beam search can tile and reorder them.
+    Memory and state are dictionaries of tensors with the batch first, so that beam search can tile
+    and reorder them; they are arguments and results, never attributes.
 
-    A subclass writes its score:
-
-    - `build_score(query_size, key_size)` makes its weights;
-    - `project_key(key)` is what can be computed once for a memory (default: the key itself);
-    - `project_query(query)` is what can be computed from the queries alone;
-    - `score(query, key, positions)` gives the scores of projected queries against projected keys.
-
-    One that normalises otherwise, or that keeps a state, overrides `attend`. One whose weights
-    are a softmax can declare its score with a gradient by `loop_score`, and a decoder's loop takes
-    the faster of its two paths.
+    A subclass writes its score: `build_score` makes its weights, `project_key` is what can be
+    computed once for a memory, `project_query` what can be computed from the queries alone, and
+    `score` gives the scores of projected queries against projected keys. One that normalises
+    otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax can
+    declare its score with a gradient by `loop_score`, and a decoder's loop is then faster.
 
     Args:
         dropout: Rate at which weights are dropped in training. The same memory positions are
@@ -52,8 +47,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
 
     Call arguments:
-        query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, as
-            `keras.layers.Attention` takes it.
+        query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
         value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
         key: Keys `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
@@ -71,8 +65,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         ValueError: Where shapes or masks do not fit each other.
 
     Reference:
-        The form is that of Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6, and of
-        Luong, Pham and Manning 2015, section 3.1, equation 7: one normalises any score.
+        Bahdanau, Cho and Bengio 2015, section 3.1, equations 5 and 6; Luong, Pham and Manning 2015,
+        section 3.1, equation 7.
 
     Example:
 
@@ -84,9 +78,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     @keras.saving.register_keras_serializable("my_package")
     class CosineAttention(AttentionMechanism):
-        def build_score(self, query_size, key_size):
-            self.factor = self.add_weight((), initializer="ones", name="factor")
-
         def project_query(self, query):
             return ops.normalize(query, axis=-1)
 
@@ -94,11 +85,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             return ops.normalize(key, axis=-1)
 
         def score(self, query, key, positions):
-            return self.cast(self.factor) * ops.matmul(query, ops.swapaxes(key, 1, 2))
+            return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
     decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
-    inputs = np.random.normal(size=(2, 5, 8))    # five embedded words
-    memory = np.random.normal(size=(2, 7, 12))   # seven encoder states
+    inputs, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
     outputs, scores = decoder(inputs, memory, return_attention_scores=True)
     assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
     ```
@@ -106,8 +96,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
-        self.dropout = check_rate("dropout", dropout)
-        self.seed = check_seed(seed)
+        self.dropout = arguments.check_rate("dropout", dropout)
+        self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         if dropout:
             # No Dropout layer: `keras.Model.quantize` reaches layers without sublayers alone.
@@ -129,10 +119,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def score(self, query, key, positions):
         """Return the scores `(B, T, S)` of projected queries against projected keys.
 
-        Args:
-            query: What `project_query` gave.
-            key: What `project_key` gave; or windows of it, `(B, T, W, ...)`.
-            positions: The keys' places in the memory: `(S,)`, or `(B, T, W)`.
+        Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
@@ -180,11 +167,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(
-        self,
-        value: Tensor,
-        key: Tensor = None,
-        mask: Tensor = None,
-        training: bool | None = None,
+        self, value: Tensor, key: Tensor = None, mask: Tensor = None, training: bool | None = None
     ) -> dict:
         """Compute once what every query step reads.
 
@@ -197,11 +180,11 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         Returns:
             Dictionary of tensors with the batch first.
         """
-        self._check_built()
+        arguments.check_built(self, "query_shape, value_shape")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
-        _check_size("value", value.shape, self.value_size)
-        _check_size("key", key.shape, self.key_size)
+        arguments.check_features("value", value.shape, self.value_size)
+        arguments.check_features("key", key.shape, self.key_size)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
@@ -245,10 +228,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
         positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         scores = self.score(self.queries(query), memory["key"], positions)
-        mask = attention_mask(query_mask, memory.get("mask"))
-        reach = self.score_mask(positions)
-        if reach is not None:
-            mask = reach if mask is None else ops.logical_and(mask, reach)
+        mask = combine_masks(
+            attention_mask(query_mask, memory.get("mask")), self.score_mask(positions)
+        )
         weights = self.cast(masked_softmax(scores, mask))
         return self.read(weights, memory), weights, state
 
@@ -299,12 +281,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def add_sequence_loss(self, scores, query_mask=None, training=None):
         """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
 
-        A call of the layer, and of a decoder around it, hands over the weights of all steps.
-
-        Args:
-            scores: Weights `(B, T, S)`; may be `None` unless `has_sequence_loss`.
-            query_mask: Boolean `(B, T)`, True = a real step, or `None` where all are.
-            training: Whether the call is one of training.
+        A call of the layer, and of a decoder around it, hands over the weights `(B, T, S)` of all
+        steps (`None` will do unless `has_sequence_loss`), and which steps are real.
         """
 
     def compute_mask(self, inputs, previous_mask=None):
@@ -317,62 +295,72 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         context = (*query[:2], value[2])
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
-    def compute_output_spec(
-        self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        query, value, key, *_ = self._inputs(query, value, key, query_mask, value_mask, mask)
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        query, value, key, *_ = self._inputs(
+            of.query, of.value, of.key, of.query_mask, of.value_mask, of.mask
+        )
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
-        return (context, scores) if return_attention_scores else context
+        return arguments.specs(
+            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
+        )
 
     def get_config(self):
-        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
+        return arguments.with_arguments(super().get_config(), self, AttentionMechanism)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
-        if isinstance(query, (list, tuple)):
-            if value is not None or key is not None or not 1 <= len(query) <= 3:
-                raise ValueError(
-                    "Inputs in a list must be [query], [query, value] or [query, value, key], and "
-                    f"the only ones. Received: a list of {len(query)}"
-                    + ("" if value is None else ", and a value")
-                )
-            query, value, key = [*query, None, None][:3]
-        # Keras hands over the masks of a list as a list, by either name.
-        of_query, of_value = [], []
-        for name, given in (("query_mask", query_mask), ("mask", mask)):
-            listed = given if isinstance(given, (list, tuple)) else [given]
-            check_mask(listed[0], tuple(query.shape[:2]), name)
-            of_query.append(listed[0])
-            of_value += listed[1:2]
-        query_mask = combine_masks(*of_query)
-        value_mask = combine_masks(*of_value) if value_mask is None else value_mask
-        if value is None:
-            value = query
-            value_mask = query_mask if value_mask is None else value_mask
-        key = value if key is None else key
+        masks, value_mask = masks_of(query_mask, value_mask, mask)
+        alone = is_alone(query, value)
+        query, value, key = in_three(query, value, key)
+        for name, given in zip(("query_mask", "mask"), masks, strict=True):
+            check_mask(given, tuple(query.shape[:2]), name)
+        query_mask = combine_masks(*masks)
+        value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
         if self.built:
-            _check_size("query", query.shape, self.query_size)
-            _check_size("value", value.shape, self.value_size)
-            _check_size("key", key.shape, self.key_size)
+            arguments.check_features("query", query.shape, self.query_size)
+            arguments.check_features("value", value.shape, self.value_size)
+            arguments.check_features("key", key.shape, self.key_size)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
 
-    def _check_built(self):
-        if not self.built:
+
+def in_three(query, value=None, key=None) -> tuple:
+    """Return query, value and key, or their shapes, whether given one by one or in a list."""
+    if is_list(query):
+        if value is not None or key is not None or not 1 <= len(query) <= 3:
             raise ValueError(
-                f"{type(self).__name__} has no weights yet. Call it once on a query and a value, "
-                "or `build(query_shape, value_shape)`, before its memory is prepared."
+                "A list of inputs is [query], [query, value] or [query, value, key], with no "
+                f"`value` or `key` beside it. Received: a list of {len(query)}"
+                + ("" if value is None else ", and a value")
             )
+        query, value, key = (*query, None, None)[:3]
+    value = query if value is None else value
+    return query, value, value if key is None else key
+
+
+def is_alone(query, value) -> bool:
+    """Whether the query is the only input of a call, which then is self-attention."""
+    return value is None and not (is_list(query) and len(query) > 1)
+
+
+def masks_of(query_mask, value_mask, mask) -> tuple:
+    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values.
+
+    Of inputs in a list Keras hands over the masks as a list, by either name.
+    """
+    of_query = []
+    for given in (query_mask, mask):
+        first, *others = given if isinstance(given, (list, tuple)) else [given]
+        of_query.append(first)
+        value_mask = others[0] if others and value_mask is None else value_mask
+    return of_query, value_mask
+
+
+def is_list(inputs) -> bool:
+    """Whether these are several tensors or shapes, and not one."""
+    return isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (Integral, type(None)))
 
 
 def row_zeros(value):
@@ -380,35 +368,12 @@ def row_zeros(value):
     return ops.zeros_like(ops.sum(value[:, :1, 0], axis=1), dtype="int32")
 
 
-def fresh(initializer):
-    """Return a copy of an initializer: weights of one shape made by one would start equal."""
-    return initializer.clone() if hasattr(initializer, "clone") else initializer
-
-
-def _check_size(name, shape, size):
-    if shape[-1] != size:
-        raise ValueError(
-            f"The layer was built for a {name} of {size} features. "
-            f"Received: {name} of shape {tuple(shape)}"
-        )
-
-
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
-    if isinstance(query[0], (list, tuple)):  # of inputs in a list
-        query, value, key = [*query, None, None][:3]
-    value = query if value is None else value
-    key = value if key is None else key
-    shapes = f"Received: query {tuple(query)}, value {tuple(value)}, key {tuple(key)}"
-    if not len(query) == len(value) == len(key) == 3:
-        raise ValueError(
-            f"Query, value and key must have the shape (batch, steps, features). {shapes}"
-        )
-    if None not in (value[1], key[1]) and value[1] != key[1]:
-        raise ValueError(f"A memory needs as many keys as values. {shapes}")
-    batch_sizes = {shape[0] for shape in (query, value, key)} - {None}
-    if len(batch_sizes) > 1:
-        raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
-    if None in (query[2], value[2], key[2]):
-        raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
-    return tuple(query), tuple(value), tuple(key)
+    query, value, key = (tuple(shape) for shape in in_three(query, value, key))
+    arguments.check_shapes(
+        query=(query, arguments.SEQUENCE),
+        value=(value, arguments.MEMORY),
+        key=(key, arguments.MEMORY),
+    )
+    return query, value, key

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import AttentionMechanism, Tensor
 from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -20,9 +21,8 @@ class HierarchicalAttention(AttentionMechanism):
     `P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `c_t = sum_j P(j) v_j`
 
     `P_w` are the weights of the word mechanism over all words of the document, `P_s` those of the
-    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. Both read with the same
-    query, each by itself, with a state of its own where it has one. The weights are multiplied, not
-    the scores.
+    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. The weights are
+    multiplied, not the scores.
 
     In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
     (B, N, Ds)}`, and the `value_mask` one of the same keys. The weights come as `(B, T, N, W)`;
@@ -33,22 +33,16 @@ class HierarchicalAttention(AttentionMechanism):
     Args:
         word_attention: A mechanism, such as `BahdanauAttention(units)`.
         sentence_attention: Another mechanism, of any kind.
-        dropout: Rate at which the joined weights are dropped in training. Dropout of the two
-            mechanisms acts on contexts of theirs, which are not used here.
-        seed: Seed of the dropout.
-        **kwargs: Arguments of every Keras layer.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights. Dropout of the
+            two mechanisms acts on contexts of theirs, which are not used here.
 
     Call arguments:
         query: `(B, T, Dq)`.
         words: `(B, N, W, D)`, the words of each sentence. Default: the queries, as one sentence.
         sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
-        word_mask: Boolean `(B, N, W)`, True = attend.
-        sentence_mask: Boolean `(B, N)`, True = attend. A sentence without a word that the word
-            mask leaves is masked in any case.
-        query_mask: Boolean `(B, T)`, True = attend.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
-        mask: The mask of the only input, where Keras passes it by itself.
+        word_mask, sentence_mask, query_mask: Boolean `(B, N, W)`, `(B, N)` and `(B, T)`, True =
+            attend. A sentence without a word that the word mask leaves is masked in any case.
+        return_attention_scores, training, mask: As in `AttentionMechanism`.
 
     Returns:
         The context `(B, T, D)`; with `return_attention_scores`, a tuple of it and the weights
@@ -85,10 +79,8 @@ class HierarchicalAttention(AttentionMechanism):
         **kwargs: Any,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        for name, part in (
-            ("word_attention", word_attention),
-            ("sentence_attention", sentence_attention),
-        ):
+        parts = {"word_attention": word_attention, "sentence_attention": sentence_attention}
+        for name, part in parts.items():
             if not isinstance(part, AttentionMechanism):
                 raise ValueError(
                     f"`{name}` must be an attention mechanism, such as BahdanauAttention(256). "
@@ -123,12 +115,13 @@ class HierarchicalAttention(AttentionMechanism):
         training: bool | None = None,
         mask: Tensor = None,
     ) -> Tensor:
-        self._check_call(query, words, sentences, word_mask, sentence_mask)
-        self._check_query_masks(query, query_mask, mask)
+        self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
         query_mask = combine_masks(query_mask, mask)
         # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
-        word_mask = _carried(words) if word_mask is None else word_mask
-        sentence_mask = _carried(sentences) if sentence_mask is None else sentence_mask
+        if word_mask is None:
+            word_mask = getattr(words, "_keras_mask", None)
+        if sentence_mask is None:
+            sentence_mask = getattr(sentences, "_keras_mask", None)
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
@@ -144,19 +137,14 @@ class HierarchicalAttention(AttentionMechanism):
     ):
         """Compute once what every query step reads.
 
-        Args:
-            words: `(B, N, W, D)`.
-            sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
-            word_mask: Boolean `(B, N, W)`, True = attend, or `None`.
-            sentence_mask: Boolean `(B, N)`, True = attend, or `None`.
-            training: Whether dropout applies in the two mechanisms.
+        The arguments are those of the call.
 
         Returns:
             Dictionary of tensors with the batch first: `"word"` and `"sentence"`, the memories of
             the two mechanisms; `"value"`, the words `(B, N W, D)`; and where anything is masked
             `"mask"` `(B, N, W)`.
         """
-        self._check_built()
+        arguments.check_built(self, "query_shape, words_shape, sentences_shape")
         words = self.cast(words)
         batch_size, count, width, features = ops.shape(words)
         if word_mask is not None:
@@ -205,7 +193,11 @@ class HierarchicalAttention(AttentionMechanism):
         batch_size, steps, count = ops.shape(sentences)
         places = ops.shape(memory["value"])[1]
         mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
-        words = ops.reshape(self.cast(words), (batch_size, steps, count, places // count))
+        if sentences.shape[2] == 0:  # then a quotient does not tell the width
+            width = ops.shape(memory["mask"])[2] if "mask" in memory else 0
+        else:
+            width = places // count
+        words = ops.reshape(self.cast(words), (batch_size, steps, count, width))
         weights = reweight(words, self.cast(sentences), mask)
         context = self.read(ops.reshape(weights, (batch_size, steps, places)), memory)
         return context, weights, {"word": word_state, "sentence": sentence_state}
@@ -242,23 +234,14 @@ class HierarchicalAttention(AttentionMechanism):
     def scores_axes(self, value):
         return tuple(value["words"].shape[1:3])
 
-    def compute_output_spec(
-        self,
-        query,
-        words=None,
-        sentences=None,
-        word_mask=None,
-        sentence_mask=None,
-        query_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        words = self._check_call(query, words, sentences, word_mask, sentence_mask)
-        self._check_query_masks(query, query_mask, mask)
-        shapes = self.compute_output_shape(query.shape, words, return_attention_scores=True)
-        context, scores = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
-        return (context, scores) if return_attention_scores else context
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
+        words = self._check_call(of.query, of.words, of.sentences, *masks)
+        shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
+        return arguments.specs(
+            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
+        )
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
@@ -268,11 +251,7 @@ class HierarchicalAttention(AttentionMechanism):
         return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "word_attention": keras.saving.serialize_keras_object(self.word_attention),
-            "sentence_attention": keras.saving.serialize_keras_object(self.sentence_attention),
-        }
+        return arguments.with_arguments(super().get_config(), self, HierarchicalAttention)
 
     @classmethod
     def from_config(cls, config):
@@ -280,31 +259,19 @@ class HierarchicalAttention(AttentionMechanism):
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in names}
         return cls(**{**config, **parts})
 
-    def _check_call(self, query, words, sentences, word_mask, sentence_mask):
+    def _check_call(self, query, words, sentences, word_mask, sentence_mask, query_mask, mask):
         """Refuse what does not fit, and return the words' shape."""
         given = [None if part is None else part.shape for part in (words, sentences)]
         shape, of_sentences = _shapes(query.shape, *given)
         if self.built:
-            expected = (self.query_size, self.value_size, self.sentence_attention.value_size)
-            if (query.shape[2], shape[3], of_sentences[2]) != expected:
-                raise ValueError(
-                    "The layer was built for queries, words and sentences of {}, {} and {} "
-                    "features. ".format(*expected)
-                    + f"Received: query {tuple(query.shape)}, "
-                    f"words {shape}, sentences {of_sentences}"
-                )
+            arguments.check_features("query", query.shape, self.query_size)
+            arguments.check_features("words", shape, self.value_size)
+            arguments.check_features("sentences", of_sentences, self.sentence_attention.value_size)
         check_mask(word_mask, shape[:3], "word_mask")
         check_mask(sentence_mask, shape[:2], "sentence_mask")
-        return shape
-
-    def _check_query_masks(self, query, query_mask, mask):
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
         check_mask(mask, tuple(query.shape[:2]), "mask")
-
-
-def _carried(tensor):
-    """Return the mask that Keras attached to a tensor, or `None`."""
-    return getattr(tensor, "_keras_mask", None)
+        return shape
 
 
 def _means(words, mask):
@@ -325,37 +292,22 @@ def _shapes(query, words, sentences):
         words = (query[0], 1, *query[1:])
     if sentences is None:
         sentences = (*words[:2], words[-1])
-    shapes = f"Received: query {tuple(query)}, words {tuple(words)}, sentences {tuple(sentences)}"
-    if (len(query), len(words), len(sentences)) != (3, 4, 3):
-        raise ValueError(
-            "Query, words and sentences must have the shapes (batch, steps, features), (batch, "
-            f"sentences, words, features) and (batch, sentences, features). {shapes}"
-        )
-    for axis, what in ((0, "examples"), (1, "sentences")):
-        sizes = {words[axis], sentences[axis]} | ({query[0]} if axis == 0 else set())
-        if len(sizes - {None}) > 1:
-            raise ValueError(f"All must have as many {what}. {shapes}")
-    if None in (query[2], words[3], sentences[2]):
-        raise ValueError(f"The last axis of query, words and sentences must be known. {shapes}")
+    arguments.check_shapes(
+        query=(query, arguments.SEQUENCE),
+        words=(words, "batch, sentences, words, features"),
+        sentences=(sentences, "batch, sentences, features"),
+    )
     return tuple(words), tuple(sentences)
 
 
 def reweight(word_weights, sentence_weights, mask=None):
-    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))` over all words of a document.
+    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `(B, T, N, W)`, over a document's words.
 
     The product is taken by logarithms in float32, so that two small factors do not vanish. A
     word whose weight or whose sentence's weight is 0 gets 0. Where that leaves no word of a row
     (the two put all of their mass, to the last digit of float32, on different sentences), the zeros
     count as a tiny weight, and the row still sums to 1. A row in which words or sentences have no
     weight anywhere gets zeros.
-
-    Args:
-        word_weights: `P_w`, `(B, T, N, W)`.
-        sentence_weights: `P_s`, `(B, T, N)`.
-        mask: Boolean that broadcasts to `(B, T, N, W)`, True = attend, or `None`.
-
-    Returns:
-        Weights `(B, T, N, W)` in the dtype of `word_weights`.
     """
     dtype = word_weights.dtype
     words = ops.cast(word_weights, "float32")

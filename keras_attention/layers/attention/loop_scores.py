@@ -1,8 +1,4 @@
-"""Scores with a gradient of their own, for the decoder's fast loop.
-
-A mechanism's `loop_score` returns one of these, or one that a user writes, and the decoder then
-differentiates its loop as a whole.
-"""
+"""Scores with a gradient of their own, for the decoder's fast loop."""
 
 from typing import Any
 
@@ -13,10 +9,11 @@ from keras_attention.ops.scores import dot_score
 
 
 class LoopScore:
-    """The score of one query a row, and its gradient.
+    """The score of one query a row, with a gradient of its own, for the decoder's fast loop.
 
-    The loop does the rest: it multiplies queries with `query_kernel`, masks and normalises the
-    scores, applies dropout to the weights, and reads the values.
+    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole:
+    it multiplies queries with `query_kernel`, masks and normalises the scores, applies dropout to
+    the weights, and reads the values.
 
     A subclass writes `score`, `query_gradient` and `memory_gradients`. A score that depends on what
     earlier queries read has a state, which is the mechanism's (`initial_state`), and also writes
@@ -30,30 +27,21 @@ class LoopScore:
     Example:
 
     ```python
-    import keras
     import numpy as np
-    from keras_attention.layers import AttentionDecoder, AttentionMechanism, DotScore
+    from keras_attention.layers import DotScore, LoopScore
 
-    class LowRankAttention(AttentionMechanism):
-        def build_score(self, query_size, key_size):
-            self.query_kernel = self.add_weight((query_size, 4), name="query_kernel")
-            self.key_kernel = self.add_weight((key_size, 4), name="key_kernel")
+    class HalvedScore(DotScore):
+        def score(self, query, key, state, weights):
+            return super().score(query, key, state, weights) / 2
 
-        def project_query(self, query):
-            return keras.ops.matmul(query, self.cast(self.query_kernel))
+        def query_gradient(self, upstream, query, key, state, weights):
+            return super().query_gradient(upstream / 2, query, key, state, weights)
 
-        def project_key(self, key):
-            return keras.ops.matmul(key, self.cast(self.key_kernel))
+        def memory_gradients(self, upstream, query, key, weights, sums):
+            return super().memory_gradients(upstream / 2, query, key, weights, sums)
 
-        def score(self, query, key, positions):
-            return keras.ops.matmul(query, keras.ops.swapaxes(key, 1, 2))
-
-        def loop_score(self):
-            return DotScore(self.cast(self.query_kernel))
-
-    decoder = AttentionDecoder(keras.layers.GRUCell(12), LowRankAttention())
-    outputs = decoder(np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12)))
-    assert tuple(outputs.shape) == (2, 5, 12)
+    score = HalvedScore().score(np.ones((2, 4), "float32"), np.ones((2, 7, 4), "float32"), {}, {})
+    assert isinstance(HalvedScore(), LoopScore) and tuple(score.shape) == (2, 7)
     ```
     """
 
@@ -65,39 +53,26 @@ class LoopScore:
         self.weights = weights
 
     def score(self, query, key, state, weights):
-        """Return the scores `(B, S)` of a query `(B, U)` against the memory's keys `(B, S, ...)`.
+        """Return the scores `(B, S)` of queries `(B, U)`, multiplied with their kernel.
 
-        Args:
-            query: The query, multiplied with `query_kernel`.
-            key: The memory's keys, as `project_key` made them.
-            state: The mechanism's state before the query, a dictionary.
-            weights: The dictionary of `weights`.
+        `key` is what `project_key` gave, `state` the mechanism's before the query, `weights` the
+        constructor's.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def query_gradient(self, upstream, query, key, state, weights):
-        """Return the gradients that the step before waits for.
+        """Return the gradients that the step before waits for, from that of the scores `(B, S)`.
 
-        Args:
-            upstream: Gradient of the scores `(B, S)`. The others are as in `score`.
-
-        Returns:
-            The gradient of the query `(B, U)`; that of the state, a dictionary; and a dictionary
-            of gradients by the names in `summed`.
+        They are that of the query `(B, U)`; that of the state, a dictionary; and a dictionary by
+        the names in `summed`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `query_gradient`.")
 
     def memory_gradients(self, upstream, query, key, weights, sums):
-        """Return the gradients of `"key"` and of every weight, a dictionary.
+        """Return the gradients of `"key"` and of every weight, a dictionary: once, after the loop.
 
-        It is called once, after the loop, for all queries.
-
-        Args:
-            upstream: Gradient of the scores, `(B, T, S)`.
-            query: The queries, `(B, T, U)`.
-            key: The memory's keys.
-            weights: The dictionary of `weights`.
-            sums: float32 sums over all queries of the gradients that `summed` names.
+        From the gradient of all scores `(B, T, S)`, all queries `(B, T, U)`, and the float32 sums
+        over all queries of the gradients that `summed` names.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `memory_gradients`.")
 
@@ -106,20 +81,12 @@ class LoopScore:
         return state
 
     def keep_gradients(self, upstream, state, attention):
-        """Return the gradients of the two arguments of `keep`; 0 where there is none.
-
-        Args:
-            upstream: Gradient of the state after the query, a dictionary. The others are as in
-                `keep`.
-        """
+        """Return the gradients of the two arguments of `keep`; 0 where there is none."""
         return upstream, 0
 
 
 class DotScore(LoopScore):
-    """`e_s = q . k_s`.
-
-    Args:
-        query_kernel: Kernel `(Dq, U)` that queries are multiplied with, or `None`.
+    """`e_s = q . k_s`. Its argument is the `query_kernel` of `LoopScore`, or `None`.
 
     Example:
 
@@ -145,11 +112,7 @@ class DotScore(LoopScore):
 
 
 class AdditiveScore(LoopScore):
-    """`e_s = v . tanh(q + k_s)`.
-
-    Args:
-        query_kernel: Kernel `(Dq, U)` that queries are multiplied with, or `None`.
-        score_vector: `v`, `(U,)`.
+    """`e_s = v . tanh(q + k_s)`, with the `query_kernel` of `LoopScore`, and `v`, `(U,)`.
 
     Example:
 
@@ -174,26 +137,5 @@ class AdditiveScore(LoopScore):
         return gradient, {}, {}
 
     def memory_gradients(self, upstream, query, key, weights, sums):
-        names = ("key", "score_vector")
         gradients = additive_key_gradients(query, key, weights["score_vector"], upstream)
-        return dict(zip(names, gradients, strict=True))
-
-
-class LocationScore(LoopScore):
-    """`e_s = q_s`: the query, multiplied with its kernel, is the score of each place."""
-
-    def score(self, query, key, state, weights):
-        return _resized(query, ops.shape(key)[1])
-
-    def query_gradient(self, upstream, query, key, state, weights):
-        return _resized(upstream, query.shape[1]), {}, {}
-
-    def memory_gradients(self, upstream, query, key, weights, sums):
-        return {}
-
-
-def _resized(rows, size):
-    """Return rows `(B, N)` cut or filled with zeros to `(B, size)`."""
-    filling = ops.zeros((ops.shape(rows)[0], size), rows.dtype)
-    rows = ops.concatenate([rows, filling], axis=1)[:, :size]
-    return ops.reshape(rows, (ops.shape(rows)[0], size))
+        return dict(zip(("key", "score_vector"), gradients, strict=True))

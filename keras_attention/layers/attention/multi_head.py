@@ -1,36 +1,19 @@
 """Multi-head attention (Vaswani et al. 2017), with the options that came since."""
 
+import itertools
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.multi_head_inputs import (
-    axes_of,
-    check_call,
-    check_shapes,
-    differ,
-    in_three,
-    masks_of,
-    rank_4,
-)
-from keras_attention.layers.attention.multi_head_projections import HeadProjections
-from keras_attention.layers.checks import (
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    check_rate,
-    check_seed,
-)
-from keras_attention.ops.dot_product.attention import (
-    NORMALIZERS,
-    attention,
-    attention_with_scores,
-)
+from keras_attention.layers import arguments
+from keras_attention.layers.attention.base import in_three, is_alone, masks_of
+from keras_attention.layers.attention.multi_head_projections import HeadProjections, rank_4
+from keras_attention.ops.axes import Axes
+from keras_attention.ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from keras_attention.ops.dot_product.mods import Mods, all_of
 from keras_attention.ops.dot_product.reach import Reach
-from keras_attention.ops.masks import combine_masks, zero_masked
+from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
@@ -41,20 +24,6 @@ OF_POSITIONS = {
     "num_buckets": ("relative", 32),
     "max_distance": ("relative", 128),
 }
-# What Keras makes an object of, and writes to a configuration by.
-SERIALIZED = {
-    "initializer": keras.initializers,
-    "regularizer": keras.regularizers,
-    "constraint": keras.constraints,
-}
-
-CONFIG = (
-    *("num_heads", "key_dim", "value_dim", "dropout", "use_bias", "num_key_value_heads"),
-    *("positions", *OF_POSITIONS, "window", "num_sinks", "normalizer", "query_key_norm"),
-    *("kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer"),
-    *("kernel_constraint", "bias_constraint", "seed", "attention_axes", "sliding_window"),
-    "use_gate",
-)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -71,15 +40,8 @@ class MultiHeadAttention(HeadProjections):
     `keras.layers.MultiHeadAttention`, and the same weights give the same output. A query that sees
     nothing has zero weights here, and its output is the output's bias.
 
-    One query at a time, with keys and values projected once:
-
-    ```
-    memory = layer.prepare_memory(value, key, mask)                  # cross-attention
-    output, scores, _ = layer.step(query, memory, {}, index)         # query (B, D)
-
-    state = layer.initial_state(batch_size, max_length)              # causal self-attention
-    output, scores, state = layer.step(query, None, state, index)
-    ```
+    One query at a time, with keys and values projected once: `step` (see there), with what
+    `prepare_memory` gives of a memory, or the cache of `initial_state` for causal self-attention.
 
     Unless you ask for the weights, long sequences (from `T S` above 1024 x 1024) keep no tensor of
     `H T S` numbers: `keras_attention.ops.dot_product.blocks` works on parts of them.
@@ -96,11 +58,12 @@ class MultiHeadAttention(HeadProjections):
         positions: `None`, or how places enter the scores: `"rotary"` turns queries and keys,
             `"alibi"` takes a slope times the distance off, `"relative"` adds a learned number for
             each bucket of distances. Places count from 0 in queries and in memory.
-        max_wavelength: Of `"rotary"`.
-        num_buckets: Of `"relative"`.
-        max_distance: Of `"relative"`: the distance from which on all share a bucket.
-        window: A query at place `t` sees the places within `window - 1` of `t`. Default: all.
-            `sliding_window` is another name of it.
+        max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
+            features of a head are turned (default: all), and what places are divided by.
+        num_buckets, max_distance: Of `"relative"`: how many buckets there are, and the distance
+            from which on all share one.
+        window, sliding_window: Two names: a query at place `t` sees the places within
+            `window - 1` of `t`. Default: all.
         num_sinks: The first places, which are seen past the window too.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
@@ -108,18 +71,12 @@ class MultiHeadAttention(HeadProjections):
         kernel_initializer: Initializer of the kernels. Those of queries, keys and values have three
             axes, which Glorot's rule takes for a convolution's: they start small, and a post-norm
             Transformer trains. The output's is drawn as a matrix.
-        bias_initializer: Initializer of the biases.
-        kernel_regularizer: Regularizer of the kernels.
-        bias_regularizer: Regularizer of the biases.
-        kernel_constraint: Constraint of the kernels.
-        bias_constraint: Constraint of the biases.
+        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            As in `keras.layers.Dense`.
         seed: Seed of the dropout.
         attention_axes: The axes that attend, of inputs with several axes between batch and
             features; the others are taken one by one. Default: all of them.
-        sliding_window: As `window`.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
-        rotary_dim: Of `"rotary"`: how many features of a head are turned. Default: all.
-        rotary_scaling: Of `"rotary"`: what places are divided by.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
@@ -131,19 +88,18 @@ class MultiHeadAttention(HeadProjections):
         value: `(B, S, Dv)`. Default: the queries.
         key: `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`, True = attend.
-        value_mask: Boolean `(B, S)`. Default in self-attention: `query_mask`.
-        key_mask: Boolean `(B, S)`; a place must pass it and `value_mask`.
+        value_mask, key_mask: Boolean `(B, S)`; a place must pass both. Default of `value_mask` in
+            self-attention: `query_mask`.
         attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: which pairs may attend.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout applies.
         use_causal_mask: Whether a query sees no place after its own.
-        mask: The mask of the only input in self-attention, where Keras passes it by itself;
-            `query_mask` says the same, and goes before it. Of a list, a list.
-        query_positions: Integers `(B, T)`: the places that rotary positions count. Default: 0, 1,
-            and so on.
-        key_positions: Integers `(B, S)`. Default in self-attention: `query_positions`.
-        score_mod: As the argument of the layer, after which it applies. Gradients reach the Keras
-            variables that it reads, and the tensors of a `functools.partial`; all else is constant.
+        mask: The masks that Keras passes by itself; `query_mask` goes before it.
+        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
+            positions count. Default: 0, 1, and so on; in self-attention `key_positions` are
+            `query_positions`.
+        score_mod: As the argument of the layer, in its place. Gradients reach the Keras variables
+            that it reads, and the tensors of a `functools.partial`; all else is constant.
         mask_mod: As the argument of the layer; both must show a pair.
 
     Returns:
@@ -214,38 +170,38 @@ class MultiHeadAttention(HeadProjections):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads = check_integer("num_heads", num_heads)
-        self.key_dim = check_integer("key_dim", key_dim)
-        self.value_dim = check_integer("value_dim", key_dim if value_dim is None else value_dim)
-        self.dropout = check_rate("dropout", dropout)
-        self.use_bias = check_flag("use_bias", use_bias)
-        self.output_size = _as_shape(output_shape)
+        self.num_heads = arguments.check_integer("num_heads", num_heads)
+        self.key_dim = arguments.check_integer("key_dim", key_dim)
+        self.value_dim = arguments.check_integer(
+            "value_dim", key_dim if value_dim is None else value_dim
+        )
+        self.dropout = arguments.check_rate("dropout", dropout)
+        self.use_bias = arguments.check_flag("use_bias", use_bias)
+        self.output_size = _integers("output_shape", output_shape, "a positive integer")
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
-        self.num_key_value_heads = check_integer("num_key_value_heads", groups)
-        self.positions = check_choice("positions", positions, POSITIONS)
-        self.max_wavelength = check_number("max_wavelength", max_wavelength, above=True)
-        self.num_buckets = check_integer("num_buckets", num_buckets)
-        self.max_distance = check_integer("max_distance", max_distance)
+        self.num_key_value_heads = arguments.check_integer("num_key_value_heads", groups)
+        self.positions = arguments.check_choice("positions", positions, POSITIONS)
+        self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
+        self.num_buckets = arguments.check_integer("num_buckets", num_buckets)
+        self.max_distance = arguments.check_integer("max_distance", max_distance)
         self.window = sliding_window if window is None else window
         self.sliding_window = sliding_window
-        self.num_sinks = check_integer("num_sinks", num_sinks, minimum=0)
-        self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
-        self.query_key_norm = check_flag("query_key_norm", query_key_norm)
+        self.num_sinks = arguments.check_integer("num_sinks", num_sinks, minimum=0)
+        self.normalizer = arguments.check_choice("normalizer", normalizer, NORMALIZERS)
+        self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
-        self.seed = check_seed(seed)
-        self.attention_axes = _as_axes(attention_axes)
-        self.use_gate = check_flag("use_gate", use_gate)
+        self.seed = arguments.check_seed(seed)
+        self.attention_axes = _integers("attention_axes", attention_axes, "an integer")
+        self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.rotary_dim = rotary_dim
-        self.rotary_scaling = check_number("rotary_scaling", rotary_scaling, above=True)
-        self.score_mod, self.mask_mod = (
-            _as_mod("score_mod", score_mod),
-            _as_mod("mask_mod", mask_mod),
-        )
+        self.rotary_scaling = arguments.check_number("rotary_scaling", rotary_scaling, above=True)
+        self.score_mod = _as_mod("score_mod", score_mod)
+        self.mask_mod = _as_mod("mask_mod", mask_mod)
         self._check_options()
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
@@ -266,7 +222,7 @@ class MultiHeadAttention(HeadProjections):
                 )
         if self.positions == "rotary":
             size = self.key_dim if self.rotary_dim is None else self.rotary_dim
-            if check_integer("rotary_dim", size) % 2 or size > self.key_dim:
+            if arguments.check_integer("rotary_dim", size) % 2 or size > self.key_dim:
                 raise ValueError(
                     "Rotary positions turn pairs of features: `key_dim`, or the `rotary_dim` of "
                     f"its features that are turned, must be even. Received: key_dim={self.key_dim}"
@@ -278,7 +234,7 @@ class MultiHeadAttention(HeadProjections):
                 f"Received: window={self.window}, sliding_window={self.sliding_window}"
             )
         if self.window is not None:
-            check_integer("window", self.window)
+            arguments.check_integer("window", self.window)
         elif self.num_sinks:
             raise ValueError(
                 "`num_sinks` keeps the first places in sight of a `window`; without one all are. "
@@ -286,9 +242,10 @@ class MultiHeadAttention(HeadProjections):
             )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        query, value, key = in_three(query_shape, value_shape, key_shape, of_shapes=True)
+        shapes = in_three(query_shape, value_shape, key_shape)
+        query, value, key = (tuple(shape) for shape in shapes)
         self.axes = axes_of(query, self.attention_axes)
-        check_shapes(self, query, value, key)
+        self._check_shapes(query, value, key)
         heads, groups = self.num_heads, self.num_key_value_heads
         self._features = {"query": query[-1], "value": value[-1], "key": key[-1]}
         self._sizes = {}
@@ -300,14 +257,10 @@ class MultiHeadAttention(HeadProjections):
         self._add_kernel("output", (heads, self.value_dim), self.output_size or (query[-1],))
         if self.query_key_norm:
             for name in ("query_gain", "key_gain"):
-                gain = self.add_weight((self.key_dim,), initializer="ones", name=name)
-                setattr(self, name, gain)
+                self._make_weight(name, (self.key_dim,), "ones")
         if self.positions == "relative":
-            self.relative_bias = self.add_weight(
-                (self.num_buckets, heads),
-                initializer=keras.initializers.RandomNormal(stddev=0.02),
-                name="relative_bias",
-            )
+            small = keras.initializers.RandomNormal(stddev=0.02)
+            self._make_weight("relative_bias", (self.num_buckets, heads), small)
         if isinstance(self.score_mod, keras.layers.Layer):
             place = ops.zeros((1, 1, 1, 1), "int32")
             self.score_mod(ops.zeros((1, heads, 1, 1)), place, place, place, place)
@@ -331,14 +284,12 @@ class MultiHeadAttention(HeadProjections):
         score_mod=None,
         mask_mod=None,
     ):
-        masks = masks_of(mask, query, value, query_mask, value_mask)
-        query, value, key = in_three(query, value, key)
-        check_call(self, query, value, key, *masks, key_mask, attention_mask)
+        query, value, key, query_mask, value_mask = self._inputs(
+            query, value, key, query_mask, value_mask, key_mask, attention_mask, mask
+        )
         key_positions = query_positions if value is query else key_positions
         places = self._places(query, query_positions), self._places(value, key_positions)
-        query_mask, value_mask = masks
-        if key_mask is not None:
-            value_mask = combine_masks(value_mask, key_mask)
+        value_mask = value_mask if key_mask is None else combine_masks(value_mask, key_mask)
         ready = self._ready(query, value, key, query_mask, value_mask)
         *heads, gate = self._project_inputs(*ready, places)
         steps, length = ops.shape(heads[0])[2], ops.shape(heads[1])[2]
@@ -383,44 +334,86 @@ class MultiHeadAttention(HeadProjections):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None) -> tuple:
-        query, _, _ = in_three(query_shape, value_shape, key_shape, of_shapes=True)
+        query = tuple(in_three(query_shape, value_shape, key_shape)[0])
         return (*query[:-1], *(self.output_size or query[-1:]))
 
-    def compute_output_spec(
-        self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        mask=None,
-        query_positions=None,
-        key_positions=None,
-        score_mod=None,
-        mask_mod=None,
-    ):
-        masks = masks_of(mask, query, value, query_mask, value_mask)
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        masks = (of.query_mask, of.value_mask, of.key_mask, of.attention_mask, of.mask)
+        query, value, *_ = self._inputs(of.query, of.value, of.key, *masks)
+        shapes = [self.compute_output_shape(query.shape)]
+        if of.return_attention_scores:
+            axes = axes_of(query.shape, self.attention_axes)
+            shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))
+        return arguments.specs(shapes, self.compute_dtype)
+
+    def get_config(self) -> dict:
+        config = {**super().get_config(), "output_shape": self.output_size}
+        return arguments.with_arguments(config, self, MultiHeadAttention)
+
+    # What a call may be given.
+
+    def _inputs(
+        self, query, value, key, query_mask, value_mask, key_mask, attention_mask, mask
+    ) -> tuple:
+        """Return query, value, key, and the masks of query and value, from any way to give them."""
+        if value is None and key is not None and not isinstance(query, (list, tuple)):
+            raise ValueError("A `key` needs its `value`. Received: a key, and value=None")
+        (query_mask, implicit), value_mask = masks_of(query_mask, value_mask, mask)
+        query_mask = implicit if query_mask is None else query_mask
+        if value_mask is None and is_alone(query, value):
+            value_mask = query_mask
         query, value, key = in_three(query, value, key)
-        check_call(self, query, value, key, *masks, key_mask, attention_mask)
-        output = keras.KerasTensor(self.compute_output_shape(query.shape), self.compute_dtype)
-        if not return_attention_scores:
-            return output
-        shape = axes_of(query.shape, self.attention_axes).pairs_shape(
-            query.shape, value.shape, self.num_heads
-        )
-        return output, keras.KerasTensor(shape, self.compute_dtype)
+        self._check_shapes(query.shape, value.shape, key.shape)
+        check_mask(query_mask, tuple(query.shape[:-1]), "query_mask")
+        check_mask(value_mask, tuple(value.shape[:-1]), "value_mask")
+        check_mask(key_mask, tuple(value.shape[:-1]), "key_mask")
+        if attention_mask is not None:
+            self._check_attention_mask(attention_mask, query.shape, value.shape)
+        return query, value, key, query_mask, value_mask
+
+    def _check_shapes(self, query, value, key):
+        """Raise a ValueError where the inputs fit neither each other nor the layer."""
+        shapes = f"Received: query {tuple(query)}, value {tuple(value)}, key {tuple(key)}"
+        axes = axes_of(query, self.attention_axes)
+        if not len(query) == len(value) == len(key):
+            raise ValueError(f"Query, value and key must have as many axes. {shapes}")
+        if _differ(value[1:-1], key[1:-1]):
+            raise ValueError(f"A memory needs as many keys as values. {shapes}")
+        batches = [axes.sizes(shape)[0] for shape in (query, value, key)]
+        if any(_differ(*pair) for pair in itertools.combinations(batches, 2)):
+            raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
+        if None in (query[-1], value[-1], key[-1]):
+            raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
+        if self.built:
+            if axes != self.axes:
+                raise ValueError(f"The layer was built for {self.axes.rank} axes. {shapes}")
+            for name, shape in (("query", query), ("value", value), ("key", key)):
+                self.check_features(name, shape)
+
+    def _check_attention_mask(self, mask, query, value):
+        axes = axes_of(query, self.attention_axes)
+        full = axes.pairs_shape(query, value, self.num_heads)
+        pairs, shape = 2 * len(axes.attended), tuple(getattr(mask, "shape", ()))
+        batch = full[: -pairs - 1]
+        open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
+        leading = ((), full[:1], batch, (*batch, self.num_heads))
+        fits = any(not _differ(open_ones, (*first, *full[-pairs:])) for first in leading)
+        has_dtype = hasattr(mask, "dtype")
+        dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
+        if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
+            raise ValueError(
+                "`attention_mask` must be boolean (True = attend) of shape (T, S), (B, T, S) or "
+                f"(B, H, T, S), here {full}. Received: attention_mask of shape {shape} and dtype "
+                f"{dtype}"
+            )
 
     def _places(self, inputs, places):
         """Return the folded places of a rotary layer's inputs, which a call gave, or `None`."""
         if places is None:
             return None
         shape = tuple(places.shape)
-        if self.positions != "rotary" or differ(shape, tuple(inputs.shape[:-1])):
+        if self.positions != "rotary" or _differ(shape, tuple(inputs.shape[:-1])):
             raise ValueError(
                 "`query_positions` and `key_positions` belong to positions='rotary', and have one "
                 f"place for each input, here {tuple(inputs.shape[:-1])}. Received: places of shape "
@@ -428,39 +421,16 @@ class MultiHeadAttention(HeadProjections):
             )
         return self.axes.fold(ops.cast(places, "int32"))
 
-    def get_config(self) -> dict:
-        config = super().get_config()
-        for name in CONFIG:
-            value, made = getattr(self, name), SERIALIZED.get(name.rpartition("_")[2])
-            config[name] = made.serialize(value) if made else value
-        for name in ("score_mod", "mask_mod"):
-            config[name] = keras.saving.serialize_keras_object(getattr(self, name))
-        return {**config, "output_shape": self.output_size}
 
-
-def _as_shape(output_shape):
-    if output_shape is None:
+def _integers(name, given, kind):
+    """Return an integer or several, positive where the kind says so, as a tuple; `None` stays."""
+    if given is None:
         return None
-    is_one = not isinstance(output_shape, (list, tuple))
-    shape = (output_shape,) if is_one else tuple(output_shape)
-    if not shape or not all(type(size) is int and size > 0 for size in shape):
-        raise ValueError(
-            "`output_shape` must be a positive integer or a tuple of them. "
-            f"Received: output_shape={output_shape!r}"
-        )
-    return shape
-
-
-def _as_axes(axes):
-    if axes is None:
-        return None
-    given = (axes,) if isinstance(axes, int) else axes
-    if not isinstance(given, (list, tuple)) or not all(type(axis) is int for axis in given):
-        raise ValueError(
-            "`attention_axes` must be an integer or a tuple of them. "
-            f"Received: attention_axes={axes!r}"
-        )
-    return tuple(given)
+    listed = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    fits = all(type(one) is int and (one > 0 or "positive" not in kind) for one in listed)
+    if not listed or not fits:
+        raise ValueError(f"`{name}` must be {kind} or a tuple of them. Received: {name}={given!r}")
+    return listed
 
 
 def _as_mod(name, mod):
@@ -468,3 +438,24 @@ def _as_mod(name, mod):
     if mod is not None and not callable(mod):
         raise ValueError(f"`{name}` must be a function of places. Received: {name}={mod!r}")
     return mod
+
+
+def axes_of(shape, attention_axes) -> Axes:
+    """Return the axes that attend in inputs of a shape."""
+    rank = len(shape)
+    given = range(1, rank - 1) if attention_axes is None else attention_axes
+    attended = tuple(sorted(axis + rank if axis < 0 else axis for axis in given))
+    if rank < 3 or not attended or not all(0 < axis < rank - 1 for axis in attended):
+        raise ValueError(
+            "Query, value and key must have the shape (batch, steps, features), or several "
+            "axes of steps, of which `attention_axes` name some. Received: inputs of shape "
+            f"{tuple(shape)}, attention_axes={attention_axes}"
+        )
+    return Axes(rank, attended)
+
+
+def _differ(first, second) -> bool:
+    """Whether two shapes cannot be one; an open size fits any."""
+    return len(first) != len(second) or any(
+        None not in pair and pair[0] != pair[1] for pair in zip(first, second, strict=True)
+    )

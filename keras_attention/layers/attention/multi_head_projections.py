@@ -1,12 +1,12 @@
 """The weights of multi-head attention, products with them, and attention one query at a time."""
 
+import itertools
 import math
 
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import fresh
-from keras_attention.layers.attention.multi_head_inputs import rank_4
+from keras_attention.layers import arguments
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.cache import write_place
 from keras_attention.ops.dot_product.attention import attention_with_scores
@@ -25,32 +25,28 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def _add_kernel(self, name, inputs, outputs):
         """Make `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
         self._sizes[name] = outputs
-        initializer = fresh(self.kernel_initializer)
+        initializer = arguments.fresh(self.kernel_initializer)
 
         def as_matrix(shape, dtype=None):
             matrix = (math.prod(inputs), math.prod(outputs))
             return ops.reshape(initializer(matrix, dtype=dtype), shape)
 
-        kernel = self.add_weight(
-            (*inputs, *outputs),
-            initializer=as_matrix if name == "output" else initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            name=f"{name}_kernel",
-        )
-        setattr(self, f"{name}_kernel", kernel)
+        first = as_matrix if name == "output" else initializer
+        of_kernel = {"regularizer": self.kernel_regularizer, "constraint": self.kernel_constraint}
+        of_bias = {"regularizer": self.bias_regularizer, "constraint": self.bias_constraint}
+        self._make_weight(f"{name}_kernel", (*inputs, *outputs), first, **of_kernel)
         if self.use_bias:
-            bias = self.add_weight(
-                outputs,
-                initializer=fresh(self.bias_initializer),
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-                name=f"{name}_bias",
+            self._make_weight(
+                f"{name}_bias", outputs, arguments.fresh(self.bias_initializer), **of_bias
             )
-            setattr(self, f"{name}_bias", bias)
+
+    @property
+    def _of_queries(self):
+        """The names of the kernels that read the queries."""
+        return ("query", "gate") if self.use_gate else ("query",)
 
     def kernels_to_adapt(self) -> dict[str, int]:
-        names = ("query", "key", "value", *(["gate"] if self.use_gate else []))
+        names = ("query", "key", "value", *self._of_queries[1:])  # in the order of their files
         return {**{f"{name}_kernel": 1 for name in names}, "output_kernel": 2}
 
     def project(self, inputs, *names: str) -> list:
@@ -67,7 +63,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         bias = None if not biases else ops.concatenate(biases) if biases[1:] else biases[0]
         products = _dense(inputs, kernel, bias)
         steps = ops.shape(products)[:2]
-        places = [sum(sizes[: place + 1]) for place in range(len(sizes) - 1)]
+        places = list(itertools.accumulate(sizes))[:-1]
         parts = ops.split(products, places, axis=-1) if places else [products]
         return [
             ops.reshape(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)
@@ -75,16 +71,21 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     def _project_inputs(self, query, value, key, places=(None, None), first=0):
         """Return queries `(B, H, T, d)`, keys and values `(B, G, S, d)`, and the gate."""
-        own = ("query", "gate") if self.use_gate else ("query",)
         if query is value is key:
-            *query, key, value = self.project(query, *own, "key", "value")
+            *own, key, value = self.project(query, *self._of_queries, "key", "value")
             memory = self._keys(key, places[1], first), _heads_first(value)
         else:
-            query = self.project(query, *own)
+            own = self.project(query, *self._of_queries)
             memory = self._project_memory(value, key, places[1])
-        gate = ops.sigmoid(query[1]) if self.use_gate else None
-        query = self._placed(query[0], "query_gain", places[0], first)
-        return _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype)), *memory, gate
+        query, gate = self._scaled(own, places[0], first)
+        return query, *memory, gate
+
+    def _scaled(self, projected, places, first):
+        """Return queries `(B, H, T, d)`, scaled for their products with keys, and the gate."""
+        query, *gate = projected
+        query = self._placed(query, "query_gain", places, first)
+        query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+        return query, ops.sigmoid(gate[0]) if gate else None
 
     def _project_memory(self, value, key, places=None):
         if key is value:
@@ -143,8 +144,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             mask: Boolean `(B, S)`, True = attend, or `None`.
 
         Returns:
-            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)`, `value`
-            `(B, G, S, value_dim)` for `G` key heads, and `mask` where there is one.
+            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)` and `value`
+            `(B, G, S, value_dim)` of `G` heads, and `mask` where there is one.
         """
         self._check_steps()
         value = self.cast(value)
@@ -162,8 +163,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def initial_state(self, batch_size, max_length: int) -> dict:
         """Return the empty cache of self-attention, for sequences of `max_length` at most.
 
-        Returns:
-            `key` `(B, G, max_length, key_dim)` and `value` `(B, G, max_length, value_dim)`, zeros.
+        It holds the `key` `(B, G, max_length, key_dim)` and the `value`, zeros.
         """
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
@@ -198,15 +198,17 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         if causal:
             self.check_features("value", query.shape)
             query, key, value, gate = self._project_inputs(query, query, query, first=index)
-            _check_place(index, state["key"].shape[2])
+            length = state["key"].shape[2]
+            known = isinstance(index, int) and isinstance(length, int)
+            if known and not 0 <= index < length:
+                raise ValueError(
+                    f"`index` must lie in the {length} places of the state. Received: index={index}"
+                )
             entries = (("key", key), ("value", value))
             state = {name: write_place(state[name], index, entry) for name, entry in entries}
             memory = state
         else:
-            own = self.project(query, "query", *(["gate"] if self.use_gate else []))
-            gate = ops.sigmoid(own[1]) if self.use_gate else None
-            query = self._placed(own[0], "query_gain", None, index)
-            query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+            query, gate = self._scaled(self.project(query, *self._of_queries), None, index)
         key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
         if attention_mask is not None:
             expected = (key.shape[0], self.num_heads, key.shape[2])
@@ -224,11 +226,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     def check_features(self, name: str, shape):
         """Raise a ValueError where an input is not as wide as the kernel that projects it."""
-        if shape[-1] != self._features[name]:
-            raise ValueError(
-                f"The layer was built for a {name} of {self._features[name]} features. "
-                f"Received: {name} of shape {tuple(shape)}"
-            )
+        arguments.check_features(name, shape, self._features[name])
 
     def _check_steps(self):
         if not self.built or not self.axes.is_plain:
@@ -237,6 +235,13 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
                 "`build(query_shape, value_shape)`, on inputs (batch, steps, features), before its "
                 "memory is prepared or a step taken."
             )
+
+
+def rank_4(mask):
+    """Give an attention mask `(T, S)`, `(B, T, S)` or `(B, H, T, S)` four axes."""
+    if mask is None or len(mask.shape) == 4:
+        return mask
+    return ops.expand_dims(mask, (0, 1) if len(mask.shape) == 2 else 1)
 
 
 def _heads_first(heads):
@@ -249,10 +254,3 @@ def _dense(inputs, kernel, bias):
     rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
     rows = rows if bias is None else rows + bias
     return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
-
-
-def _check_place(index, length):
-    if isinstance(index, int) and isinstance(length, int) and not 0 <= index < length:
-        raise ValueError(
-            f"`index` must lie in the {length} places of the state. Received: index={index}"
-        )

@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import fresh
-from keras_attention.layers.checks import check_integer
+from keras_attention.layers.arguments import check_integer, fresh, specs, with_arguments
 from keras_attention.ops.crossentropy import smoothed_crossentropy
 from keras_attention.ops.pointer import copy_distribution, copy_probability
 
@@ -29,8 +28,7 @@ class PointerGenerator(keras.layers.Layer):
     All of it runs in float32, and comes in the compute dtype; under mixed precision give the layer
     `dtype="float32"`, as any last layer. Logarithms are of at least 1e-30, never of 0.
 
-    For training, `log_likelihood` gives the probabilities of the targets alone, with the same
-    weights: neither the copied distribution nor the mixture is made over the whole vocabulary.
+    For training, `log_likelihood` gives the probabilities of the targets alone.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.
@@ -45,8 +43,7 @@ class PointerGenerator(keras.layers.Layer):
         scores: Attention weights `(B, T, S)`, zero at padding.
         source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Places
             whose id lies outside (-1, for instance) are never copied.
-        context: `(B, T, Dc)`.
-        state: `(B, T, Ds)`.
+        context, state: `(B, T, Dc)` and `(B, T, Ds)`.
         inputs: `(B, T, Dx)`, most often the embedded word before.
         extra_size: Integer, number of ids past the vocabulary.
         return_p_gen: Whether to return `p_gen` too.
@@ -54,9 +51,6 @@ class PointerGenerator(keras.layers.Layer):
     Returns:
         Log probabilities `(B, T, V + extra_size)`; with `return_p_gen`, a tuple of them and
         `p_gen (B, T)`.
-
-    Raises:
-        ValueError: Where shapes do not fit, or `extra_size` is negative.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
@@ -73,13 +67,11 @@ class PointerGenerator(keras.layers.Layer):
     scores = np.array([[[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]])
     source_ids = np.array([[5, 3, 0]])                     # unknown, known, padding
     context, state, inputs = (np.random.normal(size=(1, 2, size)) for size in (4, 6, 3))
-    pointer = PointerGenerator()
-    log_p, p_gen = pointer(
+    log_p, p_gen = PointerGenerator()(
         logits, scores, source_ids, context, state, inputs, extra_size=1, return_p_gen=True
     )
     assert tuple(log_p.shape) == (1, 2, 6)
     np.testing.assert_allclose(np.exp(log_p[0, 0, 5]), 0.9 * (1 - p_gen[0, 0]), rtol=1e-4)
-    np.testing.assert_allclose(np.sum(np.exp(log_p), axis=2), 1, rtol=1e-4)
     ```
     """
 
@@ -95,13 +87,7 @@ class PointerGenerator(keras.layers.Layer):
         self.supports_masking = True
 
     def build(
-        self,
-        logits_shape,
-        scores_shape,
-        source_ids_shape,
-        context_shape,
-        state_shape,
-        inputs_shape,
+        self, logits_shape, scores_shape, source_ids_shape, context_shape, state_shape, inputs_shape
     ):
         shapes = {"logits": logits_shape, "context": context_shape}
         shapes |= {"state": state_shape, "inputs": inputs_shape}
@@ -112,25 +98,16 @@ class PointerGenerator(keras.layers.Layer):
                 f"Received: {self.sizes}"
             )
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
-            initializer = fresh(self.kernel_initializer)
-            vector = self._add_float_weight((self.sizes[of],), initializer, f"{name}_vector")
-            setattr(self, f"{name}_vector", vector)
-        self.bias = self._add_float_weight((), self.bias_initializer, "bias")
+            self._make_weight(f"{name}_vector", (self.sizes[of],), fresh(self.kernel_initializer))
+        self._make_weight("bias", (), self.bias_initializer)
 
-    def _add_float_weight(self, shape, initializer, name):
+    def _make_weight(self, name, shape, initializer):
         # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
-        return self.add_weight(shape, initializer=initializer, autocast=False, name=name)
+        weight = self.add_weight(shape, initializer=initializer, autocast=False, name=name)
+        setattr(self, name, weight)
 
     def call(
-        self,
-        logits,
-        scores,
-        source_ids,
-        context,
-        state,
-        inputs,
-        extra_size=0,
-        return_p_gen=False,
+        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
     ):
         self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
         size = logits.shape[2] + extra_size
@@ -143,15 +120,7 @@ class PointerGenerator(keras.layers.Layer):
         return (log_p, ops.cast(p_gen, self.compute_dtype)) if return_p_gen else log_p
 
     def step(
-        self,
-        logits,
-        scores,
-        source_ids,
-        context,
-        state,
-        inputs,
-        extra_size=0,
-        return_p_gen=False,
+        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
     ):
         """Mix one step: the arguments and results of a call, without the axis `T`."""
         at_step = [ops.expand_dims(part, 1) for part in (logits, scores, context, state, inputs)]
@@ -169,19 +138,14 @@ class PointerGenerator(keras.layers.Layer):
 
         Args:
             targets: Integer ids in the extended vocabulary, `(B, T)`.
-            logits: As in the call, and so are the rest.
-            scores: `(B, T, S)`.
-            source_ids: `(B, S)`.
-            context: `(B, T, Dc)`.
-            state: `(B, T, Ds)`.
-            inputs: `(B, T, Dx)`.
+            logits, scores, source_ids, context, state, inputs: As in the call.
 
         Returns:
             float32 `(B, T)`.
         """
         if not self.built:
-            shapes = [part.shape for part in (logits, scores, source_ids, context, state, inputs)]
-            self.build(*shapes)
+            parts = (logits, scores, source_ids, context, state, inputs)
+            self.build(*(part.shape for part in parts))
             self.built = True
         self._check_call(logits, scores, source_ids, context, state, inputs, 0)
         size = logits.shape[2]
@@ -197,40 +161,25 @@ class PointerGenerator(keras.layers.Layer):
 
     def _gate(self, context, state, inputs):
         """Return the logit of `p_gen`, float32 `(B, T)`."""
-        parts = ((context, self.context_vector), (state, self.state_vector))
-        parts += ((inputs, self.input_vector),)
-        logits = [ops.matmul(_float(part), ops.expand_dims(_float(w), 1)) for part, w in parts]
+        vectors = (self.context_vector, self.state_vector, self.input_vector)
+        pairs = zip((context, state, inputs), vectors, strict=True)
+        logits = [ops.matmul(_float(part), ops.expand_dims(_float(w), 1)) for part, w in pairs]
         return ops.squeeze(sum(logits), 2) + _float(self.bias)
 
     def compute_mask(self, inputs, previous_mask=None):
         return previous_mask
 
     def compute_output_spec(
-        self,
-        logits,
-        scores,
-        source_ids,
-        context,
-        state,
-        inputs,
-        extra_size=0,
-        return_p_gen=False,
+        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
     ):
         self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
         steps = tuple(logits.shape[:2])
         size = logits.shape[2] + extra_size
-        log_p = keras.KerasTensor((*steps, size), self.compute_dtype)
-        if not return_p_gen:
-            return log_p
-        return log_p, keras.KerasTensor(steps, self.compute_dtype)
+        shapes = [(*steps, size), *([steps] if return_p_gen else [])]
+        return specs(shapes, self.compute_dtype)
 
     def get_config(self):
-        serialize = keras.initializers.serialize
-        return {
-            **super().get_config(),
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-        }
+        return with_arguments(super().get_config(), self, PointerGenerator)
 
     def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
         parts = {"logits": logits, "scores": scores, "context": context}

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import Tensor
-from keras_attention.layers.checks import check_integer
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import check_mask, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
@@ -39,9 +39,6 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         The pooled vectors `(B, D)`; with `return_attention_scores`, a tuple of them and the weights
         `(B, S)`. A sequence that is masked everywhere gives zeros.
 
-    Raises:
-        ValueError: Where `units` is not positive, or shapes or mask do not fit.
-
     Reference:
         Yang et al. 2016, "Hierarchical attention networks for document classification", section
         2.2, equations 5 to 7 (words) and 8 to 10 (sentences). Their `W_w`, `b_w`, `u_w` are
@@ -68,21 +65,17 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.units = check_integer("units", units)
+        self.units = arguments.check_integer("units", units)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.context_initializer = keras.initializers.get(context_initializer)
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        _check_shape(inputs_shape)
-        self.kernel = self.add_weight(
-            (inputs_shape[2], self.units), initializer=self.kernel_initializer, name="kernel"
-        )
-        self.bias = self.add_weight((self.units,), initializer=self.bias_initializer, name="bias")
-        self.context_vector = self.add_weight(
-            (self.units,), initializer=self.context_initializer, name="context_vector"
-        )
+        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
+        self._make_weight("kernel", (inputs_shape[2], self.units), self.kernel_initializer)
+        self._make_weight("bias", (self.units,), self.bias_initializer)
+        self._make_weight("context_vector", (self.units,), self.context_initializer)
         self.restore_quantization()
 
     def call(
@@ -101,39 +94,20 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         return None  # no steps are left to mask
 
     def compute_output_shape(self, inputs_shape):
-        _check_shape(inputs_shape)
+        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
         return (inputs_shape[0], inputs_shape[2])
 
     def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
         self._check_call(inputs, mask)
-        pooled = keras.KerasTensor(self.compute_output_shape(inputs.shape), self.compute_dtype)
-        if not return_attention_scores:
-            return pooled
-        return pooled, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+        shapes = [self.compute_output_shape(inputs.shape)]
+        shapes += [inputs.shape[:2]] if return_attention_scores else []
+        return arguments.specs(shapes, self.compute_dtype)
 
     def get_config(self):
-        serialize = keras.initializers.serialize
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-            "context_initializer": serialize(self.context_initializer),
-        }
+        return arguments.with_arguments(super().get_config(), self, AttentionPooling)
 
     def _check_call(self, inputs, mask):
-        _check_shape(inputs.shape)
-        if self.built and inputs.shape[2] != self.kernel.shape[0]:
-            raise ValueError(
-                f"The layer was built for inputs of {self.kernel.shape[0]} features. "
-                f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
+        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        if self.built:
+            arguments.check_features("inputs", inputs.shape, self.kernel.shape[0])
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
-
-
-def _check_shape(shape):
-    if len(shape) != 3 or shape[2] is None:
-        raise ValueError(
-            "Inputs must have the shape (batch, steps, features), the features known. "
-            f"Received: inputs of shape {tuple(shape)}"
-        )

@@ -1,13 +1,14 @@
 """A recurrent decoder with attention: a cell, a mechanism, and the order in which they act."""
 
 import copy
+import itertools
 from typing import Any
 
 import keras
 from keras import ops, tree
 
+from keras_attention.layers import arguments
 from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.checks import check_choice, check_flag, check_integer
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.layers.recurrent.fused import fused
 from keras_attention.layers.recurrent.recurrence import DecoderCell, run_loop
@@ -26,9 +27,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     - `query="current"` (Luong): the state **after** the step asks, and the output is the
       attentional vector: `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`,
       `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
-
-    What does not depend on the step (the projected memory, the product of the inputs with the
-    kernel of `GRUCell` and `LSTMCell`) is computed before the loop.
 
     Weights: those of the `cell` and of the `attention`; and with an attentional vector
     `attentional_kernel` `W (Dv + U, attention_size)`. `enable_lora` and `quantize` adapt this
@@ -53,13 +51,12 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
             earlier call returned. Default: zeros.
         value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
-        return_attention_scores: Whether to return the weights of every step.
-        return_state: Whether to return the state after the last step.
-        return_context: Whether to return the contexts of every step.
+        return_attention_scores, return_state, return_context: Whether to return the weights of
+            every step, the state after the last one, the contexts of every step.
         inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
-            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry.
+            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry,
+            as `mask` where they are the only input.
         training: Whether dropout applies.
-        mask: The mask of the only input, where Keras passes it by itself.
 
     A mask of the inputs is passed on with the outputs, for the loss; it does not stop the loop.
 
@@ -119,14 +116,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
                 "`attention` must be an attention mechanism, such as BahdanauAttention(256). "
                 f"Received: attention={attention}"
             )
-        check_choice("query", query, ("previous", "current"))
-        if check_flag("input_feeding", input_feeding) and query == "previous":
+        arguments.check_choice("query", query, ("previous", "current"))
+        if arguments.check_flag("input_feeding", input_feeding) and query == "previous":
             raise ValueError(
                 "`input_feeding` goes with query='current': with query='previous' the context is "
                 "fed to the cell already. Received: query='previous', input_feeding=True"
             )
         if attention_size is not None:
-            attention_size = check_integer("attention_size", attention_size)
+            attention_size = arguments.check_integer("attention_size", attention_size)
         self.cell = cell
         self.attention = attention
         self.query = query
@@ -160,10 +157,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             self.cell.build((batch_size, self._cell_input_size()))
             self.cell.built = True
         if self.has_attentional_vector:
-            self.attentional_kernel = self.add_weight(
-                (self.attention.value_size + output_size, self.output_size),
-                name="attentional_kernel",
-            )
+            shape = (self.attention.value_size + output_size, self.output_size)
+            self._make_weight("attentional_kernel", shape, "glorot_uniform")
         self.restore_quantization()
 
     def _cell_input_size(self):
@@ -173,20 +168,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     def prepare_memory(self, value: Any, mask: Any = None, training: bool | None = None) -> dict:
         """Compute once what every step reads of the memory `(B, S, Dv)`."""
-        if not self.built:
-            raise ValueError(
-                "AttentionDecoder has no weights yet. Call it once on inputs and a memory, or "
-                "`build(inputs_shape, value_shape)`, before its memory is prepared."
-            )
+        arguments.check_built(self, "inputs_shape, value_shape")
         return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
-        """Return the state before the first step.
+        """Return the state before the first step, of a memory that `prepare_memory` gave.
 
-        Args:
-            memory: What `prepare_memory` gave.
-            initial_state: The cell's states, a tensor or a flat list; a state of this decoder,
-                which is returned as it is; or `None` for zeros.
+        `initial_state` has the cell's states, a tensor or a flat list, or is a state of this
+        decoder, which is returned as it is. Default: zeros.
         """
         if isinstance(initial_state, dict):
             return initial_state
@@ -202,24 +191,17 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return state
 
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
-        """Decode one step.
+        """Decode one step of inputs `(B, E)`.
 
-        Args:
-            inputs: `(B, E)`.
-            memory: What `prepare_memory` gave.
-            state: What `initial_state` or the step before gave.
+        `memory` is what `prepare_memory` gave, `state` what `initial_state` or the step before.
 
         Returns:
             The output `(B, O)`, the weights `(B, S)`, and the state after the step, whose
             `"context"` is this step's context.
         """
         inputs = self.cast(inputs)
-        self._check_input_size(inputs)
-
-        def cell_step(feed, states):
-            return self._cell(_join(inputs, feed), states)
-
-        return self._advance(cell_step, memory, state, True)
+        arguments.check_features("inputs", inputs.shape, self._input_size)
+        return self._advance(inputs, memory, state)
 
     def call(
         self,
@@ -234,16 +216,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         training: bool | None = None,
         mask: Any = None,
     ) -> Any:
-        inputs_mask = mask if inputs_mask is None else inputs_mask
-        if value is None:
-            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
-        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
+        value, value_mask, inputs_mask = self._inputs(
+            inputs, value, value_mask, initial_state, inputs_mask, mask
+        )
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
         inputs = self.cast(inputs)
-        asked = {"contexts": return_context, "scores": return_attention_scores}
-        asked |= {"state": return_state}
-        names = ["outputs", *(name for name in asked if asked[name])]
+        flags = (True, return_context, return_attention_scores, return_state)
+        names = list(itertools.compress(("outputs", "contexts", "scores", "state"), flags))
         wanted = {*names, "scores"} if self.attention.has_sequence_loss else set(names)
         found = self._run(inputs, memory, state, wanted, training)
         self.attention.add_sequence_loss(found.get("scores"), inputs_mask, training)
@@ -251,19 +231,17 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return results if len(results) > 1 else results[0]
 
     def _run(self, inputs, memory, state, wanted, training):
-        """Run all steps; the memory is a constant of the loop, never a part of its state.
+        """Run all steps; return a dictionary of what is wanted.
 
-        Returns:
-            Dictionary of what is wanted: `"outputs"`, `"contexts"`, `"scores"` and `"state"`.
+        The memory is a constant of the loop, never a part of its state.
         """
         if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
             inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
             found = self._run(inputs, memory, state, wanted, training)
             found.pop("state", None)
             return {name: part[:, :0] for name, part in found.items()} | {"state": state}
-        loop = None
-        if self.compute_dtype == self.attention.compute_dtype:
-            loop = fused(self.cell, self.attention)
+        one_dtype = self.compute_dtype == self.attention.compute_dtype
+        loop = fused(self.cell, self.attention) if one_dtype else None
         masks = [None] * len(self._cell.cells)
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
@@ -281,11 +259,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         want_scores = "scores" in wanted
 
         def step(x, flat_state):
-            def cell_step(feed, states):
-                return self._cell(_join(x, feed), states, training)
-
             before = tree.pack_sequence_as(state, list(flat_state))
-            output, weights, after = self._advance(cell_step, memory, before, want_scores)
+            output, weights, after = self._advance(x, memory, before, want_scores, training)
             results = {"outputs": output, "contexts": after["context"], "scores": weights}
             return [results[name] for name in sequences], tree.flatten(after)
 
@@ -294,14 +269,16 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         found = dict(zip(sequences, outputs, strict=True))
         return found | {"state": tree.pack_sequence_as(state, flat_state)}
 
-    def _advance(self, cell_step, memory, state, want_scores):
-        """Take one step: `cell_step(feed, states)` is the cell on this step's input."""
+    def _advance(self, inputs, memory, state, want_scores=True, training=False):
+        """Take one step: what a step of either order is stands here alone."""
+        states = state["cell"]
         if self.query == "previous":
-            query = self._cell.top_state(state["cell"])
+            query = self._cell.top_state(states)
             context, scores, attention = self._attend(query, memory, state, want_scores)
-            hidden, states = cell_step(context, state["cell"])
+            hidden, states = self._cell(_join(inputs, context), states, training)
         else:
-            hidden, states = cell_step(state.get("attentional"), state["cell"])
+            fed = _join(inputs, state.get("attentional"))
+            hidden, states = self._cell(fed, states, training)
             context, scores, attention = self._attend(hidden, memory, state, want_scores)
         output = hidden
         if self.has_attentional_vector:
@@ -316,21 +293,19 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         context, scores, after = self.attention.step(query, memory, state["attention"], want_scores)
         return self.cast(context), None if scores is None else self.cast(scores), after
 
-    def _check_call(self, inputs, value, value_mask, initial_state, inputs_mask):
+    def _inputs(self, inputs, value, value_mask, initial_state, inputs_mask, mask):
+        """Return the value and the masks of value and inputs, from any way to give them."""
+        inputs_mask = mask if inputs_mask is None else inputs_mask
+        if value is None:
+            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
         _check_shapes(inputs.shape, tree.map_structure(lambda part: tuple(part.shape), value))
         _check_value_mask(value, value_mask)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
         if self.built:
-            self._check_input_size(inputs)
+            arguments.check_features("inputs", inputs.shape, self._input_size)
         if initial_state is not None and not isinstance(initial_state, dict):
             self._cell.check_states(initial_state, inputs.shape[0])
-
-    def _check_input_size(self, inputs):
-        if inputs.shape[-1] != self._input_size:
-            raise ValueError(
-                f"The decoder was built for inputs of {self._input_size} features. "
-                f"Received: inputs of shape {tuple(inputs.shape)}"
-            )
+        return value, value_mask, inputs_mask
 
     # Keras' bookkeeping.
 
@@ -340,54 +315,34 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
         return (*inputs_shape[:2], self.output_size)
 
-    def compute_output_spec(
-        self,
-        inputs,
-        value=None,
-        initial_state=None,
-        value_mask=None,
-        return_attention_scores=False,
-        return_state=False,
-        return_context=False,
-        inputs_mask=None,
-        training=None,
-        mask=None,
-    ):
-        inputs_mask = mask if inputs_mask is None else inputs_mask
-        if value is None:
-            value, value_mask = inputs, inputs_mask if value_mask is None else value_mask
-        self._check_call(inputs, value, value_mask, initial_state, inputs_mask)
-        batch_size, steps = inputs.shape[:2]
-        memory = self.attention.memory_spec(value)
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
+        value, *_ = self._inputs(of.inputs, of.value, *masks)
+        (batch_size, steps), memory = of.inputs.shape[:2], self.attention.memory_spec(value)
         value_size = memory["value"].shape[2]
+        shapes = [(batch_size, steps, self.output_size)]
+        shapes += [(batch_size, steps, value_size)] if of.return_context else []
+        if of.return_attention_scores:
+            shapes.append((batch_size, steps, *self.attention.scores_axes(value)))
+        results = arguments.specs(shapes, self.compute_dtype)
+        if not of.return_state:
+            return results
 
-        def spec(*shape):
-            return keras.KerasTensor((batch_size, *shape), self.compute_dtype)
+        def spec(size):
+            return keras.KerasTensor((batch_size, size), self.compute_dtype)
 
-        results = [spec(steps, self.output_size)]
-        results += [spec(steps, value_size)] if return_context else []
-        if return_attention_scores:
-            results += [spec(steps, *self.attention.scores_axes(value))]
-        if return_state:
-            state = {
-                "cell": [spec(size) for size in self._cell.state_sizes],
-                "context": spec(value_size),
-                "attention": self.attention.initial_state(memory),
-            }
-            if self.input_feeding:
-                state["attentional"] = spec(self.output_size)
-            results.append(state)
-        return tuple(results) if len(results) > 1 else results[0]
+        state = {
+            "cell": [spec(size) for size in self._cell.state_sizes],
+            "context": spec(value_size),
+            "attention": self.attention.initial_state(memory),
+        }
+        if self.input_feeding:
+            state["attentional"] = spec(self.output_size)
+        return (*results, state) if len(shapes) > 1 else (results, state)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "query": self.query,
-            "attention_size": self.attention_size,
-            "input_feeding": self.input_feeding,
-        }
+        return arguments.with_arguments(super().get_config(), self, AttentionDecoder)
 
     @classmethod
     def from_config(cls, config):
@@ -406,26 +361,23 @@ def _join(first, second):
 def _check_value_mask(value, mask):
     """Raise a ValueError where a mask does not fit; both may be dictionaries of the same keys."""
     if not isinstance(value, dict):
-        check_mask(mask, tuple(value.shape[:-1]), "value_mask")
-        return
-    if mask is not None and (not isinstance(mask, dict) or not set(mask) <= set(value)):
+        return check_mask(mask, tuple(value.shape[:-1]), "value_mask")
+    mask = {} if mask is None else mask
+    if not isinstance(mask, dict) or not set(mask) <= set(value):
         names = sorted(mask) if isinstance(mask, dict) else type(mask).__name__
         raise ValueError(
             "`value_mask` must be a dictionary with masks of the parts that `value` has, "
             f"{sorted(value)}. Received: {names}"
         )
-    for name, part in (mask or {}).items():
+    for name, part in mask.items():
         check_mask(part, tuple(value[name].shape[:-1]), f"value_mask[{name!r}]")
 
 
 def _check_shapes(inputs, value):
     """Raise a ValueError unless inputs and memory are batches of sequences of one batch size."""
-    of_value = value if isinstance(value, dict) else {"value": value}
-    shapes = f"Received: inputs {tuple(inputs)}, " + ", ".join(
-        f"{name} {tuple(shape)}" for name, shape in of_value.items()
-    )
+    if not isinstance(value, dict):
+        form = (value, arguments.MEMORY)
+        return arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), value=form)
     # The parts of a dictionary have the shapes that the mechanism asks for.
-    if len(inputs) != 3 or (not isinstance(value, dict) and len(value) != 3):
-        raise ValueError(f"Inputs and value must have the shape (batch, steps, features). {shapes}")
-    if len({inputs[0], *(shape[0] for shape in of_value.values())} - {None}) > 1:
-        raise ValueError(f"Inputs and value must have the same batch size. {shapes}")
+    parts = {name: ((shape[0], 1), "batch, features") for name, shape in value.items()}
+    arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), **parts)

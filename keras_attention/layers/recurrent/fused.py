@@ -2,14 +2,13 @@
 
 A backend differentiates a loop by multiplying out each weight's gradient, and adding to the
 gradient of the whole memory, at every step. Here the backward loop yields only the gradients of
-each step's products. Every weight's gradient is then one product over the whole sequence, the
-memory's too, and the hidden layer of an additive score is never kept.
-
-`fused` decides whether it serves a decoder. It computes what `AttentionDecoder` says that a step
-is; `tests/layers/test_fused.py` compares the two.
+each step's products; every weight's and the memory's gradient is then one product over the whole
+sequence. It computes what `AttentionDecoder` says that a step is: a test compares the two.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import keras
 from keras import ops, tree
@@ -44,10 +43,6 @@ def fused(cell, attention):
     There is one for `GRUCell`, `LSTMCell` and stacks of them (see `equations_of`) with a mechanism
     that declares a `loop_score`, all of one dtype. A subclass of such a mechanism loses it where it
     overrides a method that the score stands for, unless it declares its own.
-
-    Args:
-        cell: The decoder's cell, built.
-        attention: The decoder's mechanism, built.
     """
     view = DecoderCell(cell, attention.compute_dtype)
     if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:
@@ -70,39 +65,21 @@ def _declares(kind) -> bool:
     return all(depth("loop_score") <= depth(name) for name in STANDS_FOR)
 
 
+@dataclass
 class FusedLoop:
-    """The loop of one call of a decoder.
+    """The loop of one call of a decoder; `reach` is the `score_mask` of its mechanism."""
 
-    Args:
-        view: The decoder's cell.
-        equations: Those of each cell of the stack.
-        score: The mechanism's `LoopScore`.
-        reach: Its `score_mask`.
-    """
-
-    def __init__(self, view: DecoderCell, equations: list, score: LoopScore, reach):
-        self.view = view
-        self.equations = equations
-        self.score = score
-        self.reach = reach
+    view: DecoderCell
+    equations: list
+    score: LoopScore
+    reach: Callable
 
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
-        """Run all steps.
+        """Run all steps; return a dictionary of at least what is wanted.
 
-        Args:
-            inputs: The decoder's inputs `(B, T, E)`.
-            memory: The mechanism's memory.
-            state: The decoder's state before the first step.
-            order: `"previous"` or `"current"`, as in `AttentionDecoder`.
-            feeding: Whether the attentional vector joins the next step's input.
-            kernel: The attentional kernel, or `None` where the top cell's state is the output.
-            masks: Dropout's masks of the cells' inputs, or `None` for those without.
-            wanted: Which results to return: `"outputs"`, `"contexts"`, `"scores"`, `"state"`.
-            training: Whether a gradient will be asked for; if not, less is kept for it.
-
-        Returns:
-            Dictionary of at least what is wanted: sequences `(B, T, ...)`, and the state after the
-            steps.
+        The `order` is that of `AttentionDecoder`; with `feeding` the attentional vector, made with
+        `kernel`, joins the next input; `masks` are dropout's, of the cells' inputs. Where no
+        gradient will be asked for, less is kept for it.
         """
         self.order, self.feeding, self.has_vector = order, feeding, kernel is not None
         self.training, self.wanted = training, set(wanted)
@@ -216,16 +193,10 @@ class FusedLoop:
         last = upstream.pop("state", None)
         upstream = {name: swap_time(part) for name, part in upstream.items()}
         first = given["first"]
-        befores = [
-            [shift(*pair) for pair in zip(own, after, strict=True)]
-            for own, after in zip(self._states(first), kept["cells"], strict=True)
-        ]
-        slopes = [
-            equations.slopes(*of_cell)
-            for equations, *of_cell in zip(
-                self.equations, kept["gates"], befores, kept["cells"], strict=True
-            )
-        ]
+        pairs = zip(self._states(first), kept["cells"], strict=True)
+        befores = [list(map(shift, own, after)) for own, after in pairs]
+        of_cells = zip(self.equations, kept["gates"], befores, kept["cells"], strict=True)
+        slopes = [equations.slopes(*of_cell) for equations, *of_cell in of_cells]
         turned = {name: ops.transpose(given[name]) for name in ("query", "vector") if name in given}
         recurrent = [ops.transpose(cell["recurrent"]) for cell in given["cells"]]
         feeds = [ops.transpose(cell["feed"]) if "feed" in cell else None for cell in given["cells"]]
@@ -280,13 +251,8 @@ class FusedLoop:
     def _attend_back(self, by_context, at, carried, given, found):
         """Return the gradients of the query and of the score's state, and the sums.
 
-        Args:
-            by_context: Gradient of the context.
-            at: Gradients of this step's results; its query, its weights and the score's state
-                before it.
-            carried: What the loop carries.
-            given: All tensors.
-            found: The loop's outputs of this step, to which this adds.
+        `at` holds the gradients of this step's results, its query, its weights and the score's
+        state before it. The loop's outputs of this step are added to `found`.
         """
         memory, weights = given["memory"], at["weights"]
         by_state, by_kept = self.score.keep_gradients(

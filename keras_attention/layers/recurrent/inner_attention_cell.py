@@ -2,25 +2,16 @@
 
 The loop holds only what needs the state before; products with the inputs stand outside. It keeps
 its states, and in training the products with the recurrent kernel too; elsewhere a gradient
-computes those once more, in large products. From them the backward pass has the gates of all steps
-at once, and everything by which a step's gradient is multiplied, so that its loop too holds little
-more than the product with the recurrent kernel.
+computes those once more, in large products.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import fresh
-from keras_attention.layers.checks import (
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    check_rate,
-    check_seed,
-)
+from keras_attention.layers import arguments
 from keras_attention.layers.recurrent.recurrence import (
     GRU,
     input_bias,
@@ -30,19 +21,22 @@ from keras_attention.layers.recurrent.recurrence import (
     total,
     with_gradient,
 )
-from keras_attention.ops.occam import occam_penalty
 
 GATES = ("update", "reset", "candidate")
+OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
+    f"{weight}_{what}"
+    for weight in ("kernel", "recurrent", "bias")
+    for what in ("initializer", "regularizer", "constraint")
+)
+"""The arguments that the cell hands to `keras.layers.GRUCell` as they are."""
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class InnerAttentionGRUCell(keras.layers.GRUCell):
     """One step of a GRU whose input is weighed by a query before the state reads it.
 
-    `InnerAttentionGRU` runs it over sequences, faster than `keras.layers.RNN` does. The cell alone
-    is for stacks and loops of your own.
-
-    Equations and weights are those of `InnerAttentionGRU`, which has the weights on its `cell`.
+    `InnerAttentionGRU`, whose equations and weights it has, runs it over sequences, faster than
+    `keras.layers.RNN` does. The cell alone is for stacks and loops of your own.
 
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
@@ -57,12 +51,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         The output `(B, U)` and the list of the state after the step; with
         `return_attention_scores` also the weights `(B,)`.
 
-    Raises:
-        ValueError: Where arguments do not go together, or shapes do not fit.
-
     Reference:
-        Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer
-        selection", section 3.
+        Wang, Liu and Zhao 2016, section 3.
 
     Example:
 
@@ -105,45 +95,34 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        check_choice("attention", attention, ("gate", "word", "context"))
-        check_flag("use_bias", use_bias)
-        check_choice("reset_after", reset_after, (None, True, False))
+        of_keras = {name: value for name, value in locals().items() if name in OF_KERAS}
+        arguments.check_choice("attention", attention, ("gate", "word", "context"))
+        arguments.check_flag("use_bias", use_bias)
+        arguments.check_choice("reset_after", reset_after, (None, True, False))
         if attention == "gate" and reset_after:
             raise ValueError(
                 "attention='gate' has its reset gate before the recurrent product; "
                 "`reset_after=True` goes with 'word' and 'context'. "
                 "Received: attention='gate', reset_after=True"
             )
-        if check_flag("occam", occam) and attention == "gate":
+        if arguments.check_flag("occam", occam) and attention == "gate":
             raise ValueError(
                 "Occam's penalty needs the weight of each word, which attention='word' and "
                 "'context' have. Received: attention='gate', occam=True"
             )
-        super().__init__(
-            check_integer("units", units),
-            use_bias=use_bias,
-            reset_after=attention != "gate" if reset_after is None else reset_after,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=check_rate("dropout", dropout),
-            recurrent_dropout=check_rate("recurrent_dropout", recurrent_dropout),
-            seed=check_seed(seed),
-            **kwargs,
-        )
+        for name in ("dropout", "recurrent_dropout"):
+            of_keras[name] = arguments.check_rate(name, of_keras[name])
+        of_keras["seed"] = arguments.check_seed(seed)
+        reset_after = attention != "gate" if reset_after is None else reset_after
+        units = arguments.check_integer("units", units)
+        super().__init__(units, reset_after=reset_after, **of_keras, **kwargs)
         self.dropout_mask_count = None  # one mask for all gates, as Keras' GRU mostly has it
         self.attention = attention
         self.attention_initializer = keras.initializers.get(attention_initializer)
         self.attention_regularizer = keras.regularizers.get(attention_regularizer)
         self.attention_constraint = keras.constraints.get(attention_constraint)
         self.occam = occam
-        self.occam_minimum = check_number("occam_minimum", occam_minimum, above=True)
+        self.occam_minimum = arguments.check_number("occam_minimum", occam_minimum, above=True)
         self.occam_initializer = keras.initializers.get(occam_initializer)
 
     def build(self, inputs_shape, query_shape=None):
@@ -151,28 +130,25 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         super().build(inputs_shape)
         self.input_size, self.query_size = inputs_shape[-1], query_shape[-1]
         if self.attention == "gate":
-            self.query_kernel = self._add("query_kernel", (self.query_size, 2 * self.units))
+            self._add("query_kernel", (self.query_size, 2 * self.units))
         else:
-            self.attention_kernel = self._add(
-                "attention_kernel", (self.query_size, self.input_size)
-            )
+            self._add("attention_kernel", (self.query_size, self.input_size))
         if self.attention == "context":
-            self.recurrent_attention_kernel = self._add(
-                "recurrent_attention_kernel", (self.units, self.input_size)
-            )
+            self._add("recurrent_attention_kernel", (self.units, self.input_size))
         if self.occam:
             self.occam_vector = self.add_weight(
                 (self.query_size,), initializer=self.occam_initializer, name="occam_vector"
             )
 
     def _add(self, name, shape):
-        return self.add_weight(
+        weight = self.add_weight(
             shape,
-            initializer=fresh(self.attention_initializer),
+            initializer=arguments.fresh(self.attention_initializer),
             regularizer=self.attention_regularizer,
             constraint=self.attention_constraint,
             name=name,
         )
+        setattr(self, name, weight)
 
     def call(
         self,
@@ -186,7 +162,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         query = inputs if query is None else query
         self._check_step(inputs, hidden, query, return_attention_scores)
         inputs, hidden, query = self.cast(inputs), self.cast(hidden), self.cast(query)
-        dropped = self.drop_inputs(inputs, training)
+        is_dropped = training and self.dropout
+        dropped = inputs * self.get_dropout_mask(inputs) if is_dropped else inputs
         shifted = self.input_shift(query)
         products = ops.matmul(dropped, self.cast(self.kernel))
         weight = None
@@ -200,8 +177,8 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         products = products if shifted is None else products + shifted
         mask = self.recurrent_mask(hidden, training)
         read = hidden if mask is None else hidden * mask
-        equations = self.equations()
-        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, self.recurrent_weights())
+        equations, weights = self.equations(), recurrent_weights(self, self.compute_dtype)
+        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, weights)
         after = equations.after(gates, hidden)
         results = (after, [after] if isinstance(states, (list, tuple)) else after)
         return (*results, ops.squeeze(weight, 1)) if return_attention_scores else results
@@ -211,10 +188,6 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
     def equations(self) -> GRU:
         """Return the GRU's equations; in those of `"gate"` `z` says how much is replaced."""
         return GRU(self.units, self.reset_after, update_keeps=self.attention != "gate")
-
-    def recurrent_weights(self) -> dict:
-        """Return the weights that the equations read at every step."""
-        return recurrent_weights(self, self.compute_dtype)
 
     def asked(self, query):
         """Return the part of the attention that a query alone decides, `(B, Q)` to `(B, D)`."""
@@ -229,21 +202,11 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         shifted = ops.pad(gates, ((0, 0), (0, self.units)))
         return shifted if bias is None else shifted + bias
 
-    def drop_inputs(self, inputs, training):
-        """Return inputs `(B, D)` without the features that are dropped."""
-        if not (training and self.dropout):
-            return inputs
-        return inputs * self.get_dropout_mask(inputs)
-
     def recurrent_mask(self, state, training):
         """Return the factors `(B, U)` of the state in the recurrent products, or `None`."""
         if not (training and self.recurrent_dropout):
             return None
         return self.get_recurrent_dropout_mask(state)
-
-    def occam_penalty(self, scores, query, mask=None):
-        """Return Occam's penalty on weights `(B, T)` for queries `(B, Q)`."""
-        return occam_penalty(scores, query, self.occam_vector, self.occam_minimum, mask)
 
     def _check_step(self, inputs, state, query, return_attention_scores):
         check_scores_wanted(self.attention, return_attention_scores)
@@ -264,16 +227,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         config = super().get_config()
         for name in ("activation", "recurrent_activation"):
             del config[name]  # those of the equations
-        return {
-            **config,
-            "attention": self.attention,
-            "attention_initializer": keras.initializers.serialize(self.attention_initializer),
-            "attention_regularizer": keras.regularizers.serialize(self.attention_regularizer),
-            "attention_constraint": keras.constraints.serialize(self.attention_constraint),
-            "occam": self.occam,
-            "occam_minimum": self.occam_minimum,
-            "occam_initializer": keras.initializers.serialize(self.occam_initializer),
-        }
+        return arguments.with_arguments(config, self, InnerAttentionGRUCell)
 
 
 def check_scores_wanted(attention, wanted):
@@ -286,6 +240,7 @@ def check_scores_wanted(attention, wanted):
         )
 
 
+@dataclass
 class InnerLoop:
     """The states of all steps, with a gradient of their own.
 
@@ -293,29 +248,19 @@ class InnerLoop:
     equations of `GRU`, whose recurrent products read `s h`. With a `reader`, the state before the
     step weighs the step's input: each product `p_t` becomes `a_t p_t + b`,
     `a_t = sigmoid(reader_t . h + asked_t)`.
-
-    Args:
-        equations: Those of the cell.
-        training: Whether a gradient will be asked for, for which the loop then keeps more.
-        unroll: Whether the steps are written out one after the other.
     """
 
-    def __init__(self, equations: GRU, training: bool = False, unroll: bool = False):
-        self.equations = equations
-        self.training = training
-        self.unroll = unroll
+    equations: GRU
+    training: bool = False
+    unroll: bool = False
 
     def __call__(self, **tensors):
-        """Run all steps.
+        """Run all steps; return the states `(T, B, U)`.
 
-        Args:
-            **tensors: `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
-                `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None`
-                `recurrent_bias` `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the
-                state in the products; `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
-
-        Returns:
-            The states `(T, B, U)`.
+        The tensors are `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
+        `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None` `recurrent_bias`
+        `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the state in the products;
+        `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
         """
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         return with_gradient(self._forward, self._backward, given)
@@ -349,9 +294,7 @@ class InnerLoop:
         def step(place, carried):
             at = {name: part[place] for name, part in slopes.items()}
             gradient = carried + upstream[place]
-            kept, reached = self.equations.reach(gradient, at, kernel)
-            reached = reached * given["dropout"] if "dropout" in given else reached
-            reached = reached + gradient * at["kept"]
+            kept, (reached,) = self.equations.pull([gradient], at, kernel, given.get("dropout"))
             if "reader" in given:
                 energy = gradient * at["energy"]
                 if not self.equations.reset_after:

@@ -6,17 +6,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_choice, check_flag
+from keras_attention.layers import arguments
+from keras_attention.layers.attention.base import is_list
 from keras_attention.layers.recurrent.inner_attention_cell import (
     GATES,
     InnerAttentionGRUCell,
     InnerLoop,
     check_scores_wanted,
 )
-from keras_attention.layers.recurrent.recurrence import shift, swap_time
-from keras_attention.ops.masks import check_mask, lengths
+from keras_attention.layers.recurrent.recurrence import recurrent_weights, shift, swap_time
+from keras_attention.ops.masks import check_mask, lengths, zero_masked
+from keras_attention.ops.occam import occam_penalty
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
+FLAGS = {"return_sequences", "return_state", "go_backwards", "stateful", "unroll"}
+FLAGS |= {"zero_output_for_mask"}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -35,8 +39,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
     The weights `α` are sigmoids, each between 0 and 1: they do not sum to 1.
 
-    All products with inputs stand outside of the loop, `wᵀ x` too, which is `(M_hᵀ x) · h` and what
-    the query asks. The loop has a gradient of its own (first order only).
+    The loop has a gradient of its own (first order only).
 
     Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
     Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
@@ -51,14 +54,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
-        kernel_initializer, recurrent_initializer, bias_initializer: Initializers of `kernel`,
-            `recurrent_kernel` and `bias`.
-        attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
-            `recurrent_attention_kernel`.
-        kernel_regularizer, recurrent_regularizer, bias_regularizer, attention_regularizer:
-            Regularizers of the same weights.
-        kernel_constraint, recurrent_constraint, bias_constraint, attention_constraint:
-            Constraints on the same weights.
+        attention_initializer, attention_regularizer, attention_constraint: Of `query_kernel`,
+            `attention_kernel` and `recurrent_attention_kernel`.
+        kernel_initializer, recurrent_initializer, bias_initializer, kernel_regularizer,
+        recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
+        bias_constraint: Of the weights that `keras.layers.GRU` has too.
         occam: Whether Occam's penalty on the weights `α` is added as a loss (by `add_loss`); not
             for `"gate"`, which has none. See
             [`occam_penalty`][keras_attention.losses.occam_penalty].
@@ -69,13 +69,8 @@ class InnerAttentionGRU(keras.layers.RNN):
             `kernel`, the same ones at every step. The attention sees all of them.
         recurrent_dropout: The same for the state and `recurrent_kernel`.
         seed: Seed of the dropout.
-        return_sequences: Whether to return the states of all steps, or the last one.
-        return_state: Whether to return the last state too.
-        go_backwards: Whether to begin with the last step; the outputs come in the order in which
-            they were made.
-        stateful: Whether the last state of a batch is the first of the next.
-        unroll: Whether the loop is written out, which needs inputs of known length.
-        zero_output_for_mask: Whether outputs of masked steps are zeros, not the state they keep.
+        return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
+            `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
         **kwargs: Arguments of every Keras layer.
@@ -150,20 +145,16 @@ class InnerAttentionGRU(keras.layers.RNN):
         **kwargs: Any,
     ):
         # The cell's arguments are those of the layer with the same names.
-        of_cell = {name: value for name, value in locals().items() if name in CELL_ARGUMENTS}
-        check_choice("use_cudnn", use_cudnn, ("auto", True, False))
+        given = dict(locals())
+        of_cell = {name: value for name, value in given.items() if name in CELL_ARGUMENTS}
+        flags = {
+            name: arguments.check_flag(name, value)
+            for name, value in given.items()
+            if name in FLAGS
+        }
+        arguments.check_choice("use_cudnn", use_cudnn, ("auto", True, False))
         dtype, trainable = kwargs.get("dtype"), kwargs.get("trainable", True)
         cell = InnerAttentionGRUCell(**of_cell, dtype=dtype, trainable=trainable, name="cell")
-        flags = {
-            "return_sequences": return_sequences,
-            "return_state": return_state,
-            "go_backwards": go_backwards,
-            "stateful": stateful,
-            "unroll": unroll,
-            "zero_output_for_mask": zero_output_for_mask,
-        }
-        for name, flag in flags.items():
-            check_flag(name, flag)
         super().__init__(cell, **flags, **kwargs)
         self.use_cudnn = use_cudnn
         if self._runs_on_stock_gru:
@@ -190,10 +181,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         inputs, query = _apart(inputs, query)
         mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
-        if mask is not None:
-            # Zero the padding first, so that NaNs in it cannot spread.
-            mask = ops.cast(mask, "bool")
-            inputs = ops.where(ops.expand_dims(mask, 2), inputs, ops.zeros_like(inputs))
+        mask = None if mask is None else ops.cast(mask, "bool")
+        inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a state or a gradient
         query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
         first = self._first_state(inputs, initial_state)
         if self.go_backwards:
@@ -206,7 +195,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         states, scores = self._run(inputs, query, mask, first, bool(training))
         last = states[:, -1]
         if self.cell.occam:
-            self.add_loss(self.cell.occam_penalty(scores, query, mask))
+            price = (self.cell.occam_vector, self.cell.occam_minimum)
+            self.add_loss(occam_penalty(scores, query, *price, mask))
         if self.stateful:
             self.states[0].assign(ops.cast(last, self.states[0].dtype))
         if is_empty:
@@ -215,17 +205,10 @@ class InnerAttentionGRU(keras.layers.RNN):
         return self._results(states, last, scores, mask, return_attention_scores)
 
     def _run(self, inputs, query, mask, first, training):
-        """Run the cell over all steps.
+        """Run the cell over inputs that are zeros where masked, for a query `(B, Q)`.
 
-        Args:
-            inputs: `(B, T, D)`, zeros where masked.
-            query: `(B, Q)`.
-            mask: Boolean `(B, T)`, or `None`.
-            first: The state before the first step, `(B, U)`.
-            training: Whether dropout applies, and a gradient will be asked for.
-
-        Returns:
-            The states `(B, T, U)`, and the weights `(B, T)` or `None`.
+        Return the states `(B, T, U)`, and the weights `(B, T)` or `None`. In training dropout
+        applies, and a gradient will be asked for.
         """
         cell = self.cell
         dropped = inputs
@@ -242,7 +225,7 @@ class InnerAttentionGRU(keras.layers.RNN):
                 return stock_gru(cell, dropped, first, mask, self.use_cudnn), scores
         tensors = {
             "first": first,
-            **cell.recurrent_weights(),
+            **recurrent_weights(cell, cell.compute_dtype),
             "dropout": dropout,
             "mask": None if mask is None else swap_time(ops.cast(mask, inputs.dtype)[..., None]),
         }
@@ -320,7 +303,14 @@ class InnerAttentionGRU(keras.layers.RNN):
             )
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
-            _check_state(state, (inputs.shape[0], cell.units))
+            states = state if isinstance(state, (list, tuple)) else [state]
+            shapes = [tuple(one.shape) for one in states]
+            rows = {inputs.shape[0], *(shape[0] for shape in shapes if shape)} - {None}
+            if [shape[1:] for shape in shapes] != [(cell.units,)] or len(rows) > 1:
+                raise ValueError(
+                    f"The state before the first step must be one tensor of {cell.units} units, a "
+                    f"row for each example. Received: {len(shapes)} of shapes {shapes}"
+                )
         return mask
 
     # Keras' bookkeeping.
@@ -328,30 +318,19 @@ class InnerAttentionGRU(keras.layers.RNN):
     def compute_output_shape(self, inputs_shape, query_shape=None, initial_state_shape=None):
         return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
 
-    def compute_output_spec(
-        self,
-        inputs,
-        query=None,
-        mask=None,
-        initial_state=None,
-        training=None,
-        return_attention_scores=False,
-    ):
-        inputs, query = _apart(inputs, query)
-        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        inputs, query = _apart(of.inputs, of.query)
+        self._check(inputs, query, of.mask, of.initial_state, of.return_attention_scores)
         shapes = super().compute_output_shape(tuple(inputs.shape))
         shapes = list(shapes) if self.return_state else [shapes]
-        shapes += [tuple(inputs.shape[:2])] if return_attention_scores else []
-        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
-        return tuple(specs) if len(specs) > 1 else specs[0]
+        shapes += [tuple(inputs.shape[:2])] if of.return_attention_scores else []
+        return arguments.specs(shapes, self.compute_dtype)
 
     def get_config(self):
         config = super().get_config()
         del config["cell"]
-        of_cell = self.cell.get_config()
-        for name in ("name", "trainable", "dtype"):
-            of_cell.pop(name)
-        return {**of_cell, **config, "use_cudnn": self.use_cudnn}
+        return {**self.cell.get_config(), **config, "use_cudnn": self.use_cudnn}
 
     @classmethod
     def from_config(cls, config):
@@ -360,8 +339,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
 def _apart(inputs, query):
     """Take a pair of inputs and query apart; of tensors, or of their shapes."""
-    pair = isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (int, type(None)))
-    if not pair:
+    if not is_list(inputs):
         return inputs, query
     if query is not None or len(inputs) != 2:
         raise ValueError(
@@ -396,46 +374,17 @@ def _asked(cell, inputs, query):
 
 def _check_shapes(inputs, query):
     """Raise a ValueError unless these are a batch of sequences and a batch of queries."""
-    shapes = f"Received: inputs {tuple(inputs)}"
-    shapes += "" if query is None else f", query {tuple(query)}"
-    if len(inputs) != 3 or (query is not None and len(query) != 2):
-        raise ValueError(
-            f"Inputs must have the shape (batch, steps, features), a query (batch, size). {shapes}"
-        )
-    if query is not None and None not in (inputs[0], query[0]) and inputs[0] != query[0]:
-        raise ValueError(f"Inputs and query must have the same batch size. {shapes}")
-    if inputs[2] is None or (query is not None and query[1] is None):
-        raise ValueError(f"The last axis of inputs and query must be known. {shapes}")
-
-
-def _check_state(state, expected):
-    """Raise a ValueError unless a first state has the shape `(batch, units)`."""
-    states = list(state) if isinstance(state, (list, tuple)) else [state]
-    shapes = [tuple(one.shape) for one in states]
-    fits = len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] == expected[1]
-    if not fits or (None not in (shapes[0][0], expected[0]) and shapes[0][0] != expected[0]):
-        raise ValueError(
-            f"The state before the first step must be one tensor of shape {expected}, a row for "
-            f"each example of the batch. Received: {len(shapes)} of shapes {shapes}"
-        )
+    given = {"inputs": (inputs, arguments.SEQUENCE)}
+    given |= {} if query is None else {"query": (query, "batch, features")}
+    arguments.check_shapes(**given)
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):
-    """Run `keras.layers.GRU` with the weights of a cell.
+    """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
     cuDNN knows no mask but one of padding at the end, and no row without a step. Masked steps are
     therefore sorted behind the real ones and run unmasked; each step is then given the state after
     the last real step up to it.
-
-    Args:
-        cell: A built `keras.layers.GRUCell`.
-        inputs: `(B, T, D)`.
-        first: The state before the first step, `(B, U)`.
-        mask: Boolean `(B, T)`, or `None`.
-        use_cudnn: `"auto"` or `True`, as in `keras.layers.GRU`.
-
-    Returns:
-        The states `(B, T, U)`.
     """
     gru = keras.layers.GRU(
         cell.units,

@@ -1,20 +1,16 @@
 """Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`run_loop` and `run_places` run a step over a sequence on every backend; `with_gradient` gives such
-a loop a gradient of its own. `keras.layers.RNN` is the loop that Keras offers on every backend. Its
-inner loop is called, since the layer itself would cast every state, masks too, to a float dtype.
+`keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called, since
+the layer itself would cast every state, masks too, to a float dtype.
 
 `GRU` and `LSTM` hold the cells' equations, forward and backward, once for every loop. The backward
-pass of a sequence has three parts, of which only the second is a loop:
-
-1. `slopes` gives the factors of every step's gradient, for all steps at once;
-2. `pull` takes the gradient one step back;
-3. `product_gradients` and `weight_gradients` give the rest, for all steps at once.
-
-`DecoderCell` is the view of any cell: its states as one flat list, its sizes, its dropout.
+pass of a sequence has three parts, of which only the second is a loop: `slopes` gives the factors
+of all steps' gradients, `pull` takes the gradient one step back, and `product_gradients` and
+`weight_gradients` give the rest, for all steps at once.
 """
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -37,13 +33,8 @@ class _LoopCell:
 def run_loop(step, sequence, states):
     """Run `step(x, states) -> (outputs, states)` over the steps of a sequence `(B, T, D)`.
 
-    Args:
-        step: The function; its outputs are a list of tensors `(B, ...)`.
-        sequence: The sequence; each step reads its slice `(B, D)`.
-        states: The list of first states.
-
-    Returns:
-        The list of outputs `(B, T, ...)` and the list of states after the last step.
+    Each step reads its slice `(B, D)` and gives a list of tensors `(B, ...)`. Return the list of
+    outputs `(B, T, ...)`, and the list of states after the last step.
     """
     loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
     _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
@@ -84,15 +75,8 @@ def run_places(step, count, states, reverse=False, unroll=False):
     slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
     `with_gradient`.
 
-    Args:
-        step: The function; outputs and states are nested structures of tensors `(B, ...)`.
-        count: How many places there are, an integer or a tensor.
-        states: The first states.
-        reverse: Whether to begin with the last place.
-        unroll: Whether to write the loop out.
-
-    Returns:
-        The outputs `(T, B, ...)`, in the order of the places, and the states after the last step.
+    Outputs and states are nested structures of tensors `(B, ...)`; with `reverse` the last place is
+    the first. Return the outputs `(T, B, ...)`, in the order of the places, and the last states.
     """
     if unroll:
         results = []
@@ -122,12 +106,10 @@ def run_places(step, count, states, reverse=False, unroll=False):
 def with_gradient(forward, backward, given):
     """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
 
-    Args:
-        forward: `forward(given) -> (result, kept)`.
-        backward: `backward(given, result, kept, upstream)` gives the gradients, in dictionaries and
-            lists nested as `given` is; it may leave out those that are zero.
-        given: Every tensor that the two read. A tensor that needs no gradient, such as a mask,
-            belongs to it too: not all backends differentiate past a tensor that comes otherwise.
+    `forward(given)` returns the result and what `backward(given, result, kept, upstream)` is handed
+    as `kept`. The latter gives the gradients, in dictionaries and lists nested as `given` is,
+    without those that are zero. `given` holds every tensor that the two read, also one that needs
+    no gradient, such as a mask: not all backends differentiate past a tensor that comes otherwise.
     """
 
     @ops.custom_gradient
@@ -176,6 +158,7 @@ def total(parts):
     return ops.concatenate([ops.sum(part, axis=(0, 1)) for part in parts])
 
 
+@dataclass(frozen=True)
 class GRU:
     """`keras.layers.GRUCell`, with `p` the products of the input and `R` the recurrent kernel.
 
@@ -187,26 +170,18 @@ class GRU:
     Products and gates are lists of tensors `(..., U)`, of one step or of all.
     """
 
-    gate_count = 3
-    state_count = 1
+    units: int
+    reset_after: bool = True
+    update_keeps: bool = True
 
-    def __init__(self, units: int, reset_after: bool = True, update_keeps: bool = True):
-        self.units = units
-        self.reset_after = reset_after
-        self.update_keeps = update_keeps
+    state_count = 1
 
     def gates(self, inputs, read, weights, made=()):
         """Return the gates, and the recurrent products, which are not `made` again if given.
 
-        Args:
-            inputs: Products of the input, three tensors.
-            read: The state before the step, less what recurrent dropout takes.
-            weights: The weights.
-            made: The recurrent products, where they are known.
-
-        Returns:
-            The list of update, reset, candidate and the inner product that reset acts on (or, with
-            `reset_after=False`, the reset state); and the list of recurrent products.
+        `inputs` are the three products of the input, `read` is the state before the step, less what
+        recurrent dropout takes. The gates are update, reset, candidate, and the inner product that
+        reset acts on (or, with `reset_after=False`, the reset state).
         """
         units, kernel = self.units, weights["recurrent"]
         width = 3 * units if self.reset_after else 2 * units
@@ -241,12 +216,8 @@ class GRU:
     def slopes(self, gates, before, after=None, read=None, mask=None):
         """Return the factors of the gradients, from gates and states of all steps.
 
-        Args:
-            gates: What `gates` gave.
-            before: The list of the state before each step.
-            after: The list of the state after each step; the GRU needs none.
-            read: The state that the recurrent products read. Default: the state before.
-            mask: Numbers, 0 where a step keeps the state.
+        `before` and `after` list the states around each step; `read` is what the recurrent products
+        read (default: the state before); `mask` has numbers, 0 where a step keeps the state.
         """
         update, reset, candidate, inner = gates
         (before,) = before
@@ -265,40 +236,30 @@ class GRU:
             slopes |= {"reset": read * opening, "open": reset}
         return slopes
 
-    def reach(self, gradient, slopes, kernel):
-        """Return what `product_gradients` needs of a step, and the gradient through the products.
+    def pull(self, gradients, slopes, kernel, dropout=None):
+        """Take the gradients of the states after a step one step back.
 
-        Args:
-            gradient: That of the state after the step.
-            slopes: The step's.
-            kernel: The recurrent kernel, transposed.
+        Return what `product_gradients` needs of the step, and the gradients of the states before.
+        `kernel` is the recurrent kernel, transposed.
         """
+        gradient, width = gradients[0], 2 * self.units
         update = gradient * slopes["update"]
         if self.reset_after:
             parts = [update, gradient * slopes["reset"], gradient * slopes["recurrent"]]
-            return [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
-        width = 2 * self.units
-        inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
-        gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
-        reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
-        return [gradient, inner], reached
-
-    def pull(self, gradients, slopes, kernel):
-        """Return what `product_gradients` needs of a step, and the gradients of the states before.
-
-        `gradients` lists those of the states after the step; the others are as in `reach`.
-        """
-        kept, reached = self.reach(gradients[0], slopes, kernel)
-        return kept, [reached + gradients[0] * slopes["kept"]]
+            kept, reached = [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
+        else:
+            inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
+            gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
+            reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
+            kept = [gradient, inner]
+        reached = reached if dropout is None else reached * dropout
+        return kept, [reached + gradient * slopes["kept"]]
 
     def product_gradients(self, kept, slopes):
         """Return the gradients of the input's products, a list; of one step or of all."""
         gradient, inner = kept[0], kept[-1]  # with `reset_after` one and the same
-        return [
-            gradient * slopes["update"],
-            inner * slopes["reset"],
-            gradient * slopes["candidate"],
-        ]
+        by_reset = inner * slopes["reset"]
+        return [gradient * slopes["update"], by_reset, gradient * slopes["candidate"]]
 
     def weight_gradients(self, kept, slopes, gates, read, weights):
         """Return the gradients of the weights, each one product over all steps."""
@@ -313,6 +274,7 @@ class GRU:
         return gradients
 
 
+@dataclass(frozen=True)
 class LSTM:
     """`keras.layers.LSTMCell`, with `p` the products of the input and `R` the recurrent kernel.
 
@@ -320,11 +282,9 @@ class LSTM:
     those of `GRU`; states are `h` and `c`.
     """
 
-    gate_count = 4
-    state_count = 2
+    units: int
 
-    def __init__(self, units: int):
-        self.units = units
+    state_count = 2
 
     def step(self, products, states, weights):
         hidden, carry = states
@@ -369,20 +329,18 @@ def equations_of(cell) -> GRU | LSTM | None:
     `None` for other cells, for subclasses with a step of their own, for activations other than
     Keras' defaults, and for dropout that differs from gate to gate.
     """
+    kinds = (keras.layers.GRUCell, keras.layers.LSTMCell)
+    kind = next((kind for kind in kinds if isinstance(cell, kind)), None)
     names = ("call", "_compute_carry_and_output", "_compute_carry_and_output_fused")
-    for kind in (keras.layers.GRUCell, keras.layers.LSTMCell):
-        if isinstance(cell, kind):
-            break
-    else:
-        return None
-    if any(getattr(type(cell), name, None) is not getattr(kind, name, None) for name in names):
+    if kind is None or any(
+        getattr(type(cell), name, None) is not getattr(kind, name, None) for name in names
+    ):
         return None
     usual = (keras.activations.tanh, keras.activations.sigmoid)
     if (cell.activation, cell.recurrent_activation) != usual or cell.implementation == 1:
         return None
-    if kind is keras.layers.LSTMCell:
-        return LSTM(cell.units)
-    return GRU(cell.units, cell.reset_after)
+    is_lstm = kind is keras.layers.LSTMCell
+    return LSTM(cell.units) if is_lstm else GRU(cell.units, cell.reset_after)
 
 
 def recurrent_weights(cell, dtype) -> dict[str, Any]:
@@ -401,17 +359,15 @@ def input_bias(cell, dtype):
     return bias[0] if getattr(cell, "reset_after", False) else bias
 
 
+@dataclass(frozen=True)
 class DecoderCell:
-    """A view of any Keras RNN cell, made anew for each use; the cell itself holds the weights.
+    """A view of any Keras RNN cell, also a stack, made anew for each use.
 
-    Args:
-        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included.
-        dtype: The dtype of the states that a loop carries.
+    The cell itself holds the weights; `dtype` is that of the states which a loop carries.
     """
 
-    def __init__(self, cell, dtype: str):
-        self.cell = cell
-        self.dtype = dtype
+    cell: keras.layers.Layer
+    dtype: str
 
     @property
     def output_size(self) -> int:
@@ -471,8 +427,7 @@ class DecoderCell:
     def draw_dropout(self, batch_size, input_size: int) -> list:
         """Draw the masks of cells with dropout before the loop, which must stay stateless.
 
-        Returns:
-            For each cell the mask of its input, or `None`.
+        Return for each cell the mask of its input, or `None`.
         """
         size, masks = input_size, []
         for cell in self.cells:

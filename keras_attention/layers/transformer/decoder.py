@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_attention.layers.transformer.block import TransformerBlock
+from keras_attention.layers import arguments
+from keras_attention.layers.transformer.encoder import TransformerBlock
 from keras_attention.ops.masks import check_mask
 
 
@@ -16,59 +17,26 @@ class TransformerDecoder(TransformerBlock):
     u_t &= \\mathrm{LayerNorm}(z_t + \\mathrm{FeedForward}(z_t))
     \\end{aligned}$$
 
-    with `norm="post"`, as published; with `norm="pre"` each sublayer reads the normalised stream
-    and adds to the stream itself, and a stack wants one more `LayerNormalization` at its end. The
-    memory `m`, commonly the encoder's last output, is read as it is. Dropout is on the result of
-    each sublayer, before it is added.
+    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. The memory `m`,
+    commonly the encoder's last output, is read as it is. A block that is built without a memory,
+    as by `model.add`, has no cross-attention: a language model's block.
 
-    A block that is built without a memory, as by `model.add`, has no cross-attention: a language
-    model's block.
-
-    One word at a time, with the memory's keys and values projected once and those of the words
-    before kept:
-
-    ```
-    memory = block.prepare_memory(value, value_mask)               # None without cross-attention
-    state  = block.initial_state(batch_size, max_length)
-    output, scores, state = block.step(inputs, memory, state, index)        # inputs (B, D)
-    ```
+    `prepare_memory`, `initial_state` and `step` decode one word at a time: the memory's keys and
+    values are projected once, and those of the words before are kept.
 
     Args:
-        intermediate_dim: Size of the hidden layer of the feed-forward network.
-        num_heads: Number of attention heads `H`.
-        key_dim: Size of each head. Default: the width of the inputs over the heads.
-        dropout: Rate of dropout on the result of each sublayer.
-        attention_dropout: Rate at which attention weights are dropped. Default: `dropout`.
-        activation: Of the feed-forward network: any Keras activation (`"relu"` as published,
-            `"gelu"`), or a gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
-        norm: `"post"` or `"pre"`.
-        layer_norm_epsilon: Added to the variance.
-        use_bias: Whether projections and feed-forward network have biases.
-        kernel_initializer: Initializer of all kernels.
-        bias_initializer: Initializer of all biases.
-        num_key_value_heads: Heads of keys and values, shared by groups of queries' heads.
-            Default: `num_heads`. See `MultiHeadAttention`, also for the next five.
-        positions: How positions enter the scores of the self-attention: `None`, `"rotary"`,
-            `"alibi"` or `"relative"`.
-        window: How far back a position attends in the self-attention. Default: everywhere.
-        num_sinks: First places that stay in sight of a `window`.
-        normalizer: What makes scores to weights, `"softmax"` and others.
-        query_key_norm: Whether queries and keys are normalised.
-        seed: Seed of the dropouts.
-        **kwargs: Arguments of every Keras layer.
+        intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
+        layer_norm_epsilon, use_bias, kernel_initializer, bias_initializer, num_key_value_heads,
+        normalizer, query_key_norm, seed, **kwargs: As in `TransformerEncoder`.
+        positions, window, num_sinks: The same, of the self-attention alone.
 
     Call arguments:
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
-        inputs_mask: Boolean `(B, T)`, True = attend. Keras' implicit mask of the inputs is taken
-            where none is given. What follows a position is never attended to, so padding at the
-            end needs no mask.
-        value_mask: Boolean `(B, S)`, True = attend. Keras' implicit mask of the memory is taken
-            where none is given.
-        attention_mask: Boolean `(B, T, T)`, which pairs of the inputs may attend, beside the
-            other masks.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
+        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
+            implicit masks. What follows a position is never attended to, so padding at the end
+            needs no mask.
+        attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 
     Returns:
         `(B, T, D)`; with `return_attention_scores`, a tuple of it and a dictionary of the weights,
@@ -79,8 +47,7 @@ class TransformerDecoder(TransformerBlock):
             is given to a block that was built without one, or the other way round.
 
     Reference:
-        Vaswani et al. 2017, "Attention is all you need", section 3.1; Xiong et al. 2020, "On layer
-        normalization in the Transformer architecture", for `norm="pre"`.
+        Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
 
     Example:
 
@@ -121,49 +88,22 @@ class TransformerDecoder(TransformerBlock):
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, value, mask, value_mask)
         options = {"return_attention_scores": return_attention_scores, "training": training}
+        options |= {"query_mask": mask}
+        pairs = {"value_mask": mask, "attention_mask": attention_mask, "use_causal_mask": True}
         scores = {}
-
-        def attend_to_itself(x):
-            result = self.self_attention(
-                x,
-                x,
-                query_mask=mask,
-                value_mask=mask,
-                attention_mask=attention_mask,
-                use_causal_mask=True,
-                **options,
-            )
-            return result if return_attention_scores else (result,)
-
-        def attend_to_memory(x):
-            result = self.cross_attention(
-                x, self._cast(value), query_mask=mask, value_mask=value_mask, **options
-            )
-            return result if return_attention_scores else (result,)
-
-        x, *weights = self._residual(
-            self._cast(inputs), self.self_attention_norm, attend_to_itself, training
+        x, scores["self_attention"] = self._attend(
+            "self_attention", self._cast(inputs), **pairs, **options
         )
-        scores["self_attention"] = weights
         if value is not None:
-            x, *weights = self._residual(x, self.cross_attention_norm, attend_to_memory, training)
-            scores["cross_attention"] = weights
+            x, scores["cross_attention"] = self._attend(
+                "cross_attention", x, self._cast(value), value_mask=value_mask, **options
+            )
         x = self._feed(x, training)
-        if not return_attention_scores:
-            return x
-        return x, {name: weights[0] for name, weights in scores.items()}
+        return (x, scores) if return_attention_scores else x
 
     def prepare_memory(self, value=None, value_mask=None):
-        """Project the memory's keys and values, which every step reads.
-
-        Args:
-            value: `(B, S, Dv)`, or `None` for a block without cross-attention.
-            value_mask: Boolean `(B, S)`, True = attend, or `None`.
-
-        Returns:
-            What `step` takes as `memory`: tensors with the batch first, or `None`.
-        """
-        self._check_built()
+        """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
+        arguments.check_built(self, "inputs_shape, value_shape")
         self._check_memory(value)
         if value is None:
             return None
@@ -171,7 +111,7 @@ class TransformerDecoder(TransformerBlock):
 
     def initial_state(self, batch_size, max_length: int) -> dict:
         """Return the state before the first step, with room for `max_length` steps."""
-        self._check_built()
+        arguments.check_built(self, "inputs_shape, value_shape")
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index):
@@ -187,48 +127,35 @@ class TransformerDecoder(TransformerBlock):
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
             that the state has room for and `(B, H, S)`; and the state after the step.
         """
-        self._check_built()
+        arguments.check_built(self, "inputs_shape, value_shape")
         scores = {}
-
-        def attend_to_itself(x):
-            return self.self_attention.step(x, None, state, index)
-
-        def attend_to_memory(x):
-            return self.cross_attention.step(x, memory, {}, index)
-
         x, scores["self_attention"], state = self._residual(
-            self._cast(inputs), self.self_attention_norm, attend_to_itself, False
+            self._cast(inputs),
+            self.self_attention_norm,
+            lambda y: self.self_attention.step(y, None, state, index),
+            False,
         )
         if self.cross_attention is not None:
             x, scores["cross_attention"], _ = self._residual(
-                x, self.cross_attention_norm, attend_to_memory, False
+                x,
+                self.cross_attention_norm,
+                lambda y: self.cross_attention.step(y, memory, {}, index),
+                False,
             )
         return self._feed(x, False), scores, state
 
-    def compute_output_spec(
-        self,
-        inputs,
-        value=None,
-        inputs_mask=None,
-        value_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
-        self._check_call(inputs, value, mask if inputs_mask is None else inputs_mask, value_mask)
-        outputs = keras.KerasTensor(inputs.shape, self.compute_dtype)
-        if not return_attention_scores:
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        mask = of.mask if of.inputs_mask is None else of.inputs_mask
+        self._check_call(of.inputs, of.value, mask, of.value_mask)
+        outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
+        if not of.return_attention_scores:
             return outputs
-        batch_size, steps = inputs.shape[:2]
-
-        def weights(memory_steps):
-            shape = (batch_size, self.num_heads, steps, memory_steps)
-            return keras.KerasTensor(shape, self.compute_dtype)
-
-        scores = {"self_attention": weights(steps)}
-        if value is not None:
-            scores["cross_attention"] = weights(value.shape[1])
+        batch_size, steps = of.inputs.shape[:2]
+        read = {"self_attention": steps}
+        read |= {} if of.value is None else {"cross_attention": of.value.shape[1]}
+        shape = (batch_size, self.num_heads, steps)
+        scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores
 
     def _check_call(self, inputs, value, inputs_mask, value_mask):
@@ -257,19 +184,7 @@ class TransformerDecoder(TransformerBlock):
                 f"Received: value of shape {tuple(value.shape)}"
             )
 
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(
-                "TransformerDecoder has no weights yet. Call it once, or "
-                "`build(inputs_shape, value_shape)`, before it takes steps."
-            )
-
 
 def _check_value(inputs, value):
-    shapes = f"Received: inputs {tuple(inputs)}, value {tuple(value)}"
-    if len(value) != 3 or value[-1] is None:
-        raise ValueError(
-            f"The memory must have the shape (batch, steps, features), the features known. {shapes}"
-        )
-    if None not in (inputs[0], value[0]) and inputs[0] != value[0]:
-        raise ValueError(f"Inputs and memory must have the same batch size. {shapes}")
+    given = {"inputs": (inputs, arguments.SEQUENCE), "value": (value, arguments.MEMORY)}
+    arguments.check_shapes(**given)

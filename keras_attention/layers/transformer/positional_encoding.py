@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from keras_attention.layers.checks import check_flag, check_integer, check_number
+from keras_attention.layers import arguments
 from keras_attention.ops.positions import places, sinusoids
 
 
@@ -15,7 +15,7 @@ class _AddedPositions(keras.layers.Layer):
 
     def __init__(self, scale=False, **kwargs):
         super().__init__(**kwargs)
-        self.scale = check_flag("scale", scale)
+        self.scale = arguments.check_flag("scale", scale)
         self.supports_masking = True
 
     def codes(self, positions, size):
@@ -33,14 +33,11 @@ class _AddedPositions(keras.layers.Layer):
         return ops.cast(x, self.compute_dtype)
 
     def step(self, x, position):
-        """Add the code of one position, for decoding a step at a time.
+        """Add the code of one position: what `call` gives for that step of the whole sequence.
 
         Args:
             x: `(B, D)`.
             position: Its place: a number, a scalar tensor, or integers `(B,)`.
-
-        Returns:
-            `(B, D)`, what `call` gives for that step of the whole sequence.
         """
         if len(x.shape) != 2:
             raise ValueError(
@@ -61,11 +58,7 @@ class _AddedPositions(keras.layers.Layer):
         return {**super().get_config(), "scale": self.scale}
 
     def _check_sequence(self, shape, start_index=0):
-        if len(shape) != 3 or shape[2] is None:
-            raise ValueError(
-                "Inputs must have the shape (batch, steps, features), the features known. "
-                f"Received: inputs of shape {tuple(shape)}"
-            )
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -74,9 +67,9 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines are interleaved, as the paper
-    has them; an odd `D` ends on a sine. They are computed in float32 whatever the policy. A mask
-    passes through, and places are counted from the first step, padding or not.
+    There are no weights, and no length is too long. Sines and cosines are interleaved; an odd `D`
+    ends on a sine. They are computed in float32 whatever the policy. A mask passes through, and
+    places are counted from the first step, padding or not.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
@@ -90,9 +83,6 @@ class PositionalEncoding(_AddedPositions):
 
     Returns:
         `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
-
-    Raises:
-        ValueError: Where an argument or the shape does not fit.
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.5; the scaling, section 3.4.
@@ -112,13 +102,13 @@ class PositionalEncoding(_AddedPositions):
 
     def __init__(self, max_wavelength: float = 10_000.0, scale: bool = False, **kwargs: Any):
         super().__init__(scale, **kwargs)
-        self.max_wavelength = check_number("max_wavelength", max_wavelength, above=True)
+        self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
 
     def codes(self, positions, size):
         return sinusoids(positions, size, self.max_wavelength)
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return arguments.with_arguments(super().get_config(), self, PositionalEncoding)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -130,8 +120,6 @@ class LearnedPositions(_AddedPositions):
     cannot raise on every device: the steps past the table become NaN, never the row of another
     place.
 
-    A mask passes through, and places are counted from the first step, padding or not.
-
     Weights: `embeddings` `P (max_length, D)`.
 
     Args:
@@ -140,16 +128,7 @@ class LearnedPositions(_AddedPositions):
         scale: Whether to multiply the inputs by `sqrt(D)` first.
         **kwargs: Arguments of every Keras layer.
 
-    Call arguments:
-        inputs: `(B, T, D)`, `T` at most `max_length`.
-        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
-            for every example.
-
-    Returns:
-        `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
-
-    Raises:
-        ValueError: Where an argument or the shape does not fit, or a place is past the table.
+    The call and its results are those of `PositionalEncoding`; a place past the table is refused.
 
     Reference:
         Gehring et al. 2017, "Convolutional sequence to sequence learning", section 3.1.
@@ -174,7 +153,7 @@ class LearnedPositions(_AddedPositions):
         **kwargs: Any,
     ):
         super().__init__(scale, **kwargs)
-        self.max_length = check_integer("max_length", max_length)
+        self.max_length = arguments.check_integer("max_length", max_length)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, inputs_shape):
@@ -191,19 +170,12 @@ class LearnedPositions(_AddedPositions):
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
+        return arguments.with_arguments(super().get_config(), self, LearnedPositions)
 
     def _check_sequence(self, shape, start_index=0):
         super()._check_sequence(shape)
-        if self.built and shape[2] != self.embeddings.shape[1]:
-            raise ValueError(
-                f"The layer was built for inputs of {self.embeddings.shape[1]} features. "
-                f"Received: inputs of shape {tuple(shape)}"
-            )
+        if self.built:
+            arguments.check_features("inputs", shape, self.embeddings.shape[1])
         if shape[1] is None or not isinstance(start_index, numbers.Integral):
             return
         if start_index < 0 or start_index + shape[1] > self.max_length:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.layers.checks import (
+from keras_attention.layers.arguments import (
     check_choice,
     check_flag,
     check_integer,

@@ -1,0 +1,142 @@
+"""The arguments of layers: checks of a constructor's and of shapes, configurations, a call's names.
+
+Each check returns the argument in the type that a configuration stores, so that a constructor
+reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
+"""
+
+import inspect
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+
+SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
+
+
+def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+    """Return an integer of at least `minimum`. A Boolean is no integer."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        kind = {0: "a non-negative integer", 1: "a positive integer"}.get(
+            minimum, f"an integer of at least {minimum}"
+        )
+        raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
+    """Return a finite number of at least `minimum`; with `above`, a greater one."""
+    fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or value < minimum or (above and value == minimum):
+        bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
+        raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")
+    return value if isinstance(value, (int, float)) else float(value)
+
+
+def check_rate(name: str, value: Any) -> float:
+    """Return a dropout rate: a number in [0, 1)."""
+    # NaN fails the comparison.
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
+    return value if isinstance(value, (int, float)) else float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """Return a value that is one of the choices."""
+    choices = tuple(choices)
+    if not any(value is choice or value == choice for choice in choices):
+        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a Boolean."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+    return value
+
+
+def check_seed(value: Any, name: str = "seed") -> int | None:
+    """Return a seed: an integer or `None`."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
+    return int(value)
+
+
+def check_built(layer: keras.layers.Layer, shapes: str) -> None:
+    """Raise a ValueError where a layer has no weights yet, to prepare a memory or take a step."""
+    if not layer.built:
+        raise ValueError(
+            f"{type(layer).__name__} has no weights yet. Call it once, or `build({shapes})`, "
+            f"before its memory is prepared or a step taken. Received: {layer.name}, not built"
+        )
+
+
+def check_features(name: str, shape: tuple, size: int) -> None:
+    """Raise a ValueError where an input is not as wide as the layer was built for."""
+    if shape[-1] != size:
+        raise ValueError(
+            f"The layer was built for {'' if name.endswith('s') else 'a '}{name} of {size} "
+            f"features. Received: {name} of shape {tuple(shape)}"
+        )
+
+
+def check_shapes(**given: tuple[tuple, str]) -> None:
+    """Raise a ValueError unless shapes have their forms, such as `"batch, steps, features"`.
+
+    Axes of one name have one size, but for the last: it must be known.
+    """
+    shapes = [f"{name} of shape {tuple(shape)}" for name, (shape, _) in given.items()]
+    received = "Received: " + ", ".join(shapes)
+    sizes: dict[str, set] = {}
+    for name, (shape, form) in given.items():
+        axes = form.split(", ")
+        if len(shape) != len(axes):
+            forms = ", ".join(f"({form}) of {name}" for name, (_, form) in given.items())
+            raise ValueError(f"Inputs must have the shape {forms}. {received}")
+        if shape[-1] is None:
+            raise ValueError(f"The last axis of {name} must be known. {received}")
+        for axis, size in zip(axes[:-1], shape, strict=False):
+            sizes.setdefault(axis, set()).update({size} - {None})
+    for axis, found in sizes.items():
+        if len(found) > 1:
+            same = "the same batch size" if axis == "batch" else f"as many {axis}"
+            raise ValueError(f"{', '.join(given)} must have {same}. {received}")
+
+
+def with_arguments(config: dict, layer: keras.layers.Layer, kind: type) -> dict:
+    """Return a configuration with the arguments of a class's constructor that it lacks.
+
+    Each is read from the layer's attribute of the same name.
+    """
+    known = {"self", "kwargs", *config}
+    names = [name for name in inspect.signature(kind.__init__).parameters if name not in known]
+    return config | {name: _plain(name, getattr(layer, name)) for name in names}
+
+
+def _plain(name, value):
+    if name == "activation" and callable(value):
+        return keras.activations.serialize(value)
+    return keras.saving.serialize_keras_object(value)
+
+
+def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> SimpleNamespace:
+    """Return the arguments of a layer's call by name, with defaults, for `compute_output_spec`."""
+    bound = inspect.signature(layer.call).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return SimpleNamespace(**bound.arguments)
+
+
+def specs(shapes: list[tuple], dtype: str) -> Any:
+    """Return a symbol of each shape, and of a single one not a tuple but itself."""
+    symbols = tuple(keras.KerasTensor(shape, dtype) for shape in shapes)
+    return symbols if len(symbols) > 1 else symbols[0]
+
+
+def fresh(initializer: Any) -> Any:
+    """Return a copy of an initializer: weights of one shape made by one would start equal."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
