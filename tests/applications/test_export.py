@@ -61,7 +61,9 @@ def assert_same(served, place, rank, translation):
         assert alignment.sum() == pytest.approx(translation.alignment.sum(), rel=1e-3)
 
 
-@pytest.mark.parametrize("architecture", ["rnnsearch", "transformer"])
+@pytest.mark.parametrize(
+    "architecture", ["rnnsearch", pytest.param("transformer", marks=pytest.mark.slow)]
+)
 def test_saved_model_of_pieces_gives_what_translate_gives(tmp_path, architecture):
     task = make_translator(architecture=architecture)
     task.export(tmp_path / "exported")
@@ -90,6 +92,7 @@ def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
     assert copied
 
 
+@pytest.mark.slow
 def test_saved_model_without_attention_has_no_alignments(tmp_path):
     task = make_translator(architecture="rnnencdec")
     task.export(tmp_path / "exported", beam_size=1)
@@ -112,7 +115,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["post", pytest.param("pre-gated-untied", marks=pytest.mark.slow)])
 def test_ctranslate2_translates_as_translate_does(form, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     task = make_translator(architecture="transformer", **FORMS[form])

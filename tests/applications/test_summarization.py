@@ -34,7 +34,13 @@ from tests.applications.summarization_runs import (
     small_summarizer,
 )
 
-EVERY = [*ARCHITECTURES, "transformer"]
+# Each trains and searches for seconds: the default one and the one of another shape stand for all.
+EVERY = [
+    pytest.param(
+        name, marks=() if name in ("see2017", "nallapati2016-hierarchical") else pytest.mark.slow
+    )
+    for name in [*ARCHITECTURES, "transformer"]
+]
 FIXTURES = Path(__file__).parents[1] / "fixtures_0_1"
 
 
@@ -395,7 +401,9 @@ def test_several_summaries_samples_and_limits_by_the_document(traced_nowhere):
     assert covering.attention is None and covering.score < best.score
 
 
-@pytest.mark.parametrize("name", ["see2017", "nallapati2016-hierarchical"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("see2017", marks=pytest.mark.slow), "nallapati2016-hierarchical"]
+)
 def test_an_exported_summariser_writes_the_same(name, tmp_path):
     task = small_summarizer(f"--model.architecture={name}")
     task.export(tmp_path / "exported")

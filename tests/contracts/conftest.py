@@ -5,17 +5,35 @@ import pytest
 from tests.contracts.backend import BACKEND
 from tests.contracts.registry import CASES, FIRST_CASES
 
+# Checks that trace a graph for each case, or whose result depends on the layer and hardly on its
+# options: by default, the first case of a layer stands for the others, which are slow tests.
+OF_A_LAYER = {
+    "test_a_fully_masked_row_agrees_with_the_oracle_and_has_finite_gradients",
+    "test_an_empty_memory_gives_zeros_and_finite_gradients",
+    "test_an_example_alone_gives_what_it_gives_in_a_batch",
+    "test_an_explicit_mask_is_the_one_that_counts",
+    "test_implicit_masks_flow_in_and_out",
+    "test_memory_and_state_are_batch_first_tensors_that_a_search_can_reorder",
+    "test_model_add_gives_the_layer_its_one_input",
+    "test_one_compiled_function_serves_every_batch_and_length",
+    "test_one_model_serves_every_batch_and_length",
+    "test_results_are_in_the_compute_dtype_and_near_the_oracle",
+    "test_the_layer_keeps_nothing_between_calls",
+    "test_without_more_asked_for_a_call_returns_one_tensor",
+}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """On JAX, leave every case of a layer but its first to the slow tests.
+    """Leave other cases of a layer than its first to the slow tests, where they take minutes.
 
-    JAX compiles each operation for each shape: all cases would take most of an hour. Tasks
-    train on TensorFlow, and on JAX through the command (tests/applications/test_jax.py).
+    JAX compiles each operation for each shape, so there it holds for every check. Tasks train on
+    TensorFlow, and on JAX through the command (tests/applications/test_jax.py).
     """
     for item in items:
         name = getattr(item, "callspec", None) and item.callspec.params.get("name")
         is_task = item.path.name == "test_tasks.py" and BACKEND != "tensorflow"
-        other_case = BACKEND == "jax" and name in CASES and name not in FIRST_CASES
+        of_a_layer = BACKEND == "jax" or item.originalname in OF_A_LAYER
+        other_case = of_a_layer and name in CASES and name not in FIRST_CASES
         if other_case or is_task:
             item.add_marker("slow")

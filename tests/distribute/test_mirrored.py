@@ -31,11 +31,14 @@ def single():
     return train(tf.distribute.get_strategy())
 
 
-@pytest.mark.parametrize("replicas", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "replicas", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))]
+)
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
 
 
+@pytest.mark.slow
 def test_losses_that_layers_add_are_means_over_all_replicas():
     one = train(tf.distribute.get_strategy(), make=make_adding, blank=0)
     assert len(one[0].losses) == 3
@@ -43,6 +46,7 @@ def test_losses_that_layers_add_are_means_over_all_replicas():
     assert_same(one, train(mirrored(4), make=make_adding, blank=0), tolerance=2e-5)
 
 
+@pytest.mark.slow
 def test_gradients_accumulate_alike(single):
     accumulating = functools.partial(adam, gradient_accumulation_steps=2)
     one = train(tf.distribute.get_strategy(), accumulating)
@@ -50,12 +54,14 @@ def test_gradients_accumulate_alike(single):
     assert np.any(one[0].get_weights()[0] != single[0].get_weights()[0])
 
 
+@pytest.mark.slow
 def test_several_steps_of_an_execution_are_the_same_steps(single):
     model, log, evaluated = train(mirrored(2), steps_per_execution=2)
     assert len(log) == len(single[1]) / 2
     assert_same((single[0], single[1][1::2], single[2]), (model, log, evaluated))
 
 
+@pytest.mark.slow
 def test_the_loss_is_scaled_in_float16():
     _, log, _ = single16 = train(tf.distribute.get_strategy(), policy="mixed_float16")
     model, log2, _ = train(mirrored(2), policy="mixed_float16")

@@ -81,7 +81,9 @@ def test_gradients_reach_every_weight(kind):
         assert np.all(np.isfinite(gradient)) and np.any(gradient != 0.0)
 
 
-@every_kind
+@pytest.mark.parametrize(
+    "kind", ["stack", *(pytest.param(k, marks=pytest.mark.slow) for k in MAKERS if k != "stack")]
+)
 def test_a_compiled_training_step_and_a_plain_call_after_it(kind):
     """No tensor of the compiled function is left in the layer."""
     layer = decoder(kind)
