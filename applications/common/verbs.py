@@ -8,7 +8,8 @@ from typing import Any
 
 from keras_attention.decoding import SearchOptions
 
-from .errors import UserError
+from ..training.config import MOST, MOST_OF_OTHERS
+from .errors import UserError, check_range
 from .files import decode_line, output_file, read_lines
 
 
@@ -17,6 +18,8 @@ def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
     names = [field.name for field in fields(SearchOptions)]
     given = {name: getattr(options, name, None) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():  # a size beyond reason would reach the allocator
+        check_range(f"--{name.replace('_', '-')}", value, at_most=MOST.get(name, MOST_OF_OTHERS))
     if not given.get("sample"):
         for name in ("temperature", "top_k", "top_p", "seed"):
             if name in given:

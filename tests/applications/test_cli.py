@@ -207,6 +207,14 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
             ["predict", "{run}", "--input", "{text}", "--n-best", "9"],
             "Received: n_best=9, beam_size=3",
         ),
+        (
+            ["predict", "{run}", "--beam", "9999"],
+            "--beam-size must be at most 1000. Received: 9999",
+        ),
+        (
+            ["predict", "{run}", "--max-length", "9999999"],
+            "--max-length must be at most 1.04858e+06",
+        ),
         (["predict", "{run}", "--input", "{text}", "--top-k", "9"], "--top-k goes with --sample"),
         (["predict", "{run}", "--input", "{text}", "--seed", "9"], "--seed goes with --sample"),
         (["predict", "{run}", "--sample", "--beam", "2"], "--beam-size or --sample, not both"),
