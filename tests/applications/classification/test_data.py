@@ -22,7 +22,6 @@ from keras_attention.applications.classification.data import (
     make_batches,
     read_examples,
 )
-from keras_attention.applications.classification.tables import STARS, generate
 from keras_attention.applications.classification.preprocessor import (
     ClassificationPreprocessor,
     Labels,
@@ -30,6 +29,7 @@ from keras_attention.applications.classification.preprocessor import (
     in_sentences,
     kind_of,
 )
+from keras_attention.applications.classification.tables import STARS, generate
 from keras_attention.applications.cli import load_task, read_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import END_ID, WordTokenizer
