@@ -152,6 +152,11 @@ def test_columns_and_tables_are_read_as_lists_are():
         (lambda task: TextClassifier(task.backbone).classify("so"), "with its preprocessor"),
         (lambda task: TextClassifier.from_texts(["so", "bad"], None), r"labels\[0\]=None"),
         (lambda task: ClassificationPreprocessor.adapt([None, "so"], [0, 1]), r"texts\[0\]=None"),
+        (lambda task: TextClassifier.from_texts(TEXTS, LABELS, unit=3), "Did you mean 'units'"),
+        (
+            lambda task: TextClassifier.from_texts(TEXTS, LABELS, architecture="poolin"),
+            "model.architecture must be one of .* Did you mean 'pooling'",
+        ),
         (
             lambda task: PairClassifier(task.backbone, task.preprocessor),
             "encoder of pairs of texts",
