@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.text import BucketedBatches, load_tokenizer
 
 from ..common.backend import compiled
-from ..common.errors import UserError
+from ..common.errors import UserError, check_key
 from ..common.preprocessor import check_equally_many
 from ..common.shown import check_shaded
 from ..common.task import TextTask
@@ -104,6 +104,9 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
+        for section, given in ((ModelConfig, model), (TokenizerConfig, tokenizer or {})):
+            for name in given:
+                check_key(name, section.__dataclass_fields__, section.__name__)
         columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
         architecture = architecture or cls.default_architecture
         if architecture != "backbone":

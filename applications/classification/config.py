@@ -1,10 +1,10 @@
 """The configuration of the classification application."""
 
 import codecs
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_choice, check_range
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -37,6 +37,15 @@ def _refuse(*faults: tuple[Any, str]) -> None:
     for is_there, message in faults:
         if is_there:
             raise UserError(message)
+
+
+def _check_choices(section: Any, name: str) -> None:
+    """Refuse a value that is none of those that its key lists: Python code is not read by type."""
+    for key in fields(section):
+        value = getattr(section, key.name)
+        for kind in (key.type, *get_args(key.type)):
+            if get_origin(kind) is Literal and value is not None:
+                check_choice(f"{name}.{key.name}", value, get_args(kind))
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,7 @@ class DataConfig:
     paths: ClassVar[tuple[str, ...]] = ("folder", "train_file", "dev_file", "test_file")
 
     def __post_init__(self):
+        _check_choices(self, "data")
         check_range("data.max_length", self.max_length, at_least=1)
         check_range("data.min_examples", self.min_examples, at_least=1)
         check_range("data.dev_fraction", self.dev_fraction, above=0, below=1)
@@ -166,6 +176,7 @@ class TokenizerConfig:
     max_sentence_length: int = 40
 
     def __post_init__(self):
+        _check_choices(self, "tokenizer")
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
         check_range("tokenizer.min_count", self.min_count, at_least=1)
         check_range("tokenizer.max_sentence_length", self.max_sentence_length, at_least=1)
@@ -234,6 +245,7 @@ class ModelConfig:
     word_dropout: float = 0.0
 
     def __post_init__(self):
+        _check_choices(self, "model")
         sizes = ("embedding_size", "units", "attention_units", "layers", "heads", "feed_forward")
         for name in sizes:
             check_range(f"model.{name}", getattr(self, name), at_least=1)

@@ -268,9 +268,9 @@ def make_batches(
 
 def balanced_weights(targets: np.ndarray) -> np.ndarray:
     """Return a weight for each example, so that all labels count alike and the mean weight is 1."""
-    from sklearn.utils.class_weight import compute_sample_weight
-
-    return compute_sample_weight("balanced", targets.argmax(axis=1)).astype("float32")
+    counts = targets.sum(axis=0)
+    per_label = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    return (targets @ np.where(counts > 0, per_label, 0.0)).astype("float32")
 
 
 def _source(data: DataConfig, split: str) -> str | None:

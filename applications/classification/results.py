@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
-from scipy.stats import rankdata
 
 from keras_attention.metrics import calibration, confusion_matrix, f1_scores
 from keras_attention.visualization import ShadedTokens
@@ -196,6 +195,8 @@ def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str
 
 
 def _of_numbers(scores, targets, labels):
+    from scipy.stats import rankdata  # slow to import
+
     found, right = (probabilities(each[:, 0], labels) for each in (scores, targets))
     return {
         "loss": float(np.mean((scores - targets) ** 2)),

@@ -208,14 +208,9 @@ SIZES = {"train": 800, "dev": 120, "test": 200}
 def generate(split: str, seed: int = 0) -> list[dict[str, str]]:
     """Return the reviews of a split, the same ones for the same seed.
 
-    Args:
-        split: `"train"` (800 reviews), `"dev"` (120) or `"test"` (200).
-        seed: of the draw.
-
-    Returns:
-        Rows with the columns `text`; `sentiment` (good or bad) and `stars` (1, 2, 4, 5), of the
-        sentence that sums up; `aspects`, those spoken of, with `;` between; `claim`, a sentence
-        about one aspect, and `verdict`, whether the review says so (yes, no or open).
+    The columns are `text`; `sentiment` (good or bad) and `stars` (1, 2, 4, 5), of the sentence that
+    sums up; `aspects`, those spoken of, with `;` between; `claim`, a sentence about one aspect, and
+    `verdict`, whether the review says so (yes, no or open).
     """
     draw = random.Random(f"opinions {split} {seed}")
     return [_review(draw) for _ in range(SIZES[split])]

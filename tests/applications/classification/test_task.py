@@ -103,6 +103,42 @@ def test_a_graph_reads_texts_and_labels_as_python_does():
         np.testing.assert_array_equal(found_targets, targets)
 
 
+class Column:
+    """A column as `datasets` and pandas have it: no list, and nothing but its values."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+
+class Table(Column):
+    """A table of pandas, which yields the names of its columns."""
+
+    columns = ("text", "second")
+
+    def to_numpy(self):
+        return np.array(self.values, "object")
+
+
+def test_columns_and_tables_are_read_as_lists_are():
+    labels = Column("yes", "no")
+    single = ClassificationPreprocessor.adapt(Column("so good", "so bad"), labels)
+    np.testing.assert_array_equal(single(Column("so good"))["text"], single(["so good"])["text"])
+    columns = Column("a dog", "a cat"), Column("it runs", "it sleeps")
+    pairs = ClassificationPreprocessor.adapt(columns, labels)
+    assert pairs.pairs
+    inputs, targets = pairs(columns, y=labels)
+    table = pairs(Table(("a dog", "it runs"), ("a cat", "it sleeps")))
+    for name, ids in inputs.items():
+        np.testing.assert_array_equal(table[name], ids)
+    np.testing.assert_array_equal(targets, [[0, 1], [1, 0]])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -113,6 +149,14 @@ def test_a_graph_reads_texts_and_labels_as_python_does():
         (lambda task: task.fit(["so", " "], ["good", "bad"]), r"have words. Received: x\[1\]=' '"),
         (lambda task: task.evaluate_text(["so"], ["new"]), "among .* Received: 'new', of x"),
         (lambda task: task.fit(["so"]), "their labels"),
+        (lambda task: TextClassifier(task.backbone).classify("so"), "with its preprocessor"),
+        (lambda task: TextClassifier.from_texts(["so", "bad"], None), r"labels\[0\]=None"),
+        (lambda task: ClassificationPreprocessor.adapt([None, "so"], [0, 1]), r"texts\[0\]=None"),
+        (lambda task: TextClassifier.from_texts(TEXTS, LABELS, unit=3), "Did you mean 'units'"),
+        (
+            lambda task: TextClassifier.from_texts(TEXTS, LABELS, architecture="poolin"),
+            "model.architecture must be one of .* Did you mean 'pooling'",
+        ),
         (
             lambda task: PairClassifier(task.backbone, task.preprocessor),
             "encoder of pairs of texts",
