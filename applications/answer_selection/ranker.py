@@ -16,7 +16,7 @@ from ..common.backend import compiled
 from ..common.errors import UserError, check_choice, say
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
-from ..common.shown import check_shaded
+from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.weights import load_weights as read_weights
 from ..training.config import load_config
@@ -62,8 +62,7 @@ class AnswerRanker(TextTask):
     ```
     """
 
-    name_of_task = "answer-selection"
-    shaded_pages = (".html", ".htm")
+    name_of_task, shaded_pages = "answer-selection", HTML
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
     network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
 
@@ -155,11 +154,7 @@ class AnswerRanker(TextTask):
     def score(self, questions: Any) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         """Return for each question the scores of its candidates, and the weights of their words.
 
-        Args:
-            questions: as `fit` takes them.
-
-        Returns:
-            `(scores, weights)`; weights are zeros where the network gives none.
+        The questions come as `fit` takes them; weights are zeros where the network gives none.
         """
         return self._score(self.encode(as_questions(questions, name="questions")))
 

@@ -108,16 +108,13 @@ class TransformerReader(keras.layers.Layer):
 class HierarchicalEncoder(keras.layers.Layer):
     """A bidirectional GRU over the words of each sentence, another over the sentences.
 
-    A sentence goes in as its two last states and a learned vector for its position.
+    A sentence goes in as its two last states and a learned vector for its position. The layer is
+    called as `FlatEncoder` is.
 
     Args:
         units: Integer, units of both directions together, `U`; an even number.
         max_sentences: Integer, how many positions have a vector; later sentences share the last.
         **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
-
-    Call arguments:
-        words: Embedded words `(B, N, W, E)`.
-        mask: Boolean `(B, N, W)`.
 
     Returns:
         The memory, a dictionary of `words` `(B, N, W, U)` and `sentences` `(B, N, U)`; a
