@@ -48,7 +48,7 @@ setup(
         "keras>=3.12",
         "tensorflow>=2.19",
         "tensorflow-text>=2.19",
-        "keras-nlp>=0.20",
+        "keras-nlp>=0.21",
         "numpy>=2.1",
         "sentencepiece>=0.2.1",
         "sacrebleu>=2.4",

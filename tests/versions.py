@@ -90,7 +90,9 @@ def try_one(version: str, which: str, built: tuple[Path, Path], folder: Path, te
     shutil.rmtree(source / "keras_attention")
     shutil.rmtree(source / "applications")
     # Old versions warn of deprecations, and new ones of others: that is no failure here.
-    output = command(python, "-m", "pytest", "-q", "-W", "default", "-rfE", *tests, cwd=source)
+    output = command(
+        python, "-m", "pytest", "-q", "-W", "default", "--tb=short", *tests, cwd=source
+    )
     return listed, output.splitlines()[-1].strip("= ")
 
 
