@@ -71,29 +71,30 @@ def try_one(version: str, which: str, built: tuple[Path, Path], folder: Path, te
     sdist, wheel = built
     python = folder / "environment" / "bin" / "python"
     uv = [sys.executable, "-m", "uv"]
-    command(*uv, "venv", "--python", version, python.parent.parent)
     install = [*uv, "pip", "install", "--python", python]
     resolution = ["--resolution", RESOLUTIONS[which]]
-    command(*install, *resolution, "--extra", "vectors", "-r", REPOSITORY / "setup.py")
-    command(*install, wheel, "pytest", "hypothesis", "shtab")
-    listed = dict(
-        line.split("==")
-        for line in command(*uv, "pip", "freeze", "--python", python).splitlines()
-        if "==" in line
-    )
-    smoke(python, folder)
+    listed = {}
+    try:
+        command(*uv, "venv", "--python", version, python.parent.parent)
+        command(*install, *resolution, "--extra", "vectors", "-r", REPOSITORY / "setup.py")
+        command(*install, wheel, "pytest", "hypothesis", "shtab")
+        frozen = command(*uv, "pip", "freeze", "--python", python).splitlines()
+        listed.update(line.split("==") for line in frozen if "==" in line)
+        smoke(python, folder)
 
-    # The tests come from the sdist, without the code: beside it, they would import that.
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    source = folder / sdist.name.removesuffix(".tar.gz")
-    shutil.rmtree(source / "keras_attention")
-    shutil.rmtree(source / "applications")
-    # Old versions warn of deprecations, and new ones of others: that is no failure here.
-    output = command(
-        python, "-m", "pytest", "-q", "-W", "default", "--tb=short", *tests, cwd=source
-    )
-    return listed, output.splitlines()[-1].strip("= ")
+        # The tests come from the sdist, without the code: beside it, they would import that.
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        source = folder / sdist.name.removesuffix(".tar.gz")
+        shutil.rmtree(source / "keras_attention")
+        shutil.rmtree(source / "applications")
+        # Old versions warn of deprecations, and new ones of others: that is no failure here.
+        options = ["-q", "-W", "default", "--tb=short"]
+        output = command(python, "-m", "pytest", *options, *tests, cwd=source)
+        return listed, output.splitlines()[-1].strip("= ")
+    except subprocess.CalledProcessError as error:
+        print(error.output, file=sys.stderr)
+        return listed, f"FAILED: {error.output.splitlines()[-1]}"
 
 
 def main() -> int:
@@ -103,19 +104,14 @@ def main() -> int:
     parser.add_argument("--versions", action="append", choices=RESOLUTIONS)
     options = parser.parse_args()
 
-    rows, failed = [], 0
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         built = build(Path(folder))
         for version in options.python or PYTHONS:
             for which in options.versions or RESOLUTIONS:
                 start = time.monotonic()
                 with tempfile.TemporaryDirectory() as place:
-                    try:
-                        listed, result = try_one(version, which, built, Path(place), options.tests)
-                    except subprocess.CalledProcessError as error:
-                        failed += 1
-                        listed, result = {}, f"FAILED: {error.output.splitlines()[-1]}"
-                        print(error.output, file=sys.stderr)
+                    listed, result = try_one(version, which, built, Path(place), options.tests)
                 seconds = f"{time.monotonic() - start:.0f} s"
                 cells = [version, which, *(listed.get(name, "") for name in SHOWN), result, seconds]
                 rows.append("| " + " | ".join(cells) + " |")
@@ -124,7 +120,7 @@ def main() -> int:
     head = ["Python", "versions", *SHOWN, "tests", "time"]
     print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     print("\n".join(rows))
-    return failed
+    return any("FAILED" in row for row in rows)
 
 
 if __name__ == "__main__":
