@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import verify_checksum
 from keras_attention.applications.common.preprocessor import TextPreprocessor, as_texts
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
@@ -176,8 +178,14 @@ class AnswerPreprocessor(TextPreprocessor):
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
     def read_start(self, folder: Path) -> None:
-        if (folder / VECTORS_FILE).is_file():
-            self.vectors = np.load(folder / VECTORS_FILE)
+        path = folder / VECTORS_FILE
+        if not path.is_file():
+            return
+        verify_checksum(path)
+        try:  # mapped, so that a header cannot ask for more memory than the file has bytes
+            self.vectors = np.array(np.load(path, mmap_mode="r"))
+        except Exception as error:  # an altered file fails in many ways
+            raise UserError(f"{path} is damaged: no vectors ({type(error).__name__}).") from None
 
     def _padded_in_graph(self, question, candidates):
         import tensorflow as tf
