@@ -87,17 +87,21 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
         raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
     verify_checksum(path)
     content = json_object(read_bytes(path, MOST_JSON), str(path))
-    if not isinstance(content.get("registered_name"), str):
-        raise UserError(f"{path} is damaged: expected an object with `registered_name`.")
+    kinds = {"registered_name": str, "class_name": str, "config": dict}
+    if not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
+        raise UserError(f"{path} is damaged: expected an object with {', '.join(kinds)}.")
     return content
 
 
-def deserialized(config: dict[str, Any], path: Path) -> Any:
+def deserialized(config: dict[str, Any], path: Path, dtype: Any = None) -> Any:
     try:
+        if dtype is not None:
+            policy = keras.dtype_policies.get(dtype)
+            config["config"]["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
         return keras.saving.deserialize_keras_object(config)
     except UserError:
         raise
-    except (TypeError, KeyError, ValueError) as error:
+    except Exception as error:  # an altered description fails in many ways
         raise UserError(
             f"{path} describes a task that this version cannot make ({one_line(error)[:200]}): it "
             "is damaged, or from a newer keras-attention."

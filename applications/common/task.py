@@ -23,6 +23,7 @@ from keras_attention.applications.common.presets import (
     read_part,
     write_parts,
 )
+from keras_attention.applications.common.weights import check_sizes
 from keras_attention.applications.common.weights import load_weights as read_weights
 from keras_attention.distribute import GlobalMean
 
@@ -412,19 +413,17 @@ class TextTask(keras_hub.models.Task):
             return cls.from_run_0_1(folder, load_weights)
         config = read_part(folder, TASK_FILE)
         found = keras.saving.get_registered_object(config["registered_name"])
-        if found is None or not issubclass(found, cls):
+        if not (isinstance(found, type) and issubclass(found, cls)):
             raise UserError(
                 f"{preset} is a preset of `{config['class_name']}`. Expected: {cls.__name__}."
             )
         dtype = kwargs.pop("dtype", None)
-        if dtype is not None:
-            config["config"]["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(
-                keras.dtype_policies.get(dtype)
-            )
         if "preprocessor" not in kwargs:
             config["config"]["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
         config["config"] |= kwargs
-        task = deserialized(config, folder / TASK_FILE)
+        if load_weights:
+            check_sizes(config["config"].get("backbone"), folder / WEIGHTS_FILE)
+        task = deserialized(config, folder / TASK_FILE, dtype)
         if load_weights:
             read_weights(task.backbone, folder / WEIGHTS_FILE)
         return task

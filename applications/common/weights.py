@@ -1,11 +1,13 @@
 """The weights of a network in a file: written whole, and read only where they are sound."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.common.errors import UserError, one_line, shown
 from keras_attention.applications.common.files import (
     note_checksum,
     open_regular,
@@ -67,6 +69,44 @@ def check_weights(path: Path) -> None:
         raise
     except Exception as error:  # HDF5's own errors are many and say nothing to a user
         raise _unsound(path, type(error).__name__) from None
+
+
+_SIZE = re.compile(r"(^|_)(units|size|dim|heads|layers|outputs)$")
+"""The keys of a description whose number is the length of an axis of weights, or a part of it."""
+
+
+def check_sizes(described: Any, path: Path) -> None:
+    """Refuse a description whose network is larger than its file of weights.
+
+    A network is built before its weights are read, and a size of billions would take all memory.
+
+    Raises:
+        UserError: naming the size.
+    """
+    import h5py
+
+    largest = 0
+
+    def measure(_, item):
+        nonlocal largest
+        largest = max(largest, *getattr(item, "shape", ()), len(getattr(item, "shape", item)))
+
+    def check(value):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(each, (dict, list)):
+                check(each)
+            elif type(each) is int and each > largest and _SIZE.search(str(key)):
+                raise UserError(
+                    f"{path.parent} describes a network with {key} {shown(each)}, and {path.name} "
+                    f"has no axis that long. It is damaged, or its parts are of several models."
+                )
+
+    if path.exists() and isinstance(described, dict):
+        verify_checksum(path)
+        check_weights(path)
+        with h5py.File(path, "r") as file:
+            file.visititems(measure)
+        check(described)
 
 
 def _check_group(group, path: Path, size: int) -> int:

@@ -1,9 +1,13 @@
-"""The presets that come with the package are what their cards say."""
+"""The presets that come with the package are what their cards say; a stranger's are refused."""
 
+import json
 import re
+import shutil
 
 import pytest
 
+from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import write_checksums
 from keras_attention.applications.common.presets import PRESETS
 from keras_attention.applications.translation import Translator, dates
 
@@ -28,3 +32,40 @@ def test_a_preset_is_small_and_whole():
         assert {"task.json", "config.json", "preprocessor.json", "model.weights.h5"} <= {
             each.name for each in folder.iterdir()
         }
+
+
+def preset_with(folder, *keys, value):
+    """Return a preset whose task.json has another value, and whose checksums are right."""
+    shutil.copytree(PRESETS / "dates", folder)
+    content = json.loads((folder / "task.json").read_text("utf-8"))
+    holder = content
+    for key in keys[:-1]:
+        holder = holder[key]
+    holder[keys[-1]] = value
+    (folder / "task.json").write_text(json.dumps(content), "utf-8")
+    write_checksums(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("class_name",), None),
+        (("registered_name",), "os>system"),
+        (("config",), [1]),
+        (("config", "backbone"), None),
+        (("config", "backbone", "config"), "x"),
+    ],
+)
+def test_a_description_that_is_none_is_refused(tmp_path, keys, value):
+    with pytest.raises(UserError):
+        Translator.from_preset(preset_with(tmp_path / "odd", *keys, value=value), dtype="float32")
+
+
+@pytest.mark.parametrize("size", [10**6, 10**12])
+def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_path, size):
+    folder = preset_with(tmp_path / "huge", "config", "backbone", "config", "units", value=size)
+    with pytest.raises(
+        UserError, match=f"units {size}, and model.weights.h5 has no axis that long"
+    ):
+        Translator.from_preset(folder)
