@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import read_lines
+from keras_attention.applications.common.files import json_value, read_lines
 from keras_attention.applications.summarization import reports
 from keras_attention.applications.summarization.config import SPLITS, DataConfig
 from keras_attention.applications.summarization.preprocessor import (
@@ -164,10 +164,7 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
 
 
 def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from None
+    row = json_value(line, where)
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected an object. Received: {type(row).__name__}.")
     names = ("source", "target") if with_summaries else ("source",)
