@@ -39,9 +39,10 @@ import tensorflow as tf  # noqa: E402
 
 from keras_attention.applications.cli import load_task  # noqa: E402
 from keras_attention.applications.command import TASKS  # noqa: E402
+from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402
 from tests.trial.mutations import Mutations  # noqa: E402
-from tests.trial.workers import BAD, GOOD, Case, Done, Judged, call, outcome_of  # noqa: E402
+from tests.trial.workers import BAD, GOOD, Case, Judged, call, outcome_of  # noqa: E402
 
 # ---- What is tried: a tiny run of each task.
 
@@ -165,7 +166,7 @@ class Trial:
         line = USES[subject].get(verb, "average {run} --output {out}")
         line = line.format(run=run, data=data or self.data, out=folder / "out")
         done = call([renamed[1] if each == renamed[0] else each for each in line.split()], folder)
-        said = done.out.replace(str(data or self.data).encode(), b"DATA")
+        said = done.out.replace(str(data or self.data), "DATA")
         return done, (said, workers.written(folder / "out"))
 
 

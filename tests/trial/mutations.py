@@ -403,6 +403,6 @@ class Mutations:
         is_same = results == self.trial.answers[subject, verb] and not refused
         lines = 40 if verb in ("once", "resume") else MOST_LINES  # a training tells how it goes
         outcome = outcome_of(done, is_same, may_differ and not refused, lines)
-        if outcome == "other" and b"nan" in done.out.lower():
+        if outcome == "other" and "nan" in done.out.lower():
             outcome = "silent difference"
         return outside or outcome, f"{verb}, {what}: {done.err.strip()[-300:]}"

@@ -5,7 +5,6 @@ is used for many cases, until one of them ends it.
 """
 
 import hashlib
-import json
 import multiprocessing
 import os
 import resource
@@ -24,10 +23,11 @@ from typing import Any
 
 import h5py
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_attention.applications.command import main
+from tests.applications import commands
+from tests.applications.commands import Done
 
 CPU_SECONDS = 30
 WALL_SECONDS = 600  # for what waits; generous, as other programs run too
@@ -59,15 +59,6 @@ class Judged:
     outcome: str
     note: str
     result: Any = None
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left: its exit status (negative for a signal) and what it wrote."""
-
-    status: int
-    out: bytes
-    err: str
 
 
 # ---- Workers.
@@ -214,7 +205,7 @@ def watch(act: Callable[[], int], folder: Path) -> Done:
         for number, own in enumerate(kept, 1):
             os.dup2(own, number)
             os.close(own)
-    return Done(status or 0, (folder / "stdout").read_bytes(), _said(folder))
+    return Done(status or 0, _said(folder, "stdout"), _said(folder))
 
 
 def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] = lambda: None) -> int:
@@ -233,11 +224,11 @@ def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] = lambda: 
 def ended(number: int, folder: Path) -> Done:
     """Wait for a process of `fork`."""
     status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-    return Done(status, b"", _said(folder))
+    return Done(status, "", _said(folder))
 
 
-def _said(folder: Path) -> str:
-    said = folder / "stderr"
+def _said(folder: Path, name: str = "stderr") -> str:
+    said = folder / name
     return said.read_text("utf-8", "replace") if said.exists() else ""
 
 
@@ -259,35 +250,24 @@ def outcome_of(done: Done, is_same: bool, may_differ: bool, lines: int = MOST_LI
 # ---- What was left behind.
 
 
-def _arrays(path: Path) -> str:
-    """Return the digest of the arrays of a file of weights."""
-    found = hashlib.sha256()
-
-    def add(name, item):
-        if isinstance(item, h5py.Dataset):
-            found.update(name.encode() + str(item.shape).encode() + item[()].tobytes())
-
-    with h5py.File(path) as file:
-        file.visititems(add)
-    return found.hexdigest()
+def left_behind(run: Path) -> tuple:
+    """Return all that a training leaves but times, to be compared."""
+    arrays, *rest = commands.left_behind(run)
+    return [array.tobytes() for array in arrays], rest
 
 
 def written(path: Path) -> Any:
     """Return what a verb wrote: a file, or the weights of a folder."""
-    if path.is_dir():
-        return [_arrays(each) for each in sorted(path.glob("*.h5"))]
-    return path.read_bytes() if path.exists() else None
+    if not path.is_dir():
+        return path.read_bytes() if path.exists() else None
+    found = {}
+    with h5py.File(path / "model.weights.h5") as file:
 
+        def note(name, item):
+            found[name] = item[()].tobytes() if isinstance(item, h5py.Dataset) else None
 
-def left_behind(run: Path) -> tuple:
-    """Return all that a training leaves but times."""
-    newest = sorted((run / "checkpoints").glob("step-*.npz"))[-1]
-    with np.load(newest) as arrays:
-        checkpoint = [arrays[name].tobytes() for name in sorted(arrays.files) if name != "state"]
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    lines = [{k: v for k, v in line.items() if "second" not in k} for line in lines]
-    state = hashlib.sha256(b"".join(checkpoint)).hexdigest()
-    return _arrays(run / "model.weights.h5"), newest.name, state, repr(lines)
+        file.visititems(note)
+    return found
 
 
 def tree(folder: Path) -> dict[str, str]:
