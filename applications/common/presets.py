@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import keras_hub
 
-from keras_attention.applications.common.errors import UserError, one_line
+from keras_attention.applications.common.errors import UserError, check_range, one_line
 from keras_attention.applications.common.files import (
     MOST_JSON,
     json_object,
@@ -93,11 +93,17 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
+MOST_SEARCHED = {"beam_size": 1000, "n_best": 1000, "max_length": 1 << 20, "batch_size": 1 << 20}
+"""The largest numbers of a preset's search: larger ones would take all memory."""
+
+
 def deserialized(config: dict[str, Any], path: Path, dtype: Any = None) -> Any:
     try:
         if dtype is not None:
             policy = keras.dtype_policies.get(dtype)
             config["config"]["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
+        for name, most in MOST_SEARCHED.items():
+            check_range(name, (config["config"].get("search") or {}).get(name), at_most=most)
         return keras.saving.deserialize_keras_object(config)
     except UserError:
         raise

@@ -62,6 +62,12 @@ def test_a_description_that_is_none_is_refused(tmp_path, keys, value):
         Translator.from_preset(preset_with(tmp_path / "odd", *keys, value=value), dtype="float32")
 
 
+def test_a_search_without_bound_is_refused(tmp_path):
+    folder = preset_with(tmp_path / "wide", "config", "search", "beam_size", value=10**9)
+    with pytest.raises(UserError, match="beam_size must be at most 1000"):
+        Translator.from_preset(folder)
+
+
 @pytest.mark.parametrize("size", [10**6, 10**12])
 def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_path, size):
     folder = preset_with(tmp_path / "huge", "config", "backbone", "config", "units", value=size)
