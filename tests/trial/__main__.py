@@ -161,7 +161,9 @@ class Trial:
         """Run a verb on a run folder or preset; return what was said, and the results."""
         folder.mkdir()
         if verb == "resume":
+            tf.config.run_functions_eagerly(False)  # as it was trained, to the bit
             done = call(self.training(subject, run), folder)
+            tf.config.run_functions_eagerly(True)
             return done, workers.left_behind(run) if done.status == 0 else None
         line = USES[subject].get(verb, "average {run} --output {out}")
         line = line.format(run=run, data=data or self.data, out=folder / "out")

@@ -299,7 +299,8 @@ class Mutations:
         """Damage: any file of a run or preset, whose checksums stay; results must not change."""
         run, path = self._copy(subject, chance, folder)
         what = change_bytes(path, chance)
-        return self._use(subject, chance, run, path, folder, what, may_differ=False)
+        may_differ = path.name == "metrics.jsonl"  # a log, which resuming copies
+        return self._use(subject, chance, run, path, folder, what, may_differ)
 
     def stranger(self, subject, chance, folder):
         """A stranger's run or preset: all checksums are right, and the content is not."""
@@ -317,7 +318,7 @@ class Mutations:
             what = change(path, chance)
         if path.name != CHECKSUMS and not (run / CHECKSUMS).is_symlink():
             write_checksums(run, but=("FORMAT",))
-        return self._use(subject, chance, run, path, folder, what, may_differ=True)
+        return self._use(subject, chance, run, path, folder, what, True)
 
     def keras_file(self, subject, chance, folder):
         """A `.keras` file, damaged or a stranger's, which Keras itself reads."""
@@ -348,7 +349,9 @@ class Mutations:
         run = shutil.copytree(self.trial.run_of(subject), folder / "run")
         what, refused = change_yaml(run / "config.yaml", chance)
         write_checksums(run, but=("FORMAT",))
-        return self._use(subject, chance, run, run, folder, what, not refused, refused)
+        verb = chance.choice(["predict", "evaluate"])
+        use = (subject, verb, run, folder / "use")
+        return self._judge(subject, verb, folder, run, use, (what, True, refused))
 
     def data(self, subject, chance, folder):
         """A file of texts, to train by or to use."""
@@ -358,6 +361,8 @@ class Mutations:
         path = data / chance.choice(re.findall(r"{data}/(\S+)", line))
         what, refused, new = change_data(path, chance)
         may_differ = not what.startswith(("mark", "returns", "packed "))
+        if verb == "predict" and not trains and what.startswith("fewer"):
+            refused = False  # there is no other file that has more lines
         if trains:
             if new != path:
                 new.rename(path)  # without the archive's name it is no text
@@ -373,7 +378,7 @@ class Mutations:
         files = [each for each in sorted(run.rglob("*")) if each.is_file() and each.name != "LOCK"]
         return run, chance.choice(files)
 
-    def _use(self, subject, chance, run, path, folder, what, may_differ, refused=False):
+    def _use(self, subject, chance, run, path, folder, what, may_differ):
         is_run = (run / "checkpoints").exists()
         verb = chance.choice(["predict", "predict", "evaluate"])
         if is_run and (path.parent.name == "checkpoints" or chance.random() < 0.2):
@@ -382,7 +387,7 @@ class Mutations:
             verb = "resume"
         kept = None if verb == "resume" else run
         use = (subject, verb, run, folder / "use")
-        return self._judge(subject, verb, folder, kept, use, (what, may_differ, refused))
+        return self._judge(subject, verb, folder, kept, use, (what, may_differ, False))
 
     def _train(self, subject, config, folder, what, refused, data, may_differ=True):
         (folder / "use").mkdir()
