@@ -4,11 +4,14 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_checksums
 from keras_attention.applications.common.presets import PRESETS
+from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints
+from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import Translator, dates
 
 
@@ -75,3 +78,26 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_pat
         UserError, match=f"units {size}, and model.weights.h5 has no axis that long"
     ):
         Translator.from_preset(folder)
+
+
+@pytest.mark.parametrize("damage", ["none", "fewer", "shape", "nan"])
+def test_checkpoints_of_another_network_have_no_mean(tmp_path, damage):
+    folder = shutil.copytree(PRESETS / "dates", tmp_path / "run")
+    task = Translator.from_preset(folder)
+    arrays = [np.array(each) for each in task.backbone.variables]
+    saved = Checkpoints(folder / "checkpoints")
+    saved.save(Checkpoint(1, arrays, {}))
+    others = {
+        "none": arrays,
+        "fewer": arrays[:1],
+        "shape": [arrays[0][:1], *arrays[1:]],
+        "nan": [arrays[0] * np.nan, *arrays[1:]],
+    }
+    saved.save(Checkpoint(2, others[damage], {}))
+    if damage == "none":
+        average_tasks(Translator, [folder], tmp_path / "mean")
+        return
+    with pytest.raises(
+        UserError, match="step-00000002.npz holds no finite weights of this network"
+    ):
+        average_tasks(Translator, [folder], tmp_path / "mean")

@@ -164,6 +164,25 @@ def change_weights(path: Path, chance: Random) -> str:
     return f"{kind} {name} in {path.name}"
 
 
+def change_checkpoint(path: Path, chance: Random) -> str:
+    """Make a checkpoint that is whole, and whose state or arrays are none of this training."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    name = "state" if chance.random() < 0.5 else chance.choice(list(arrays))
+    old, what = arrays[name], name
+    if name == "state":
+        text = path.with_suffix(".json")
+        text.write_bytes(old.tobytes())
+        what = change_json(text, chance)
+        arrays[name] = np.frombuffer(text.read_bytes(), np.uint8)
+        text.unlink()
+    else:
+        ways = [np.full(old.shape, np.nan), old[None], old.astype("c8"), np.array(["x"]), None]
+        arrays[name] = ways[chance.randrange(len(ways))]
+    np.savez(path, **{key: array for key, array in arrays.items() if array is not None})
+    return f"{what} in {path.name}"
+
+
 def change_archive(path: Path, chance: Random) -> str:
     """Change what a `.keras` file holds, and make it a whole archive again."""
     unpacked = path.with_name("unpacked")
@@ -311,7 +330,7 @@ class Mutations:
         elif kind == "file":
             what = replace_file(path, chance, folder / "watched")
         else:
-            changes = {".json": change_json, ".h5": change_weights}
+            changes = {".json": change_json, ".h5": change_weights, ".npz": change_checkpoint}
             change = (
                 change_json if path.name == "FORMAT" else changes.get(path.suffix, change_bytes)
             )
