@@ -168,7 +168,7 @@ class Trial:
         line = USES[subject].get(verb, "average {run} --output {out}")
         line = line.format(run=run, data=data or self.data, out=folder / "out")
         done = call([renamed[1] if each == renamed[0] else each for each in line.split()], folder)
-        said = done.out.replace(str(data or self.data), "DATA")
+        said = done.out.replace(str(data or self.data), "DATA").replace(".gz", "")
         return done, (said, workers.written(folder / "out"))
 
 
