@@ -18,7 +18,7 @@ PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-jax test-torch test-versions check docs bench dist clean
+.PHONY: help demo test test-slow test-jax test-torch test-versions trial check docs bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decodin
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
+
+trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
+	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)
 
 test-versions: $(VENV)/.installed-tests ## Run the tests on each Python, with the oldest and the newest requirements
 	$(ONE_THREAD) $(BIN)/python tests/versions.py $(VERSIONS)
