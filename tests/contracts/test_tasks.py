@@ -29,6 +29,9 @@ needs_tensorflow = pytest.mark.skipif(
 IN_A_FRESH_PROCESS = """
 import json, sys
 import keras
+if keras.backend.backend() == "tensorflow":  # a search runs once here, so it is not traced
+    import tensorflow
+    tensorflow.config.run_functions_eagerly(True)
 from tests.contracts.tasks import TASKS
 from keras_attention.applications import answer_selection, classification
 from keras_attention.applications import summarization, translation
@@ -63,6 +66,19 @@ def test_every_task_and_network_has_an_entry():
     assert applications is not None
 
 
+@pytest.fixture
+def traced_nowhere():
+    """Searches run as they are: tracing each costs more than running it once."""
+    if ON_TENSORFLOW:
+        import tensorflow as tf
+
+        tf.config.run_functions_eagerly(True)
+        yield
+        tf.config.run_functions_eagerly(False)
+    else:
+        yield
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Every task, fitted on strings for an epoch, and saved in a folder in both forms."""
@@ -79,7 +95,7 @@ def trained(tmp_path_factory):
     return folder, found
 
 
-def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
+def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained, traced_nowhere):
     folder, tasks = trained
     done = subprocess.run(
         [sys.executable, "-c", IN_A_FRESH_PROCESS, str(folder)],
@@ -95,14 +111,14 @@ def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_figures_of_texts_name_their_signature(trained, name):
+def test_figures_of_texts_name_their_signature(trained, name, traced_nowhere):
     report = trained[1][name].evaluate_text(*TASKS[name].data)
     assert report["signature"]
     json.dumps(report)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
+def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, traced_nowhere):
     task = trained[1][name]
     config = task.get_config()
     json.dumps(config)
@@ -114,7 +130,10 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
     assert TASKS[name].use(copy) == TASKS[name].use(task)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n == "AnswerRanker" else pytest.mark.slow) for n in TASKS],
+)
 def test_another_part_in_mixed_precision_trains(name):
     entry = TASKS[name]
     task = entry.make(**entry.swapped(), dtype="mixed_bfloat16")
@@ -124,6 +143,7 @@ def test_another_part_in_mixed_precision_trains(name):
     assert json.dumps(entry.use(task))
 
 
+@pytest.mark.slow  # by default, in tests/applications/test_translation_fit.py and test_translator.py
 @pytest.mark.parametrize("network", list(SIZES)[1:])
 def test_every_network_of_translation_trains(network):
     task = translator(network)
