@@ -143,7 +143,7 @@ def test_another_part_in_mixed_precision_trains(name):
     assert json.dumps(entry.use(task))
 
 
-@pytest.mark.slow  # by default, in tests/applications/test_translation_fit.py and test_translator.py
+@pytest.mark.slow  # their own tests train each by default
 @pytest.mark.parametrize("network", list(SIZES)[1:])
 def test_every_network_of_translation_trains(network):
     task = translator(network)
