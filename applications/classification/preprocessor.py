@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
 
-from ..common.errors import UserError, check_choice
+from ..common.errors import UserError, check_choice, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from . import backbones
 from .config import ClassificationConfig, TokenizerConfig
@@ -45,7 +45,24 @@ class Labels:
 
     def __post_init__(self):
         check_choice("kind", self.kind, KINDS)
-        object.__setattr__(self, "names", tuple(self.names))
+        names = tuple(self.names)
+        object.__setattr__(self, "names", names)
+        if not all(isinstance(name, (str, int, np.integer)) for name in names) or len(
+            set(names)
+        ) < len(names):
+            raise ValueError(
+                f"`names` should be strings or whole numbers, each once. Received: {shown(names)}"
+            )
+        if bool(names) == (self.kind == "number"):
+            raise ValueError(
+                "`names` should be the labels, and none for numbers. "
+                f"Received: kind={self.kind!r}, names={shown(names)}"
+            )
+        if not (np.isfinite(self.mean) and np.isfinite(self.scale) and self.scale > 0):
+            raise ValueError(
+                "`mean` and `scale` should be finite, and `scale` above 0. "
+                f"Received: mean={self.mean}, scale={self.scale}"
+            )
 
     @classmethod
     def of(cls, values: Sequence[Any], kind: str, name: str = "the training data") -> "Labels":

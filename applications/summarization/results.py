@@ -12,7 +12,7 @@ import numpy as np
 from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import alignment_text
 
-from ..common.files import check_picture
+from ..common.files import check_picture, replacing
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""
@@ -93,7 +93,8 @@ class Summary:
             axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=8)
         axes[0].set_yticks(range(len(self.tokens)), self.tokens, fontsize=8)
         if path is not None:
-            figure.savefig(path)
+            with replacing(Path(path)) as temporary:
+                figure.savefig(temporary, format=Path(path).suffix[1:].lower())
         return figure
 
     def show(self) -> str:

@@ -13,6 +13,7 @@ from keras_attention import distribute
 from keras_attention.distribute import GlobalMean, Workers
 
 from ..common.errors import UserError, say
+from ..common.files import verify_checksum
 from . import callbacks as own
 from .callbacks import KeepBest, SaveCheckpoint, TimeLimit
 from .config import TrainingConfig
@@ -83,6 +84,8 @@ def train(
         return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
 
     if outcome().reason:
+        if epoch and run.best_weights.exists():  # nothing will be written: what is there must hold
+            verify_checksum(run.best_weights)
         return outcome()
     judged = [average] if average else []
     judged += [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
