@@ -11,8 +11,8 @@ from keras_attention.layers.attention.loop_scores import LoopScore
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
-
-Tensor = Any  # of any backend; `None` where an argument is optional
+from keras_attention.ops.scores import dot_score
+from keras_attention.ops.types import Tensor
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
 
@@ -324,6 +324,29 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             arguments.check_features("key", key.shape, self.key_size)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
+
+
+class BilinearAttention(AttentionMechanism):
+    """`e_ts = q_t W k_s`. A subclass multiplies the queries or the keys by `W`."""
+
+    def __init__(
+        self,
+        kernel_initializer: Any = "glorot_uniform",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(dropout=dropout, seed=seed, **kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_score(self, query_size, key_size):
+        self._make_weight("score_kernel", (query_size, key_size), self.kernel_initializer)
+
+    def score(self, query, key, positions):
+        return dot_score(query, key)
+
+    def get_config(self):
+        return arguments.with_arguments(super().get_config(), self, BilinearAttention)
 
 
 def in_three(query, value=None, key=None) -> tuple:

@@ -4,8 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.ops.additive import additive_key_gradients, additive_query_gradient
-from keras_attention.ops.scores import dot_score
+from keras_attention.ops.scores import additive_key_gradients, additive_query_gradient, dot_score
 
 
 class LoopScore:

@@ -16,7 +16,7 @@ from keras_attention.layers.recurrent.inner_attention_cell import (
 )
 from keras_attention.layers.recurrent.recurrence import recurrent_weights, shift, swap_time
 from keras_attention.ops.masks import check_mask, lengths, zero_masked
-from keras_attention.ops.occam import occam_penalty
+from keras_attention.ops.penalties import occam_penalty
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
 FLAGS = {"return_sequences", "return_state", "go_backwards", "stateful", "unroll"}
