@@ -234,12 +234,8 @@ class _BeamLoop:
     weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
     ```
 
-    A history is `tokens (..., L)`, and with attention `beams (..., L)`: the beam that each token
-    was the continuation of, which tells the row of `weights` that is its own. So a beam that moves
-    takes along one small integer a token; the weights, `S` times larger, are written once and
-    gathered once, at the end.
-
-    A beam with log-probability `-inf` is empty: it goes through the step, and leads to nothing.
+    A history is `tokens (..., L)`, and with attention `beams (..., L)`, the row of `weights` of
+    each token: weights, `S` times larger, do not move with the beams. An empty beam has `-inf`.
     """
 
     problem: Problem
@@ -334,8 +330,7 @@ class _BeamLoop:
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
         """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
 
-        A prefix has one extension by the end token, so at least `K` of the `2K` go on. They are
-        among the `2K` best of each prefix: `K` short searches through `V`, one through `2 K K`.
+        A prefix has one extension by the end token, so at least `K` of the `2K` go on.
         """
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
@@ -361,11 +356,7 @@ class _BeamLoop:
         }
 
     def _completed(self, candidates: dict, live: dict, index: Tensor, mask: Tensor) -> dict:
-        """Return the `K` best candidates with their scores, `-inf` where one is not complete.
-
-        A candidate below the `K` best would not be in a beam of `K`; it is there to take the place
-        of one that ends.
-        """
+        """Return the `K` best candidates with their scores, `-inf` where one is not complete."""
         best = tree.map_structure(lambda x: x[:, : self.beam_size], candidates)
         length = index + 1
         scores = best["log_probabilities"] / self.length_penalty(ops.cast(length, "float32"))
@@ -382,8 +373,7 @@ class _BeamLoop:
     def _going_on(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
         """Return the `K` best prefixes among the candidates, and the beams they continue.
 
-        A prefix that cannot beat the worst hypothesis kept is emptied. None of its continuations
-        could be kept, nor any of the prefixes below it, so that nothing takes its place.
+        A prefix that cannot beat the worst hypothesis kept is emptied.
         """
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
         probable, order = ordered_top_k(probable, self.beam_size)

@@ -108,10 +108,7 @@ class Problem:
     def step(
         self, tokens: Tensor, state: Any, index: Tensor, constants: list
     ) -> tuple[Tensor, Any]:
-        """Take one step: logits `(R, V)` in float32, and the state to give back.
-
-        `constants` is the list `constants`, or the same rows of all its tensors.
-        """
+        """Take one step: logits `(R, V)` in float32, and the state to give back."""
         given = {**state, **self._with_nones(constants)} if self._constants else state
         logits, changed = self._step(tokens, given, index)
         if self._constants:
@@ -128,10 +125,7 @@ class Problem:
         return state[self._attention_key]
 
     def allowed(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
-        """Return logits `(R, V)`, `-inf` of tokens that may not follow a prefix `(R, L)`.
-
-        The prefix has `index` tokens; what follows them is not looked at.
-        """
+        """Return logits `(R, V)`, `-inf` of tokens that may not follow the prefix `(R, index)`."""
         if self.no_repeat_ngram:
             logits = self._without_repeated_ngrams(logits, prefix, index)
         if self.min_length > 1:  # every hypothesis has one token
@@ -149,10 +143,9 @@ class Problem:
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram which the row's prefix already holds.
 
-        Place `j` of the prefix forbids its token where the `size - 1` tokens before it are the last
-        `size - 1` of the prefix. All places are compared at once, and written in one scatter; a
-        place that forbids nothing writes the end token's own logit back, and no place forbids the
-        end token, so that no two writes disagree.
+        All places are compared at once and written in one scatter; a place that forbids nothing
+        writes the end token's own logit back, and none forbids the end token, so that no two writes
+        disagree.
         """
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = ops.shape(prefix)
@@ -179,10 +172,7 @@ def broadcast_rows(x: Tensor, copies: int) -> Tensor:
 
 
 def gather_beams(x: Tensor, beams: Tensor) -> Tensor:
-    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
-
-    One gather of whole rows, which is cheaper than `take_along_axis` and its broadcast indices.
-    """
+    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`."""
     batch_size, count, *rest = ops.shape(x)
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
     return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)

@@ -208,15 +208,10 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
 
 @dataclass(frozen=True)
 class _SingleHypothesisLoop:
-    """Extends each row by the token that `choose` picks, until every row is complete.
+    """Extends each row by the token that `choose` picks, until every row is complete and so frozen.
 
-    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns the tokens taken `(R,)`, out
-    of logits in which the forbidden ones are `-inf`, and their terms of the score. `normalizer` is
-    the log of the sum of the exponentials of the logits before tokens were forbidden; `rows` are
-    the numbers that the rows had at first.
-
-    A complete row is frozen: as long as it goes through the step with the others, its tokens, its
-    length, its scores and its attention stay.
+    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens and their terms of the
+    score; forbidden tokens have `-inf`, and the `normalizer` is from before they were forbidden.
     """
 
     problem: Problem
@@ -294,10 +289,7 @@ class _SingleHypothesisLoop:
 def _draw_token(
     logits: Tensor, numbers: Tensor, temperature: float, top_k: int, top_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Return tokens `(R,)` and their log-probabilities, by inverting the cumulative distribution.
-
-    Logits `(R, V)` are `-inf` where a token is forbidden; numbers `(2, R)` are uniform in [0, 1).
-    """
+    """Draw tokens `(R,)` and log-probabilities by uniform numbers `(2, R)`, inverting the CDF."""
     size = logits.shape[-1]
     largest = ops.max(logits, axis=-1, keepdims=True)
     largest = ops.where(ops.isinf(largest), 0.0, largest)

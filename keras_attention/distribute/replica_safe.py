@@ -146,10 +146,7 @@ def _train_step(
 
 
 def _share_of_loss(model: keras.Model) -> Callable:
-    """Return a function of a replica's data that gives its share of the loss of a batch.
-
-    It updates the metrics.
-    """
+    """Return a function of a replica's data: its share of the loss; it updates the metrics."""
     import tensorflow as tf
 
     takes_training = "training" in inspect.signature(model.call).parameters

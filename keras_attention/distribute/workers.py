@@ -97,10 +97,7 @@ def multi_worker_strategy(
 
 
 def wait_for_workers(cluster: Cluster, timeout: float) -> None:
-    """Wait until somebody answers at the address of every other worker.
-
-    Until TensorFlow listens at this worker's own port, a plain socket does.
-    """
+    """Wait for an answer from all other workers; a socket answers here until TensorFlow does."""
     end = time.monotonic() + timeout
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
     missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]

@@ -10,10 +10,7 @@ from ..ops.types import Tensor
 
 
 class _TokenMean(keras.metrics.MeanMetricWrapper):
-    """The weighted mean of a value of each real token; a subclass says which value.
-
-    The wrapper of Keras is the public way to an implicit mask of the predictions, on every backend.
-    """
+    """The weighted mean of a value of each real token; a subclass says which value."""
 
     def __init__(self, ignore_index: int | None, name: str, dtype: Any) -> None:
         super().__init__(self._values, name=name, dtype=dtype)

@@ -19,10 +19,7 @@ def combine_masks(*masks: Tensor) -> Tensor:
 
 
 def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:
-    """Join masks over queries `(B, T)` and memory `(B, S)` to one that broadcasts to `(B, T, S)`.
-
-    A query that is itself padding attends to nothing: its row is all False.
-    """
+    """Join masks `(B, T)` and `(B, S)` to `(B, T, S)`; a masked query attends to nothing."""
     return combine_masks(
         None if query_mask is None else ops.expand_dims(query_mask, 2),
         None if value_mask is None else ops.expand_dims(value_mask, 1),

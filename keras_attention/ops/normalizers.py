@@ -133,11 +133,7 @@ def _normalize(
 
 
 def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the scores less the highest of their row; those out of every support at -2.
-
-    No weight is above 0 for a score 1 or more below the highest, so that nothing is lost, and
-    sums over a row stay small, whatever stands where the mask hides it.
-    """
+    """Return scores less the highest of their row, at least -2: sums stay small."""
     if mask is not None:
         scores = ops.where(mask, scores, ops.full_like(scores, -1e30))
     return ops.maximum(scores - ops.max(scores, axis=-1, keepdims=True), -2)

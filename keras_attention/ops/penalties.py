@@ -7,10 +7,7 @@ from .types import Tensor
 
 
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
-    """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over real steps, then over examples.
-
-    `c_t` is the sum of the weights before step `t`, without those of `t` itself.
-    """
+    """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
     scores = ops.cast(scores, "float32")
     real = ops.ones_like(scores[:, :, 0]) if target_mask is None else target_mask
     real = ops.cast(real, "float32")

@@ -39,11 +39,7 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
 
 
 def location_score(query: Tensor, kernel: Tensor, positions: Tensor) -> Tensor:
-    """`e_ts = (W q_t)_s`: a score by place alone, of a query and a kernel `(D, max_length)`.
-
-    Positions are integer places of the memory, `(S,)`, or windows `(B, T, W)`. A place outside the
-    kernel takes the score of the nearest place inside: mask it.
-    """
+    """`e_ts = (W q_t)_s` at places `(S,)` or `(B, T, W)`; mask those outside of the kernel."""
     by_place = ops.matmul(query, kernel)
     last = kernel.shape[1] - 1
     positions = ops.clip(positions, 0, last)
@@ -180,9 +176,7 @@ def coverage_score(
 ) -> tuple:
     """`e_s = v . tanh(q + k_s + w_c c_s)` of one query a row: `(B, S)`.
 
-    Takes `W q (B, U)`, `U k (B, S, U)`, `c (B, S)`, `v (U,)` and `w_c (U,)`. The hidden layer,
-    `B S U` numbers, is computed again in the backward pass: a loop over `T` queries keeps none of
-    the `B T S U` numbers that its steps compute.
+    The hidden layer is computed again in the backward pass, so that a loop over `T` keeps none.
     """
     hidden = coverage_hidden(query, key, coverage, coverage_vector)
     scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, 1)), 2)
@@ -212,10 +206,7 @@ def coverage_gradients(
     coverage_vector: Tensor,
     upstream: Tensor,
 ) -> tuple:
-    """Return the gradients of `coverage_score`, in the order of its arguments.
-
-    That of the keys still has to be multiplied by the score vector: once for all steps of a loop.
-    """
+    """Return the gradients of `coverage_score`, the keys' still without the score vector."""
     hidden = coverage_hidden(query, key, coverage, coverage_vector)
     by_hidden = ops.sum(ops.matmul(ops.expand_dims(upstream, 1), hidden), axis=(0, 1))
     weighted = ops.expand_dims(upstream, 2) * (1 - hidden * hidden)

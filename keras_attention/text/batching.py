@@ -243,11 +243,9 @@ def choose_lengths(
 ) -> list[Lengths]:
     """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
 
-    Examples, of `sizes (examples, columns)`, are ranked by their longest column and cut into
-    consecutive buckets, each as long in every column as its longest example there. `rows` tells
-    the rows of a batch from a bucket's longest column. Of all such cuts the one with the fewest
-    ids in an epoch is found, padding and the rows that fill up a last batch included (dynamic
-    programming over the different lengths).
+    Examples, ranked by their longest column, are cut into consecutive buckets, such that an epoch
+    has the fewest ids, padding and filled-up batches included (dynamic programming). `rows` tells
+    the rows of a batch from a bucket's longest column.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
     keys, key_of = _grouped(*np.unique(sizes.max(axis=1), return_inverse=True))

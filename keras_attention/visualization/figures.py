@@ -88,10 +88,7 @@ def extents(texts: Iterable, figure: Any) -> list:
 
 
 def choose_families(texts: Iterable[str]) -> list[str]:
-    """Return the font families, most general first, that together have every character.
-
-    A warning names the scripts that no installed font has, and what to install for them.
-    """
+    """Return font families that have every character; warn of scripts that none has."""
     characters = {c for text in texts for c in text if _is_drawn(c)}
     entries = _installed_fonts()
     base = [entry for entry in entries if entry.name == BASE_FAMILY]
@@ -107,10 +104,7 @@ def choose_families(texts: Iterable[str]) -> list[str]:
 
 
 def shape_right_to_left(text: str) -> str:
-    """Bring right-to-left text into the order and the letter forms in which it is drawn.
-
-    matplotlib does it itself from version 3.11; before, python-bidi and arabic-reshaper do.
-    """
+    """Bring right-to-left text into the order and forms drawn: before matplotlib 3.11 it is raw."""
     if not _is_right_to_left(text) or _matplotlib_shapes():
         return text
     try:

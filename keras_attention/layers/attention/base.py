@@ -369,10 +369,7 @@ def is_alone(query, value) -> bool:
 
 
 def masks_of(query_mask, value_mask, mask) -> tuple:
-    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values.
-
-    Of inputs in a list Keras hands over the masks as a list, by either name.
-    """
+    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values."""
     of_query = []
     for given in (query_mask, mask):
         first, *others = given if isinstance(given, (list, tuple)) else [given]

@@ -159,10 +159,7 @@ class CoverageAttention(BahdanauAttention):
 
 
 class CoverageScore(LoopScore):
-    """`e_s = v . tanh(q + k_s + w_c c_s)`, with the coverage `c`, to which it adds the weights.
-
-    The coverage makes each step's hidden layer another, so that the loop sums the gradients up.
-    """
+    """`e_s = v . tanh(q + k_s + w_c c_s)`; the weights are added to the coverage `c`."""
 
     summed = ("key", "score_vector", "coverage_vector")
 

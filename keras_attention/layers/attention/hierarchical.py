@@ -303,11 +303,8 @@ def _shapes(query, words, sentences):
 def reweight(word_weights, sentence_weights, mask=None):
     """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `(B, T, N, W)`, over a document's words.
 
-    The product is taken by logarithms in float32, so that two small factors do not vanish. A
-    word whose weight or whose sentence's weight is 0 gets 0. Where that leaves no word of a row
-    (the two put all of their mass, to the last digit of float32, on different sentences), the zeros
-    count as a tiny weight, and the row still sums to 1. A row in which words or sentences have no
-    weight anywhere gets zeros.
+    By logarithms in float32, so that two small factors do not vanish. Where words and sentences
+    agree on no place, zeros count as a tiny weight; a row without weight anywhere gets zeros.
     """
     dtype = word_weights.dtype
     words = ops.cast(word_weights, "float32")

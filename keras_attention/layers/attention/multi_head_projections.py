@@ -17,10 +17,7 @@ from keras_attention.ops.types import Tensor
 
 
 class HeadProjections(AdaptableKernels, keras.layers.Layer):
-    """A layer that projects queries, keys and values to heads, and heads to an output.
-
-    Its options are those of `MultiHeadAttention`, which sets them.
-    """
+    """Projects queries, keys and values to heads, and heads to an output."""
 
     def _add_kernel(self, name, inputs, outputs):
         """Make `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
@@ -259,8 +256,7 @@ def _dense(inputs, kernel, bias):
 def write_place(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
     """Return a cache `(B, G, L, d)` with an entry `(B, G, 1, d)` at place `index`.
 
-    On TensorFlow `keras.ops.slice_update` is a program of XLA's of its own, compiled for each shape
-    and run over a copy; a scatter is written in place where nobody else holds the cache.
+    On TensorFlow `slice_update` compiles for each shape and copies; a scatter is made in place.
     """
     if keras.backend.backend() != "tensorflow":
         return ops.slice_update(cache, (0, 0, index, 0), entry)

@@ -212,11 +212,9 @@ def _float(tensor):
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
-    """Add up the weights `(B, T, S)` of places with the same id: `sum_(s: x_s = w) a_ts`.
+    """Add up weights `(B, T, S)` of places with one of the ids `(B, S)`: `(B, T, size)`.
 
-    The result is `(B, T, size)`. The weight of a place whose id, of `ids (B, S)`, lies outside
-    `[0, size)` is dropped. One sum by segments over the `B T S` weights; nothing of size `T S` by
-    vocabulary exists.
+    Ids outside `[0, size)` are dropped. Nothing of size `T S` by vocabulary exists.
     """
     batch_size, steps, length = ops.shape(scores)
     inside = ops.logical_and(ids >= 0, ids < size)
@@ -233,10 +231,7 @@ def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
 
 
 def copy_probability(scores: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
-    """Return the weight of the places that hold each target: `sum_(s: x_s = y_t) a_ts`, `(B, T)`.
-
-    Weights are `(B, T, S)`, ids `(B, S)` and targets `(B, T)`; a negative target is nowhere.
-    """
+    """`sum_(s: x_s = y_t) a_ts`, `(B, T)`, of ids `(B, S)` and targets `(B, T)`, or -1 for none."""
     same = ops.expand_dims(ids, 1) == ops.expand_dims(targets, 2)
     same = ops.logical_and(same, ops.expand_dims(targets, 2) >= 0)
     return ops.sum(ops.where(same, scores, ops.zeros_like(scores)), axis=2)

@@ -231,10 +231,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return results if len(results) > 1 else results[0]
 
     def _run(self, inputs, memory, state, wanted, training):
-        """Run all steps; return a dictionary of what is wanted.
-
-        The memory is a constant of the loop, never a part of its state.
-        """
+        """Run all steps; return what is wanted. The memory is a constant of the loop, no state."""
         if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
             inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
             found = self._run(inputs, memory, state, wanted, training)

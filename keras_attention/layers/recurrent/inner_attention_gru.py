@@ -205,11 +205,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         return self._results(states, last, scores, mask, return_attention_scores)
 
     def _run(self, inputs, query, mask, first, training):
-        """Run the cell over inputs that are zeros where masked, for a query `(B, Q)`.
-
-        Return the states `(B, T, U)`, and the weights `(B, T)` or `None`. In training dropout
-        applies, and a gradient will be asked for.
-        """
+        """Run the cell; return the states `(B, T, U)`, and the weights `(B, T)` or `None`."""
         cell = self.cell
         dropped = inputs
         if training and cell.dropout:
@@ -382,9 +378,8 @@ def _check_shapes(inputs, query):
 def stock_gru(cell, inputs, first, mask, use_cudnn):
     """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
-    cuDNN knows no mask but one of padding at the end, and no row without a step. Masked steps are
-    therefore sorted behind the real ones and run unmasked; each step is then given the state after
-    the last real step up to it.
+    cuDNN's only mask is one of padding at the end: masked steps are sorted behind the real ones and
+    run unmasked, and each step is then given the state after the last real step up to it.
     """
     gru = keras.layers.GRU(
         cell.units,

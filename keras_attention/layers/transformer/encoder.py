@@ -174,10 +174,7 @@ class TransformerBlock(keras.layers.Layer):
         self._add_attention("self_attention", shape, shape, **options)
 
     def _residual(self, x, norm, sublayer, training):
-        """Return a sublayer's result, added to its input and normalised; and what it gives beside.
-
-        The `sublayer` maps the stream `(..., D)` to a tuple, whose first is added to it.
-        """
+        """Add a sublayer's first result to its input and normalise; return all results."""
         pre = self.norm == "pre"
         y, *rest = sublayer(norm(x) if pre else x)
         x = x + self._residual_dropout(y, training=training)

@@ -19,30 +19,11 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
     $$y = f(x W + b)\\,W' + b', \\qquad\\text{gated:}\\quad y = (f(x W_g + b_g) \\circ (x W + b))\\,
       W' + b'$$
 
-    A gated form has gate and value side by side in `kernel`, gate first, so that both are one
-    product.
+    The `activation` is Keras' or a gated form of `GATED`, whose gate and value stand side by side
+    in `kernel`, so that both are one product. Shazeer 2020, "GLU variants improve Transformer".
 
     Weights: `kernel (D, F)` (gated `(D, 2F)`), `output_kernel (F, D)`, and with `use_bias` `bias`
     and `output_bias`.
-
-    Args:
-        intermediate_dim: Size `F` between the two products.
-        activation: Any Keras activation, or one of the gated forms `"glu"`, `"reglu"`, `"geglu"`,
-            `"swiglu"`.
-        use_bias: Whether both products have a bias.
-        kernel_initializer: Initializer of both kernels.
-        bias_initializer: Initializer of both biases.
-        **kwargs: Arguments of every Keras layer.
-
-    Call arguments:
-        inputs: `(..., D)`.
-
-    Returns:
-        `(..., D)`.
-
-    Reference:
-        Vaswani et al. 2017, section 3.3; Shazeer 2020, "GLU variants improve Transformer", for the
-        gated forms.
     """
 
     def __init__(
