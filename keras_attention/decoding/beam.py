@@ -1,8 +1,8 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras import ops, tree
 
@@ -17,7 +17,19 @@ from .loop import (
     write_column,
     write_step,
 )
-from .problem import NEVER, Problem, check_integer, check_number, gather_beams, is_number, take_rows
+from .problem import (
+    NEVER,
+    Problem,
+    SearchArguments,
+    check_integer,
+    check_number,
+    gather_beams,
+    is_number,
+    take_rows,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class LengthPenalty:
@@ -98,22 +110,12 @@ def beam_search(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     beam_size: int = 4,
     n_best: int = 1,
     length_penalty: float | Callable = 0.0,
     coverage_penalty: float | Callable = 0.0,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
     attention_mask: Tensor = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -124,25 +126,23 @@ def beam_search(
 
     `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`
 
-    and prefixes, which are all of one length, by `log P`. A sentence is finished when its best
-    prefix can no longer beat the worst of the `n_best` hypotheses kept: a prefix loses probability
-    as it grows, the length penalty grows at most to that of the longest length, and the coverage
-    penalty is at most 0, so no continuation scores above `log P(prefix) / lp(longest)`. Stopping
-    there changes no result. The loop ends when all sentences are finished. Ties go to the
-    hypothesis completed first, then to the better prefix, then to the lower token.
+    and prefixes by `log P`. A sentence is finished when its best prefix can no longer beat the
+    worst of the `n_best` hypotheses kept, since no continuation scores above
+    `log P(prefix) / lp(longest)`: stopping there changes no result. Ties go to the hypothesis
+    completed first, then to the better prefix, then to the lower token.
 
     Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B * beam_size` rows; this and each argument that is not listed
-            here is as in `search`, and `beam_size`, `n_best` and `no_repeat_ngram` as in
-            `SearchOptions`. A beam of 1 is greedy search only where there is no length penalty.
-        max_length: As in `greedy_search`, like `min_length`.
-        min_length: Integer, fewest tokens.
+        step: The step function over `B * beam_size` rows.
+        state, **shared: As in `greedy_search`.
+        beam_size, n_best: As in `SearchOptions`. A beam of 1 is greedy search only where there is
+            no length penalty.
         length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
             lengths to divisors that are positive and do not decrease with the length.
         coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
             `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
+        attention_mask: As in `search`.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
@@ -174,27 +174,12 @@ def beam_search(
     coverage = None
     if not is_number(coverage_penalty) or coverage_penalty != 0:
         coverage = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
-        if attention_key is None:
+        if shared.get("attention_key") is None:
             raise ValueError(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=beam_size,
-    )
+    problem = Problem(step, state, copies=beam_size, **shared)
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 

@@ -6,7 +6,7 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import keras
 import numpy as np
@@ -37,6 +37,25 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers) and not isinstance(value, bool)
 
 
+class _Needed(TypedDict):
+    start_id: Any
+    end_id: int
+    max_length: Any
+
+
+class SearchArguments(_Needed, total=False):
+    """The arguments by name that all searches share; `Problem` has their defaults."""
+
+    min_length: int
+    pad_id: int
+    no_repeat_ngram: int
+    attention_key: str | None
+    constant_keys: Sequence[str]
+    growing_axes: Mapping[str, int] | None
+    shrink_batch: bool
+    longest: int | None
+
+
 class Problem:
     """The step function over `R` rows, and all that is asked of the hypotheses of every search.
 
@@ -61,14 +80,14 @@ class Problem:
         start_id: Any,
         end_id: int,
         max_length: Any,
-        min_length: int,
-        pad_id: int,
-        no_repeat_ngram: int,
-        attention_key: str | None,
-        constant_keys: Sequence[str],
-        growing_axes: Mapping[str, int] | None,
-        shrink_batch: bool,
-        longest: int | None,
+        min_length: int = 0,
+        pad_id: int = 0,
+        no_repeat_ngram: int = 0,
+        attention_key: str | None = None,
+        constant_keys: Sequence[str] = (),
+        growing_axes: Mapping[str, int] | None = None,
+        shrink_batch: bool = False,
+        longest: int | None = None,
         copies: int = 1,
     ) -> None:
         check_integer("end_id", end_id, 0)

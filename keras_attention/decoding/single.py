@@ -1,8 +1,8 @@
 """One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops, tree
@@ -20,7 +20,18 @@ from .loop import (
     write_column,
     write_step,
 )
-from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
+from .problem import (
+    NEVER,
+    Problem,
+    SearchArguments,
+    broadcast_rows,
+    check_integer,
+    check_number,
+    gather_beams,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -30,18 +41,7 @@ SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 def greedy_search(
     step: Callable,
     state: Any,
-    *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -49,13 +49,15 @@ def greedy_search(
     `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B` rows; this and each argument that is not listed here is as
-            in `search`, and `no_repeat_ngram` as in `SearchOptions`.
+        step, state: As in `search`; the step function over `B` rows.
+        start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest:
+            As in `search`.
         max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
             to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
-            withheld before, except from a hypothesis that nothing else can continue.
+            withheld before, except from a hypothesis that nothing else can continue. Default: 0.
+        no_repeat_ngram: As in `SearchOptions`. Default: 0.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -74,25 +76,9 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-    )
+    problem = Problem(step, state, **shared)
 
-    def choose(
-        logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
         values, tokens = chunked_top_k(logits, 1)
         return tokens[:, 0], normalize(values[:, 0], normalizer)
 
@@ -103,22 +89,12 @@ def sample(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | keras.random.SeedGenerator | None = None,
     n_best: int = 1,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -129,11 +105,9 @@ def sample(
     Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B * n_best` rows; this and each argument that is not listed
-            here is as in `search`, and `n_best`, `temperature`, `top_k`, `top_p` and
-            `no_repeat_ngram` as in `SearchOptions`.
-        max_length: As in `greedy_search`.
-        min_length: As in `greedy_search`.
+        step: The step function over `B * n_best` rows.
+        state, **shared: As in `greedy_search`.
+        n_best, temperature, top_k, top_p: As in `SearchOptions`.
         seed: Integer: every call draws the same. A `keras.random.SeedGenerator`: each call draws
             anew. `None`: as `keras.random` does, from the global generator.
 
@@ -165,22 +139,7 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=n_best,
-    )
+    problem = Problem(step, state, copies=n_best, **shared)
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
         (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed

@@ -37,10 +37,8 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     `replica_batches`. A loss that a layer adds, which is a mean over its part's rows, counts by
     their number; so do a regularizer's, which are the same everywhere.
 
-    Keras offers two ways in: `train_function` and `test_function`, which `fit` and `evaluate` keep
-    if they are set. Two more have no public name, and are left alone in a version that does not
-    have them: the building of the model from the first batch, which is given the batch of a single
-    replica; and the scaling of a loss that a layer added.
+    It sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
+    versions that have them: the building of the model, and the scaling of a layer's loss.
 
     Args:
         model: A model made under the strategy's scope and compiled; `fit` is then called outside

@@ -106,23 +106,14 @@ class BucketedBatches:
     @property
     def padding_fraction(self) -> float:
         """The part of an epoch's ids that is padding, rows that fill up a batch included."""
-        area = sum(
-            batches * rows * sum(bucket)
-            for batches, rows, bucket in zip(
-                self._batches_of, self._rows, self.lengths, strict=True
-            )
-        )
+        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
+        area = sum(batches * rows * sum(bucket) for batches, rows, bucket in buckets)
         return 1 - self._tokens / area if area else 0.0
 
     def shapes(self) -> list[tuple[tuple[int, int], ...]]:
         """Return the shapes that occur: for each bucket, the shape of each column."""
-        return [
-            tuple((rows, length) for length in bucket)
-            for rows, bucket, batches in zip(
-                self._rows, self.lengths, self._batches_of, strict=True
-            )
-            if batches
-        ]
+        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
+        return [tuple((rows, n) for n in bucket) for batches, rows, bucket in buckets if batches]
 
     def rows(self, epoch: int, index: int) -> np.ndarray:
         """Return which example each row of a batch is, -1 for a row of padding alone."""
@@ -131,12 +122,8 @@ class BucketedBatches:
     def batch(self, epoch: int, index: int) -> Any:
         """Return batch `index` of `epoch`, as `assemble` makes it from int32 arrays."""
         bucket, rows = self._order(epoch)[index]
-        return self._assemble(
-            *(
-                column.padded(rows, length)
-                for column, length in zip(self._columns, self.lengths[bucket], strict=True)
-            )
-        )
+        columns = zip(self._columns, self.lengths[bucket], strict=True)
+        return self._assemble(*(column.padded(rows, length) for column, length in columns))
 
     def epoch(self, epoch: int = 0) -> Iterator[Any]:
         """Yield the batches of one epoch."""

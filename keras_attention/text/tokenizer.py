@@ -101,12 +101,7 @@ class Tokenizer(abc.ABC):
         return {"kind": self.kind, "vocabulary": content, **self._options()}
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
-        """Write the tokenizer into `folder` under `name`.
-
-        Args:
-            folder: where to write; made when missing.
-            name: the name of the files, without their endings.
-        """
+        """Write the tokenizer into `folder`, made when missing, in files called `name`."""
         content = self._content()
         description = {
             "format": FORMAT,
@@ -124,11 +119,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     """Return the tokenizer that `Tokenizer.save` left in `folder` under `name`.
 
     Args:
-        folder: the folder that was given to `save`.
-        name: the name that was given to `save`.
-
-    Returns:
-        A tokenizer of the class that was saved.
+        folder, name: what was given to `save`.
 
     Raises:
         ValueError: where a file is missing, damaged, altered since it was saved, or written by a
@@ -159,9 +150,6 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
 
     Args:
         config: what `get_config` returned.
-
-    Returns:
-        A tokenizer of the same class, with the same vocabulary and options.
 
     Raises:
         ValueError: where the description names no kind of tokenizer or its vocabulary is damaged.

@@ -113,10 +113,8 @@ def alignment_text(
     """Draw attention weights with shaded blocks: source tokens downwards along the top.
 
     Args:
-        attention: Weights of shape `(T, S)`: a row for each target token. A weight above 1 is drawn
+        attention, source_tokens, target_tokens: As in `plot_alignment`; a weight above 1 is drawn
             as 1.
-        source_tokens: The `S` source tokens.
-        target_tokens: The `T` target tokens.
         width: Columns of the terminal. A longer source is cut into several maps, one under the
             other; `None` never cuts.
 

@@ -30,8 +30,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     context, scores, state = mechanism.step(query, memory, state)
     ```
 
-    Memory and state are dictionaries of tensors with the batch first, so that beam search can tile
-    and reorder them; they are arguments and results, never attributes.
+    Memory and state are dictionaries of tensors with the batch first, as beam search wants them.
 
     A subclass writes its score: `build_score` makes its weights, `project_key` is what can be
     computed once for a memory, `project_query` what can be computed from the queries alone, and

@@ -22,18 +22,12 @@ class CoverageAttention(BahdanauAttention):
     `c_t = sum_(t'<t) a_t'`, `e_ts = v . tanh(W q_t + U k_s + w_c c_ts + b)`,
     `a_t = softmax(e_t)`, `context_t = sum_s a_ts v_s`
 
-    The coverage `c`, `(B, S)`, is the state: zeros at first, and the weights of each query are
-    added to it after the query has been answered. It takes part in the score only; the memory
-    stays as it is.
+    The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights.
 
     Reading the same place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight` this is added to
-    the layer's losses (`add_loss`), averaged over each example's real queries and then over
-    examples: by a call of the layer with the queries that `query_mask` leaves, and by an
-    `AttentionDecoder` around it with the steps that its `inputs_mask` leaves. A `step` alone adds
-    nothing. `keras_attention.losses.coverage_loss` is the same of weights that a model returns.
-
-    Queries are answered one after the other, since each changes the coverage of the next. Memory
-    grows with `B T S` and with `B S U`, not with `B T S U`.
+    the layer's losses (`add_loss`), as `keras_attention.losses.coverage_loss`: by a call of the
+    layer (of the queries that `query_mask` leaves), and by an `AttentionDecoder` around it (of the
+    steps that `inputs_mask` leaves), not by a `step` alone.
 
     Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
     `loss_start` also the integer `loss_step`, which counts training calls.

@@ -135,14 +135,10 @@ class HierarchicalAttention(AttentionMechanism):
     def prepare_memory(
         self, words, sentences=None, word_mask=None, sentence_mask=None, training=None
     ):
-        """Compute once what every query step reads.
+        """Compute once what every query step reads, from the arguments of the call.
 
-        The arguments are those of the call.
-
-        Returns:
-            Dictionary of tensors with the batch first: `"word"` and `"sentence"`, the memories of
-            the two mechanisms; `"value"`, the words `(B, N W, D)`; and where anything is masked
-            `"mask"` `(B, N, W)`.
+        Returns the memories of the two mechanisms, `"word"` and `"sentence"`; `"value"`, the words
+        `(B, N W, D)`; and where anything is masked `"mask"` `(B, N, W)`.
         """
         arguments.check_built(self, "query_shape, words_shape, sentences_shape")
         words = self.cast(words)

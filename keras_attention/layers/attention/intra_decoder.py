@@ -15,10 +15,9 @@ class IntraDecoderAttention(BilinearAttention):
 
     `e_tj = h_t W h_j`, `a_tj = softmax_(j<t)(e_tj)`, `c_t = sum_(j<t) a_tj h_j`, `c_1 = 0`
 
-    It lets a decoder see what it has said already. A whole sequence is read at once, strictly
-    causally. Step by step, the state keeps the earlier states in a buffer of fixed size, so that a
-    compiled search can carry and reorder it; the memory only says how many steps there is room
-    for. A step past that room sees those that had room, and is not itself kept.
+    It lets a decoder see what it has said already. Step by step, the state keeps the earlier states
+    in a buffer of fixed size; the memory only says how many steps there is room for. A step past
+    that room sees those that had room, and is not itself kept.
 
     Apply the layer to the decoder's outputs: the context does not enter its recurrence. As the
     `attention` of an `AttentionDecoder` it gives a decoder without a source, and the `value` of

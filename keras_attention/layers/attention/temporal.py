@@ -19,9 +19,7 @@ class TemporalAttention(BilinearAttention):
     `e_ts = q_t W k_s`, `e'_ts = exp(e_ts) / sum_(j<t) exp(e_js)` (for the first query
     `exp(e_ts)`), `a_ts = e'_ts / sum_s e'_ts`, `c_t = sum_s a_ts v_s`
 
-    Computed as `softmax(e_t - log sum_(j<t) exp(e_j))`, with the logarithm of the sum carried from
-    query to query: no exponential is taken that could overflow, however long the sequence. That
-    logarithm, `(B, S)`, is the state.
+    The state is the logarithm of the sum, `(B, S)`, so that no exponential can overflow.
 
     Weights: `score_kernel` `W (Dq, Dk)`.
 

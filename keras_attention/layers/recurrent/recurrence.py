@@ -16,6 +16,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention.ops import vjp
+
 
 class _LoopCell:
     """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
@@ -100,16 +102,13 @@ def with_gradient(forward, backward, given):
     two read, masks too: not all backends differentiate past a tensor that comes otherwise.
     """
 
-    @ops.custom_gradient
+    @vjp.with_gradient
     def run(*tensors):
         inside = packed(given, list(tensors))
         result, kept = forward(inside)
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            return tuple(_completed(inside, backward(inside, result, kept, upstream)))
-
-        return result, gradient
+        return result, lambda upstream: tuple(
+            _completed(inside, backward(inside, result, kept, upstream))
+        )
 
     return run(*flatten(given))
 
