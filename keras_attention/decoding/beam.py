@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 from keras import ops, tree
 
 from ..ops.types import Tensor
-from .loop import (
-    DecodingResult,
-    chunked_top_k,
-    history_buffer,
-    normalize,
-    ordered_top_k,
-    run_loop,
-    write_column,
-    write_step,
-)
+from . import loop as loops
+from .loop import DecodingResult
 from .problem import (
     NEVER,
     Problem,
@@ -236,7 +228,7 @@ class _BeamLoop:
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
-        return DecodingResult(**run_loop(self, self.beam_size))
+        return DecodingResult(**loops.run_loop(self, self.beam_size))
 
     def is_open(self, loop: dict) -> Tensor:
         """Return whether something may yet be kept of each sentence `(B,)`: a beam is not empty."""
@@ -279,7 +271,7 @@ class _BeamLoop:
         fixed = {"limits": problem.limits, "constants": problem.constants}
         if problem.keeps_attention:
             weights = problem.attention(problem.initial)
-            loop["weights"] = history_buffer(weights, problem.longest)
+            loop["weights"] = loops.history_buffer(weights, problem.longest)
         if self.coverage_penalty:
             live["coverage"] = self._by_beam(ops.zeros(ops.shape(weights), dtype="float32"))
             if self.attention_mask is not None:
@@ -299,7 +291,7 @@ class _BeamLoop:
         advanced = {"index": index + 1}
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)
-            advanced["weights"] = write_step(loop["weights"], index, weights)
+            advanced["weights"] = loops.write_step(loop["weights"], index, weights)
         if self.coverage_penalty:
             reached = live["coverage"] + self._by_beam(ops.cast(weights, "float32"))
             live = {**live, "coverage": reached}
@@ -307,7 +299,7 @@ class _BeamLoop:
         completed = self._completed(candidates, live, index, fixed.get("mask"))
         # Those done come first, so they stay where scores tie.
         both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
-        _, order = ordered_top_k(both["scores"], self.n_best)
+        _, order = loops.ordered_top_k(both["scores"], self.n_best)
         done = tree.map_structure(lambda x: gather_beams(x, order), both)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
@@ -321,11 +313,11 @@ class _BeamLoop:
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
         allowed = self.problem.allowed(logits, prefix, index)
-        values, tokens = chunked_top_k(allowed, count)
-        values = normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
+        values, tokens = loops.chunked_top_k(allowed, count)
+        values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (ops.shape(totals)[0], self.beam_size * count)
-        totals, places = ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
         last = gather_beams(ops.reshape(tokens, flat), places)
         columns = {"tokens": last, "beams": beams}
@@ -335,7 +327,7 @@ class _BeamLoop:
             "last": last,
             "complete": (last == self.problem.end_id) | (index + 1 >= limits)[:, None],
             "history": {
-                name: write_column(gather_beams(history[name], beams), index, columns[name])
+                name: loops.write_column(gather_beams(history[name], beams), index, columns[name])
                 for name in history
             },
         }
@@ -361,7 +353,7 @@ class _BeamLoop:
         A prefix that cannot beat the worst hypothesis kept is emptied.
         """
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
-        probable, order = ordered_top_k(probable, self.beam_size)
+        probable, order = loops.ordered_top_k(probable, self.beam_size)
         highest = self.length_penalty(ops.cast(limits, "float32"))
         bound = probable / ops.reshape(highest, (-1, 1))
         worst = done["scores"][:, -1:]

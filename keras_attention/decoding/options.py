@@ -200,7 +200,7 @@ def search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[3, 0, 0, 0]]]
     """
-    common = {
+    common: dict[str, Any] = {
         "start_id": start_id,
         "end_id": end_id,
         "pad_id": pad_id,
@@ -213,26 +213,15 @@ def search(
         "growing_axes": growing_axes,
         "shrink_batch": shrink_batch,
     }
+
+    def chosen(*names: str) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in names}
+
     if options.sample:
-        return sample(
-            step,
-            state,
-            n_best=options.n_best,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            seed=options.seed if seed_generator is None else seed_generator,
-            **common,
-        )
+        seed = options.seed if seed_generator is None else seed_generator
+        of_samples = chosen("n_best", "temperature", "top_k", "top_p")
+        return sample(step, state, seed=seed, **of_samples, **common)
     if options.beam_size == 1:
         return greedy_search(step, state, **common)
-    return beam_search(
-        step,
-        state,
-        beam_size=options.beam_size,
-        n_best=options.n_best,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
-        attention_mask=attention_mask,
-        **common,
-    )
+    of_beams = chosen("beam_size", "n_best", "length_penalty", "coverage_penalty")
+    return beam_search(step, state, attention_mask=attention_mask, **of_beams, **common)

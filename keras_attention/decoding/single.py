@@ -8,18 +8,8 @@ import keras
 from keras import ops, tree
 
 from ..ops.types import Tensor
-from .loop import (
-    DecodingResult,
-    chunked_top_k,
-    cut_in_chunks,
-    history_buffer,
-    normalize,
-    ordered_top_k,
-    pick,
-    run_loop,
-    write_column,
-    write_step,
-)
+from . import loop as loops
+from .loop import DecodingResult
 from .problem import (
     NEVER,
     Problem,
@@ -79,8 +69,8 @@ def greedy_search(
     problem = Problem(step, state, **shared)
 
     def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        values, tokens = chunked_top_k(logits, 1)
-        return tokens[:, 0], normalize(values[:, 0], normalizer)
+        values, tokens = loops.chunked_top_k(logits, 1)
+        return tokens[:, 0], loops.normalize(values[:, 0], normalizer)
 
     return _SingleHypothesisLoop(problem, choose).run()
 
@@ -154,7 +144,7 @@ def sample(
     result = _SingleHypothesisLoop(problem, choose).run()
     if n_best == 1:
         return result
-    _, order = ordered_top_k(result.scores, n_best)
+    _, order = loops.ordered_top_k(result.scores, n_best)
     return DecodingResult(*(None if x is None else gather_beams(x, order) for x in result))
 
 
@@ -178,7 +168,7 @@ class _SingleHypothesisLoop:
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, in the order of the rows."""
-        results = run_loop(self)
+        results = loops.run_loop(self)
         return DecodingResult(**tree.map_structure(self._by_sentence, results))
 
     def is_open(self, loop: dict) -> Tensor:
@@ -211,7 +201,8 @@ class _SingleHypothesisLoop:
             "log_probabilities": ops.zeros((rows,), dtype="float32"),
         }
         if problem.keeps_attention:
-            loop["weights"] = history_buffer(problem.attention(problem.initial), problem.longest)
+            weights = problem.attention(problem.initial)
+            loop["weights"] = loops.history_buffer(weights, problem.longest)
         return loop, {
             "limits": broadcast_rows(problem.limits, problem.copies),
             "constants": problem.constants,
@@ -224,7 +215,7 @@ class _SingleHypothesisLoop:
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index)
         tokens, scores = self.choose(allowed, normalizer, index, fixed["rows"])
-        log_probabilities = normalize(pick(allowed, tokens), normalizer)
+        log_probabilities = loops.normalize(loops.pick(allowed, tokens), normalizer)
         # A row that nothing can follow ends, with a log-probability that says so.
         tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
         advanced = {
@@ -232,7 +223,7 @@ class _SingleHypothesisLoop:
             "state": state,
             "last": tokens,
             "open": is_open & (tokens != end_id) & (index + 1 < fixed["limits"]),
-            "tokens": write_column(loop["tokens"], index, tokens),
+            "tokens": loops.write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
             "log_probabilities": loop["log_probabilities"]
@@ -241,7 +232,7 @@ class _SingleHypothesisLoop:
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)
             kept = ops.where(is_open[:, None], weights, ops.zeros_like(weights))
-            advanced["weights"] = write_step(loop["weights"], index, kept)
+            advanced["weights"] = loops.write_step(loop["weights"], index, kept)
         return advanced
 
 
@@ -255,13 +246,13 @@ def _draw_token(
     # Relative to the largest before the division, so that no temperature overflows.
     logits = (logits - largest) / max(float(temperature), SMALLEST_TEMPERATURE)
     if top_k:
-        values, tokens = chunked_top_k(logits, min(top_k, size))
+        values, tokens = loops.chunked_top_k(logits, min(top_k, size))
         total = ops.sum(ops.exp(values), axis=-1, keepdims=True)
         return _draw_sorted(values, tokens, total, numbers[0], top_p)
     if top_p == 1:
         return _draw_among_many(ops.exp(logits), numbers[0], numbers[1])
     total = ops.sum(ops.exp(logits), axis=-1, keepdims=True)
-    values, tokens = chunked_top_k(logits, min(NUCLEUS_HEAD, size))
+    values, tokens = loops.chunked_top_k(logits, min(NUCLEUS_HEAD, size))
     if size <= NUCLEUS_HEAD:
         return _draw_sorted(values, tokens, total, numbers[0], top_p)
     # All of the vocabulary is sorted only where the nucleus of some row needs it.
@@ -269,7 +260,7 @@ def _draw_token(
     return ops.cond(
         ops.all(mass >= top_p * total),
         lambda: _draw_sorted(values, tokens, total, numbers[0], top_p),
-        lambda: _draw_sorted(*ordered_top_k(logits, size), total, numbers[0], top_p),
+        lambda: _draw_sorted(*loops.ordered_top_k(logits, size), total, numbers[0], top_p),
     )
 
 
@@ -281,14 +272,14 @@ def _draw_sorted(
         before = ops.cumsum(weights, axis=-1) - weights
         weights = ops.where(before < top_p * total, weights, 0.0)
     places, log_probabilities = _draw(weights, numbers)
-    return pick(tokens, places), log_probabilities
+    return loops.pick(tokens, places), log_probabilities
 
 
 def _draw_among_many(
     weights: Tensor, chunk_numbers: Tensor, numbers: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
-    chunks = cut_in_chunks(weights, 0.0)
+    chunks = loops.cut_in_chunks(weights, 0.0)
     rows, count, width = ops.shape(chunks)
     chunk, of_chunk = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
     drawn = ops.arange(rows, dtype="int32") * count + chunk
@@ -305,5 +296,5 @@ def _draw(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     sought = (1.0 - numbers) * total
     places = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
     places = ops.cast(places, "int32")
-    log_probabilities = ops.log(pick(weights, places)) - ops.log(total)
+    log_probabilities = ops.log(loops.pick(weights, places)) - ops.log(total)
     return places, ops.where(total > 0, log_probabilities, NEVER)

@@ -59,9 +59,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
       precision is not defined (243 questions there).
 
     Candidates are put in trec_eval's order: by score, highest first, and among scores that are
-    equal in single precision by id, the greater id first (compared as bytes: `"9"` is greater than
-    `"10"`). A right candidate without a score counts as never found; so a ranking cannot gain by
-    leaving some out.
+    equal in single precision by id, the greater first (compared as bytes: `"9"` before `"10"`). A
+    right candidate without a score counts as never found.
 
     Args:
         run: For each question id the score of each candidate id.

@@ -44,11 +44,9 @@ def plot_alignment(
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
-    The picture grows with the sentence, so that every token stays readable. Labels may be in any
-    script for which a font is installed: fonts are chosen for the characters, and a warning names
-    the scripts that are missing. SentencePiece's `▁` is shown as in
-    [`display_tokens`][keras_attention.visualization.display_tokens]. Nothing of
-    `matplotlib.pyplot` is touched, so that it works without a display and in threads.
+    The picture grows with the sentence. Labels, by
+    [`display_tokens`][keras_attention.visualization.display_tokens], may be in any script for which
+    a font is installed; a warning names those that are missing. It works without a display.
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.

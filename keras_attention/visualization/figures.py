@@ -36,12 +36,10 @@ _SCRIPT_OF_NAME = {
 def display_tokens(tokens: Sequence[str]) -> list[str]:
     """Turn tokens into labels that people can read.
 
-    SentencePiece writes the space before a word as `▁`. Here a piece that begins a word loses the
-    mark, and one that goes on inside a word gets a dot: `["▁Straßen", "bahn", "."]` becomes
-    `["Straßen", "·bahn", "."]`. Text with no more than one `▁`, as in Chinese or Japanese, gets no
-    dots, for there the pieces do not tell words apart. Words lose the joiner `￭` of the word
-    tokenizer, which few fonts have; special tokens stay as they are. Spaces and control characters
-    inside a token are made visible.
+    A SentencePiece piece that begins a word loses the mark `▁`, and one that goes on inside a word
+    gets a dot: `["▁Straßen", "bahn", "."]` becomes `["Straßen", "·bahn", "."]`. Text with no more
+    than one `▁`, as in Chinese, gets no dots. Words lose the joiner `￭` of the word tokenizer.
+    Spaces and control characters inside a token are made visible.
 
     Args:
         tokens: Tokens of one sentence, words or SentencePiece pieces.

@@ -32,16 +32,13 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     Memory and state are dictionaries of tensors with the batch first, as beam search wants them.
 
-    A subclass writes its score: `build_score` makes its weights, `project_key` is what can be
-    computed once for a memory, `project_query` what can be computed from the queries alone, and
-    `score` gives the scores of projected queries against projected keys. One that normalises
-    otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax can
-    declare its score with a gradient by `loop_score`, and a decoder's loop is then faster.
+    A subclass writes its score: `build_score`, `project_key`, `project_query` and `score`. One that
+    normalises otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax
+    can declare its score with a gradient by `loop_score`: a decoder's loop is then faster.
 
     Args:
-        dropout: Rate at which weights are dropped in training. The same memory positions are
-            dropped for every query of a sequence, as Keras' recurrent cells do it, so that a
-            decoder's loop needs no random numbers. The scores returned are those before dropout.
+        dropout: Rate at which weights are dropped in training, at the same memory positions for
+            every query of a sequence. The scores returned are those before dropout.
         seed: Seed of the dropout.
         **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
 
@@ -252,9 +249,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def loop_score(self) -> LoopScore | None:
         """Return the score with its own gradient, by which a decoder's loop is faster; or `None`.
 
-        The score must give what `project_query`, `score`, `attend` and `read` give, and the weights
-        be its softmax: the fast loop calls it, and none of those. A subclass that overrides one of
-        them falls back to the loop of steps, unless it declares its own `loop_score`.
+        It stands for `project_query`, `score`, `attend` and `read`: a subclass that overrides one
+        falls back to the loop of steps, unless it declares its own `loop_score`.
         """
         return None
 
@@ -278,11 +274,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return False
 
     def add_sequence_loss(self, scores, query_mask=None, training=None):
-        """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
-
-        A call of the layer, and of a decoder around it, hands over the weights `(B, T, S)` of all
-        steps (`None` will do unless `has_sequence_loss`), and which steps are real.
-        """
+        """Add to the losses what the weights `(B, T, S)` of a whole sequence cost: here nothing."""
 
     def compute_mask(self, inputs, previous_mask=None):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask

@@ -33,8 +33,7 @@ class HierarchicalAttention(AttentionMechanism):
     Args:
         word_attention: A mechanism, such as `BahdanauAttention(units)`.
         sentence_attention: Another mechanism, of any kind.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights. Dropout of the
-            two mechanisms acts on contexts of theirs, which are not used here.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights.
 
     Call arguments:
         query: `(B, T, Dq)`.

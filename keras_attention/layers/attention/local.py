@@ -29,9 +29,8 @@ class LocalAttention(LuongAttention):
       `a_ts = softmax(e_t)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`. The weights are not
       normalised again, so they sum to less than 1.
 
-    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence. A window past the
-    sentence's end is empty: zero weights and a zero context. Long memories are read window by
-    window, so that time and memory do not grow with their length.
+    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence; past its end it is
+    empty, with zero weights and context. Long memories are read window by window.
 
     Weights: those of the score (see `LuongAttention`); for predictive alignment also
     `position_kernel` `W_p (Dq, U)` and `position_vector` `v_p (U,)`.

@@ -33,9 +33,8 @@ class LuongAttention(AttentionMechanism):
         max_length: The longest memory whose words `"location"` tells apart; a word past it gets
             weight 0.
         kernel_initializer: Initializer of the weights. Default: Glorot's, but for the
-            `score_kernel` of `"general"` a normal with a deviation of 0.01, so that all places
-            have nearly the same weight at first. From Glorot's its weights are sharp before they
-            mean something, and were seen to stay on the first word (ADR 5).
+            `score_kernel` of `"general"` a normal with a deviation of 0.01: from Glorot's its
+            weights were seen to stay on the first word (ADR 5).
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Raises:

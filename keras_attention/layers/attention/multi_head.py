@@ -35,16 +35,10 @@ class MultiHeadAttention(HeadProjections):
     \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
     $$
 
-    `A` is the normaliser, `b` the bias by distance, where there is one. One input alone is
-    self-attention. The weights have the order and the shapes of
-    `keras.layers.MultiHeadAttention`, and the same weights give the same output. A query that sees
-    nothing has zero weights here, and its output is the output's bias.
-
-    One query at a time, with keys and values projected once: `step` (see there), with what
-    `prepare_memory` gives of a memory, or the cache of `initial_state` for causal self-attention.
-
-    Unless you ask for the weights, long sequences (from `T S` above 1024 x 1024) keep no tensor of
-    `H T S` numbers: `keras_attention.ops.dot_product.blocks` works on parts of them.
+    `A` is the normaliser, `b` the bias by distance, where there is one. The weights have the order
+    and shapes of `keras.layers.MultiHeadAttention`, and give the same output; a query that sees
+    nothing has zero weights here. `step` takes one query at a time. Unless you ask for the weights,
+    long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S` numbers.
 
     Args:
         num_heads: Number of query heads `H`.
@@ -68,9 +62,8 @@ class MultiHeadAttention(HeadProjections):
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before they are turned.
-        kernel_initializer: Initializer of the kernels. Those of queries, keys and values have three
-            axes, which Glorot's rule takes for a convolution's: they start small, and a post-norm
-            Transformer trains. The output's is drawn as a matrix.
+        kernel_initializer: Initializer of the kernels. Glorot's rule takes those of three axes for
+            a convolution's: they start small, and a post-norm Transformer trains.
         bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             As in `keras.layers.Dense`.
         seed: Seed of the dropout.
@@ -96,11 +89,10 @@ class MultiHeadAttention(HeadProjections):
         use_causal_mask: Whether a query sees no place after its own.
         mask: The masks that Keras passes by itself; `query_mask` goes before it.
         query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
-            positions count. Default: 0, 1, and so on; in self-attention `key_positions` are
-            `query_positions`.
-        score_mod: As the argument of the layer, in its place. Gradients reach the Keras variables
-            that it reads, and the tensors of a `functools.partial`; all else is constant.
-        mask_mod: As the argument of the layer; both must show a pair.
+            positions count. Default: 0, 1, and so on; for keys in self-attention, the queries'.
+        score_mod: In place of the layer's. Gradients reach the Keras variables that it reads, and
+            the tensors of a `functools.partial`; all else is constant.
+        mask_mod: Beside the layer's; both must show a pair.
 
     Returns:
         The output `(B, T, O)`; with `return_attention_scores`, a tuple of it and the weights

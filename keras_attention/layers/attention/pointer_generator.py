@@ -21,14 +21,9 @@ class PointerGenerator(keras.layers.Layer):
     `P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_(s: x_s = w) a_ts`
 
     `P_vocab` is the softmax of the logits, `a_t` the attention weights, `c_t` the context, `s_t`
-    the decoder's state and `x_t` its input. The vocabulary of `V` words is extended by the words
-    of the sources that it lacks: a source word has its own id where it is known, and the ids `V`,
-    `V + 1`, ... number the unknown words of each example. So an unknown word can be written.
-
-    All of it runs in float32, and comes in the compute dtype; under mixed precision give the layer
-    `dtype="float32"`, as any last layer. Logarithms are of at least 1e-30, never of 0.
-
-    For training, `log_likelihood` gives the probabilities of the targets alone.
+    the decoder's state and `x_t` its input. The ids `V`, `V + 1`, ... number the unknown words of
+    each example's source, so that they can be written. It runs in float32; under mixed precision
+    give it `dtype="float32"`, as any last layer. `log_likelihood` is for training.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.

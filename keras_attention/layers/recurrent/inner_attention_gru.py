@@ -27,8 +27,8 @@ FLAGS |= {"zero_output_for_mask"}
 class InnerAttentionGRU(keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
-    Attention after a recurrent net reads states, of which the late ones have heard most: it favours
-    the end of a text. Here a query `r` (of answer selection: the question) acts before the state.
+    Attention after a recurrent net favours the end of a text. Here a query `r` (of answer
+    selection: the question) acts before the state.
 
     - `attention="gate"`: the query takes part in the gates, not in the candidate.
       `z = σ(W_z x + H_z h + M_z r + b_z)`, `f = σ(W_f x + H_f h + M_f r + b_f)`,
@@ -37,9 +37,7 @@ class InnerAttentionGRU(keras.layers.RNN):
     - `attention="context"`: a word counts by what was read before it. `w = M_h h + M_q r`,
       `α = σ(wᵀ x)`, and `α x` goes into Keras' GRU.
 
-    The weights `α` are sigmoids, each between 0 and 1: they do not sum to 1.
-
-    The loop has a gradient of its own (first order only).
+    The weights `α` do not sum to 1. The loop has a gradient of its own (first order only).
 
     Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
     Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
