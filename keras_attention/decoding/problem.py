@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from ..ops.masks import can_be_one
 from ..ops.types import Tensor
 
 NEVER = float("-inf")
@@ -59,17 +60,10 @@ class SearchArguments(_Needed, total=False):
 class Problem:
     """The step function over `R` rows, and all that is asked of the hypotheses of every search.
 
-    Takes the arguments that the searches share, and `copies`, the hypotheses of each sentence. It
-    splits the state once: `initial` is the part that the steps change, which a search carries
-    through its loop and reorders. The entries in `constant_keys` stay outside: they are repeated
-    for the hypotheses of a sentence, handed to each step as `constants` (the tensors among them),
-    and dropped from the state that the step returns.
-
-    Attributes:
-        batch_size: Integer or scalar tensor, `B`.
-        start: Integer tensor `(R,)`, the tokens before the first.
-        limits: Integer tensor `(B,)`, the most tokens of each sentence's hypotheses.
-        longest: The largest of them, which sizes the buffers: an integer where it is known.
+    `initial` is the part of the state that the steps change, which a search carries through its
+    loop and reorders. The entries in `constant_keys` stay outside: they are repeated once, handed
+    to each step as `constants`, and dropped from the state that the step returns. `limits (B,)` are
+    the most tokens of each sentence; `longest`, the largest, sizes the buffers.
     """
 
     def __init__(
@@ -356,10 +350,7 @@ def _check_same(name: str, new: Any, old: Tensor) -> None:
     if not ops.is_tensor(new):
         raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
     dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
-    is_same = len(new.shape) == len(old.shape) and all(
-        a is None or b is None or a == b for a, b in zip(new.shape, old.shape, strict=True)
-    )
-    if not is_same or dtypes[0] != dtypes[1]:
+    if not can_be_one(new.shape, old.shape) or dtypes[0] != dtypes[1]:
         raise ValueError(
             "The step should return a state of the shapes and dtypes that it was given; one that "
             "grows needs a buffer of full size, written at `index`. "

@@ -141,8 +141,7 @@ def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> f
     Where few candidates are right this says little: calling all of them wrong gives 0.95 on WikiQA.
 
     Args:
-        run: For each question id the score of each candidate id.
-        judgements: For each question id the label of each candidate id; above 0 is right.
+        run, judgements: As for `ranking_score`.
         threshold: Candidates with a higher score count as called right: 0 for log-odds.
 
     Raises:

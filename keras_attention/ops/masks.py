@@ -46,6 +46,13 @@ def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
     return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
 
 
+def can_be_one(first: tuple, second: tuple) -> bool:
+    """Whether two shapes may be the same; an open size fits any."""
+    return len(first) == len(second) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
+    )
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
@@ -56,9 +63,7 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
             f"{tuple(expected)}. Received: {name}={mask!r}"
         )
     shape = tuple(mask.shape)
-    fits = len(shape) == len(expected) and all(
-        a is None or b is None or a == b for a, b in zip(shape, expected, strict=True)
-    )
+    fits = can_be_one(shape, expected)
     dtype = str(mask.dtype)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
     if not fits or not ("bool" in dtype or "int" in dtype):
@@ -135,10 +140,7 @@ def token_values(
 def check_token_shapes(target: Tensor, logits: Tensor, name: str = "logits") -> None:
     """Raise a ValueError unless `logits`, `(..., V)`, belong to target ids `(...)`."""
     expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
-    fits = len(expected) == len(received) and all(
-        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
-    )
-    if not fits:
+    if not can_be_one(expected, received):
         raise ValueError(
             f"The {name} must have the shape of the target ids and one last axis more. "
             f"Received: target of shape {received} and {name} of shape {tuple(logits.shape)}."

@@ -37,10 +37,10 @@ def rotate(
 ) -> Tensor:
     """Turn pairs of features of `(..., T, D)` by angles that grow with the place: rotary positions.
 
-    Feature `i` of the first half and feature `i` of the second half are a pair, turned by `p
-    w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours; the
-    halves are what most published checkpoints use.) The first `size` features are turned. Places
-    broadcast to the shape of `x` without its last axis, and are divided by `scaling`.
+    Feature `i` of the first half and feature `i` of the second half are a pair, turned by
+    `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours;
+    the halves are what most published checkpoints use.) The first `size` features are turned.
+    Places broadcast to the shape of `x` without its last axis, and are divided by `scaling`.
 
     Su et al. 2021, "RoFormer", section 3.2.2; scaled places: Chen et al. 2023, section 2.3.
     """

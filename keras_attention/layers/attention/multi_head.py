@@ -13,7 +13,7 @@ from keras_attention.ops.axes import Axes
 from keras_attention.ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from keras_attention.ops.dot_product.mods import Mods, all_of
 from keras_attention.ops.dot_product.reach import Reach
-from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
+from keras_attention.ops.masks import can_be_one, check_mask, combine_masks, zero_masked
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
@@ -370,10 +370,10 @@ class MultiHeadAttention(HeadProjections):
         axes = axes_of(query, self.attention_axes)
         if not len(query) == len(value) == len(key):
             raise ValueError(f"Query, value and key must have as many axes. {shapes}")
-        if _differ(value[1:-1], key[1:-1]):
+        if not can_be_one(value[1:-1], key[1:-1]):
             raise ValueError(f"A memory needs as many keys as values. {shapes}")
         batches = [axes.sizes(shape)[0] for shape in (query, value, key)]
-        if any(_differ(*pair) for pair in itertools.combinations(batches, 2)):
+        if not all(can_be_one(*pair) for pair in itertools.combinations(batches, 2)):
             raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
         if None in (query[-1], value[-1], key[-1]):
             raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
@@ -390,7 +390,7 @@ class MultiHeadAttention(HeadProjections):
         batch = full[: -pairs - 1]
         open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
         leading = ((), full[:1], batch, (*batch, self.num_heads))
-        fits = any(not _differ(open_ones, (*first, *full[-pairs:])) for first in leading)
+        fits = any(can_be_one(open_ones, (*first, *full[-pairs:])) for first in leading)
         has_dtype = hasattr(mask, "dtype")
         dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
         if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
@@ -405,7 +405,7 @@ class MultiHeadAttention(HeadProjections):
         if places is None:
             return None
         shape = tuple(places.shape)
-        if self.positions != "rotary" or _differ(shape, tuple(inputs.shape[:-1])):
+        if self.positions != "rotary" or not can_be_one(shape, tuple(inputs.shape[:-1])):
             raise ValueError(
                 "`query_positions` and `key_positions` belong to positions='rotary', and have one "
                 f"place for each input, here {tuple(inputs.shape[:-1])}. Received: places of shape "
@@ -444,10 +444,3 @@ def axes_of(shape, attention_axes) -> Axes:
             f"{tuple(shape)}, attention_axes={attention_axes}"
         )
     return Axes(rank, attended)
-
-
-def _differ(first, second) -> bool:
-    """Whether two shapes cannot be one; an open size fits any."""
-    return len(first) != len(second) or any(
-        None not in pair and pair[0] != pair[1] for pair in zip(first, second, strict=True)
-    )
