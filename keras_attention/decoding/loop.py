@@ -23,10 +23,9 @@ class DecodingResult(NamedTuple):
 
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
-    A hypothesis is complete when it ends with the end token, or when it has as many tokens as it
-    may have (then it may lack the end token, and its probability is that of these tokens). Where
-    fewer than `N` hypotheses exist, the missing ones come last with score and log-probability
-    `-inf`, length 0 and nothing but padding.
+    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
+    (then it may lack the end token). Where fewer than `N` exist, the missing ones come last with
+    score and log-probability `-inf`, length 0 and nothing but padding.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding

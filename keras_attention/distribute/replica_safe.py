@@ -81,11 +81,9 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 def spread_seeds(model: keras.Model) -> None:
     """Give the seed generators of `model` another seed on each replica.
 
-    A model's seed generators are variables, equal on all replicas, so that dropout would leave out
-    the same units in the first row of every replica's part. Replica `r` gets its generators' seed
-    plus `1000003 r`, counters unchanged: deterministic, and replica 0 keeps its own. Call it when
-    the model is built, and again after the variables were restored from a checkpoint (which holds
-    those of replica 0).
+    Equal ones drop the same units in the first row of every replica's part. Replica `r` gets its
+    generators' seed plus `1000003 r`: deterministic, and replica 0 keeps its own. Call it when the
+    model is built, and again after a checkpoint was restored (which holds replica 0's).
 
     Args:
         model: A built model, made under a strategy's scope; with one replica nothing is changed.

@@ -75,9 +75,8 @@ def multi_worker_strategy(
 ) -> "tf.distribute.MultiWorkerMirroredStrategy":
     """Wait for all workers, and return the strategy of this one.
 
-    TensorFlow waits for workers without end and without a word; here the wait ends, and the error
-    names who did not come. Call it before TensorFlow runs its first operation, which is when the
-    connections between workers can still be set up.
+    TensorFlow waits for workers without end; here the wait ends, and the error names who did not
+    come. Call it before TensorFlow runs its first operation.
 
     Args:
         cluster: The workers, the same on each but for `index`.

@@ -20,12 +20,9 @@ class BucketedBatches:
     """Batches of parallel sequences, padded to the lengths of a few buckets.
 
     An example is one sequence from each column (a sentence and its translation, say). It goes to
-    the smallest bucket that holds it, and every batch of a bucket has one shape for each column:
-    compiled code meets `len(batches.lengths)` shapes and no more. A bucket's last batch is filled
-    up with rows of padding alone.
-
-    Which examples are in which batch is a pure function of `(seed, epoch, index)`: training goes
-    on from any step as if it had never stopped, and nothing has to be saved for it.
+    the smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A
+    bucket's last batch is filled up with rows of padding. Which examples are in which batch is a
+    pure function of `(seed, epoch, index)`, so that training goes on from any step.
 
     Args:
         columns: a tuple of columns, each a list of id lists; all have the same number of rows.

@@ -33,12 +33,8 @@ class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
     The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer.
-    `encode` never gives padding, start or end, whatever the text spells: "</s>" typed by a
-    user is ordinary text.
-
-    A saved tokenizer is two files: the vocabulary (`suffix` says which kind) and a small JSON
-    file with the options and the checksum of the vocabulary. The JSON file is written last, so
-    that a tokenizer is there as a whole or not at all.
+    `encode` never gives padding, start or end: "</s>" typed by a user is ordinary text. A saved
+    tokenizer is two files: the vocabulary, and a JSON file with options and checksum, written last.
     """
 
     kind: ClassVar[str]

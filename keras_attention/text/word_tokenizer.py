@@ -41,10 +41,8 @@ class WordTokenizer(Tokenizer):
 
     With `split="unicode"` a word is a run of letters, marks and numbers of any script, and every
     other character is a token. One that touches its neighbour bears the joiner ￭ on that side
-    (`don't` -> `don ￭'￭ t`), so that `decode` puts back what was there, spaces apart.
-    With `split="whitespace"` the text is taken as tokenised before, and `decode` leaves it so.
-    Scripts without spaces between words (Chinese, Japanese, Thai) want one of two: text that
-    another program has split, or `SentencePieceTokenizer`.
+    (`don't` -> `don ￭'￭ t`), so that `decode` puts back what was there, spaces apart. With
+    `split="whitespace"` the text is taken as tokenised before, as Chinese or Thai must be.
 
     Args:
         words: the words, most wanted first; ids are given from 4 on.

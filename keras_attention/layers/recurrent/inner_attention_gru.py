@@ -63,9 +63,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         occam_minimum: Its least price `λ` of a word.
         occam_initializer: Initializer of `occam_vector`. Zeros would never learn: at the least
             price it has no gradient.
-        dropout: Rate at which features of the inputs are dropped before their products with
-            `kernel`, the same ones at every step. The attention sees all of them.
-        recurrent_dropout: The same for the state and `recurrent_kernel`.
+        dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
+            attention sees all of them.
         seed: Seed of the dropout.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
@@ -77,8 +76,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument
             only: `keras.layers.Bidirectional(InnerAttentionGRU(8))([inputs, query])`.
         query: `(B, Q)`. Default: the mean of the inputs that are not masked.
-        mask: Boolean `(B, T)`, True = a real step. A masked step keeps the state, and what it
-            holds does not matter. Keras' implicit mask of the inputs is used and passed on.
+        mask: Boolean `(B, T)`, True = a real step; a masked one keeps the state. Default: Keras'
+            implicit mask of the inputs.
         initial_state: The state before the first step, `(B, U)` or a list of it. Default: zeros.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weights `α` too; not for `"gate"`.

@@ -220,10 +220,8 @@ class TransformerEncoder(TransformerBlock):
     z &= \\mathrm{LayerNorm}(y + \\mathrm{FeedForward}(y))
     \\end{aligned}$$
 
-    with `norm="post"`, as published. With `norm="pre"` each sublayer reads the normalised stream
-    and adds to the stream itself, `y = x + Attention(LayerNorm(x))`, which trains deep stacks
-    without warm-up; such a stack wants one more `LayerNormalization` at its end. Dropout is on the
-    result of each sublayer, before it is added.
+    with `norm="post"`, as published. With `norm="pre"`, `y = x + Attention(LayerNorm(x))`, which
+    trains deep stacks without warm-up; such a stack wants one more `LayerNormalization` at its end.
 
     Args:
         intermediate_dim: Size of the hidden layer of the feed-forward network.
