@@ -1,7 +1,7 @@
 """`python -m benchmarks.local_attention`: where reading windows beats reading the whole memory.
 
 Times a decoder with local attention by both of `LocalAttention`'s paths, for memories of growing
-length; `WINDOWED_FROM` in keras_attention/layers/local.py is set by what it prints.
+length; `WINDOWED_FROM` in keras_attention/layers/attention/local.py is set by what it prints.
 """
 
 import time
@@ -9,7 +9,8 @@ import time
 import keras
 import tensorflow as tf
 
-from keras_attention.layers import AttentionDecoder, LocalAttention, local
+from keras_attention.layers import AttentionDecoder, LocalAttention
+from keras_attention.layers.attention import local
 
 BATCH, STEPS, UNITS, HALF_WIDTH = 32, 10, 256, 5
 LENGTHS = (25, 50, 100, 200, 400, 800)

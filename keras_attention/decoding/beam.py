@@ -1,23 +1,27 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras import ops, tree
 
 from ..ops.types import Tensor
-from .loop import (
-    DecodingResult,
-    chunked_top_k,
-    history_buffer,
-    normalize,
-    ordered_top_k,
-    run_loop,
-    write_column,
-    write_step,
+from . import loop as loops
+from .loop import DecodingResult
+from .problem import (
+    NEVER,
+    Problem,
+    SearchArguments,
+    check_integer,
+    check_number,
+    gather_beams,
+    is_number,
+    take_rows,
 )
-from .problem import NEVER, Problem, check_integer, check_number, gather_beams, is_number, take_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class LengthPenalty:
@@ -98,22 +102,12 @@ def beam_search(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     beam_size: int = 4,
     n_best: int = 1,
     length_penalty: float | Callable = 0.0,
     coverage_penalty: float | Callable = 0.0,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
     attention_mask: Tensor = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -124,25 +118,23 @@ def beam_search(
 
     `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`
 
-    and prefixes, which are all of one length, by `log P`. A sentence is finished when its best
-    prefix can no longer beat the worst of the `n_best` hypotheses kept: a prefix loses probability
-    as it grows, the length penalty grows at most to that of the longest length, and the coverage
-    penalty is at most 0, so no continuation scores above `log P(prefix) / lp(longest)`. Stopping
-    there changes no result. The loop ends when all sentences are finished. Ties go to the
-    hypothesis completed first, then to the better prefix, then to the lower token.
+    and prefixes by `log P`. A sentence is finished when its best prefix can no longer beat the
+    worst of the `n_best` hypotheses kept, since no continuation scores above
+    `log P(prefix) / lp(longest)`: stopping there changes no result. Ties go to the hypothesis
+    completed first, then to the better prefix, then to the lower token.
 
     Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B * beam_size` rows; this and each argument that is not listed
-            here is as in `search`, and `beam_size`, `n_best` and `no_repeat_ngram` as in
-            `SearchOptions`. A beam of 1 is greedy search only where there is no length penalty.
-        max_length: As in `greedy_search`, like `min_length`.
-        min_length: Integer, fewest tokens.
+        step: The step function over `B * beam_size` rows.
+        state, **shared: As in `greedy_search`.
+        beam_size, n_best: As in `SearchOptions`. A beam of 1 is greedy search only where there is
+            no length penalty.
         length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
             lengths to divisors that are positive and do not decrease with the length.
         coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
             `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
+        attention_mask: As in `search`.
 
     Returns:
         A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
@@ -174,27 +166,12 @@ def beam_search(
     coverage = None
     if not is_number(coverage_penalty) or coverage_penalty != 0:
         coverage = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
-        if attention_key is None:
+        if shared.get("attention_key") is None:
             raise ValueError(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=beam_size,
-    )
+    problem = Problem(step, state, copies=beam_size, **shared)
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 
@@ -234,12 +211,8 @@ class _BeamLoop:
     weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
     ```
 
-    A history is `tokens (..., L)`, and with attention `beams (..., L)`: the beam that each token
-    was the continuation of, which tells the row of `weights` that is its own. So a beam that moves
-    takes along one small integer a token; the weights, `S` times larger, are written once and
-    gathered once, at the end.
-
-    A beam with log-probability `-inf` is empty: it goes through the step, and leads to nothing.
+    A history is `tokens (..., L)`, and with attention `beams (..., L)`, the row of `weights` of
+    each token: weights, `S` times larger, do not move with the beams. An empty beam has `-inf`.
     """
 
     problem: Problem
@@ -255,7 +228,7 @@ class _BeamLoop:
 
     def run(self) -> DecodingResult:
         """Return the `N` best hypotheses of each sentence."""
-        return DecodingResult(**run_loop(self, self.beam_size))
+        return DecodingResult(**loops.run_loop(self, self.beam_size))
 
     def is_open(self, loop: dict) -> Tensor:
         """Return whether something may yet be kept of each sentence `(B,)`: a beam is not empty."""
@@ -298,7 +271,7 @@ class _BeamLoop:
         fixed = {"limits": problem.limits, "constants": problem.constants}
         if problem.keeps_attention:
             weights = problem.attention(problem.initial)
-            loop["weights"] = history_buffer(weights, problem.longest)
+            loop["weights"] = loops.history_buffer(weights, problem.longest)
         if self.coverage_penalty:
             live["coverage"] = self._by_beam(ops.zeros(ops.shape(weights), dtype="float32"))
             if self.attention_mask is not None:
@@ -318,7 +291,7 @@ class _BeamLoop:
         advanced = {"index": index + 1}
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)
-            advanced["weights"] = write_step(loop["weights"], index, weights)
+            advanced["weights"] = loops.write_step(loop["weights"], index, weights)
         if self.coverage_penalty:
             reached = live["coverage"] + self._by_beam(ops.cast(weights, "float32"))
             live = {**live, "coverage": reached}
@@ -326,7 +299,7 @@ class _BeamLoop:
         completed = self._completed(candidates, live, index, fixed.get("mask"))
         # Those done come first, so they stay where scores tie.
         both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
-        _, order = ordered_top_k(both["scores"], self.n_best)
+        _, order = loops.ordered_top_k(both["scores"], self.n_best)
         done = tree.map_structure(lambda x: gather_beams(x, order), both)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
@@ -334,18 +307,17 @@ class _BeamLoop:
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
         """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
 
-        A prefix has one extension by the end token, so at least `K` of the `2K` go on. They are
-        among the `2K` best of each prefix: `K` short searches through `V`, one through `2 K K`.
+        A prefix has one extension by the end token, so at least `K` of the `2K` go on.
         """
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
         allowed = self.problem.allowed(logits, prefix, index)
-        values, tokens = chunked_top_k(allowed, count)
-        values = normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
+        values, tokens = loops.chunked_top_k(allowed, count)
+        values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (ops.shape(totals)[0], self.beam_size * count)
-        totals, places = ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
         last = gather_beams(ops.reshape(tokens, flat), places)
         columns = {"tokens": last, "beams": beams}
@@ -355,17 +327,13 @@ class _BeamLoop:
             "last": last,
             "complete": (last == self.problem.end_id) | (index + 1 >= limits)[:, None],
             "history": {
-                name: write_column(gather_beams(history[name], beams), index, columns[name])
+                name: loops.write_column(gather_beams(history[name], beams), index, columns[name])
                 for name in history
             },
         }
 
     def _completed(self, candidates: dict, live: dict, index: Tensor, mask: Tensor) -> dict:
-        """Return the `K` best candidates with their scores, `-inf` where one is not complete.
-
-        A candidate below the `K` best would not be in a beam of `K`; it is there to take the place
-        of one that ends.
-        """
+        """Return the `K` best candidates with their scores, `-inf` where one is not complete."""
         best = tree.map_structure(lambda x: x[:, : self.beam_size], candidates)
         length = index + 1
         scores = best["log_probabilities"] / self.length_penalty(ops.cast(length, "float32"))
@@ -382,11 +350,10 @@ class _BeamLoop:
     def _going_on(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
         """Return the `K` best prefixes among the candidates, and the beams they continue.
 
-        A prefix that cannot beat the worst hypothesis kept is emptied. None of its continuations
-        could be kept, nor any of the prefixes below it, so that nothing takes its place.
+        A prefix that cannot beat the worst hypothesis kept is emptied.
         """
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
-        probable, order = ordered_top_k(probable, self.beam_size)
+        probable, order = loops.ordered_top_k(probable, self.beam_size)
         highest = self.length_penalty(ops.cast(limits, "float32"))
         bound = probable / ops.reshape(highest, (-1, 1))
         worst = done["scores"][:, -1:]

@@ -23,10 +23,9 @@ class DecodingResult(NamedTuple):
 
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
-    A hypothesis is complete when it ends with the end token, or when it has as many tokens as it
-    may have (then it may lack the end token, and its probability is that of these tokens). Where
-    fewer than `N` hypotheses exist, the missing ones come last with score and log-probability
-    `-inf`, length 0 and nothing but padding.
+    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
+    (then it may lack the end token). Where fewer than `N` exist, the missing ones come last with
+    score and log-probability `-inf`, length 0 and nothing but padding.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
@@ -49,18 +48,13 @@ class DecodingResult(NamedTuple):
 def run_loop(search: Any, copies: int = 1) -> dict:
     """Run the steps of a search, and return its results.
 
-    The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `search` has
-
-    - `problem`, the `Problem`;
-    - `first()`: the variables of the loop, and what is fixed, two nested dictionaries of tensors;
-    - `advance(loop, fixed)`: the variables after a step, of the same names, shapes and dtypes;
-    - `is_open(loop)`: a boolean for each of what may leave the batch when it is finished, with
-      `copies` rows of the caller's state;
-    - `results(loop, fixed)`: a dictionary of tensors.
+    The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `search` has a
+    `problem`; `first()`, which gives the variables and what is fixed; `advance(loop, fixed)`;
+    `is_open(loop)`, with `copies` rows of the caller's state each; and `results(loop, fixed)`.
 
     Sizes change between stretches of the loop only: rooms are made when they are full, and what is
-    finished leaves when there is much of it. The steps of a stretch need not ask, and write to
-    tensors that nothing else holds. On JAX, whose loops have fixed sizes, it is one stretch.
+    finished leaves when there is much of it. On JAX, whose loops have fixed sizes, it is one
+    stretch.
     """
     problem: Problem = search.problem
     results = search.results
@@ -113,12 +107,9 @@ def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> d
 
 @dataclass(frozen=True)
 class _Rooms:
-    """The places for steps in a search's state, of which there are few at first.
+    """The places for steps in a search's state: few at first, twice as many whenever they are full.
 
-    A cache with a place for every step that there may be is mostly empty, and yet read, and moved
-    with the beams, at each step. Here it begins with the places that the caller gave it, on the
-    axis that `axes` names for its entry of the state, and twice as many are made whenever they are
-    full.
+    A cache with all its places is mostly empty, and yet read and moved with the beams at each step.
     """
 
     axes: Mapping[str, int]
@@ -163,9 +154,8 @@ class _Rooms:
 class _Departures:
     """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
 
-    The results of those that leave are written to their places among the results of all. Of the
-    variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for each
-    of what leaves as one, `index` and `results` have none, and all others have one.
+    Of the variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for
+    each of what leaves as one, `index` and `results` have none, and all others have one.
     """
 
     is_open: Callable
@@ -185,10 +175,7 @@ class _Departures:
         return ops.sum(ops.cast(is_open, "int32")) * OF <= ops.shape(is_open)[0] * OPEN
 
     def made(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
-        """Return the variables and what is fixed without what is finished, and its results noted.
-
-        Those of what is still open are noted, too: as they are, if the loop ends here.
-        """
+        """Note the results, also of what is still open, and drop what is finished."""
         numbers = ops.expand_dims(fixed["numbers"], 1)
         noted = tree.map_structure(
             lambda every, some: ops.scatter_update(every, numbers, some),
@@ -256,8 +243,7 @@ def pick(x: Tensor, places: Tensor) -> Tensor:
 def ordered_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the `k` largest of `(..., n)`, and their places; of equal ones the first wins.
 
-    `ops.top_k` does this on TensorFlow and JAX. PyTorch's leaves open which of several equal values
-    it takes, so there a stable sort takes its place, and for the largest alone `argmax`.
+    PyTorch's `top_k` leaves open which of several equal values it takes.
     """
     if keras.backend.backend() != "torch":
         return ops.top_k(x, k)

@@ -26,8 +26,7 @@ SPARE_TOKENS = 10
 class SearchOptions:
     """How `search` looks for hypotheses. Made once and passed whole; every field is checked.
 
-    The options are plain values, and two objects with the same values are equal and have the same
-    hash, so that one compiled search can serve all calls with equal options.
+    Equal options have one hash, so that one compiled search can serve all calls with them.
 
     Args:
         beam_size: hypotheses kept at each step; 1 is greedy search, which takes the likeliest token
@@ -169,13 +168,11 @@ def search(
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they are repeated for the hypotheses once, and never reordered.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
-            axis of the places, which their tensors share. They may come with places for some steps
-            only: more are made as they fill, so that early steps are not slowed by the room of late
-            ones. Not with XLA, where sizes cannot change: give all places there and leave this out.
-        shrink_batch: Boolean, whether sentences leave the batch when they are finished, so that
-            the others go on without their cost (whenever a quarter of them is). No result changes.
-            All that the step reads and that has rows must then be in `state`. It does nothing on
-            JAX, where sizes cannot change, and cannot be had with XLA.
+            axis of the places. They may come with few places: more are made as they fill. Not with
+            XLA, where sizes cannot change: give all places there and leave this out.
+        shrink_batch: Boolean, whether sentences leave the batch when they are finished (whenever a
+            quarter of them is). No result changes. All that the step reads and that has rows must
+            then be in `state`. It does nothing on JAX, and cannot be had with XLA.
         longest: Integer, most tokens of all hypotheses. It sizes the buffers where `lengths` is a
             traced tensor under `jax.jit`; `options.longest(source_length)` gives the number for
             padded sources of a known size.
@@ -203,7 +200,7 @@ def search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[3, 0, 0, 0]]]
     """
-    common = {
+    common: dict[str, Any] = {
         "start_id": start_id,
         "end_id": end_id,
         "pad_id": pad_id,
@@ -216,26 +213,15 @@ def search(
         "growing_axes": growing_axes,
         "shrink_batch": shrink_batch,
     }
+
+    def chosen(*names: str) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in names}
+
     if options.sample:
-        return sample(
-            step,
-            state,
-            n_best=options.n_best,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            seed=options.seed if seed_generator is None else seed_generator,
-            **common,
-        )
+        seed = options.seed if seed_generator is None else seed_generator
+        of_samples = chosen("n_best", "temperature", "top_k", "top_p")
+        return sample(step, state, seed=seed, **of_samples, **common)
     if options.beam_size == 1:
         return greedy_search(step, state, **common)
-    return beam_search(
-        step,
-        state,
-        beam_size=options.beam_size,
-        n_best=options.n_best,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
-        attention_mask=attention_mask,
-        **common,
-    )
+    of_beams = chosen("beam_size", "n_best", "length_penalty", "coverage_penalty")
+    return beam_search(step, state, attention_mask=attention_mask, **of_beams, **common)

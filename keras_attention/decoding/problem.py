@@ -6,12 +6,13 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import keras
 import numpy as np
 from keras import ops, tree
 
+from ..ops.masks import can_be_one
 from ..ops.types import Tensor
 
 NEVER = float("-inf")
@@ -37,20 +38,32 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers) and not isinstance(value, bool)
 
 
+class _Needed(TypedDict):
+    start_id: Any
+    end_id: int
+    max_length: Any
+
+
+class SearchArguments(_Needed, total=False):
+    """The arguments by name that all searches share; `Problem` has their defaults."""
+
+    min_length: int
+    pad_id: int
+    no_repeat_ngram: int
+    attention_key: str | None
+    constant_keys: Sequence[str]
+    growing_axes: Mapping[str, int] | None
+    shrink_batch: bool
+    longest: int | None
+
+
 class Problem:
     """The step function over `R` rows, and all that is asked of the hypotheses of every search.
 
-    Takes the arguments that the searches share, and `copies`, the hypotheses of each sentence. It
-    splits the state once: `initial` is the part that the steps change, which a search carries
-    through its loop and reorders. The entries in `constant_keys` stay outside: they are repeated
-    for the hypotheses of a sentence, handed to each step as `constants` (the tensors among them),
-    and dropped from the state that the step returns.
-
-    Attributes:
-        batch_size: Integer or scalar tensor, `B`.
-        start: Integer tensor `(R,)`, the tokens before the first.
-        limits: Integer tensor `(B,)`, the most tokens of each sentence's hypotheses.
-        longest: The largest of them, which sizes the buffers: an integer where it is known.
+    `initial` is the part of the state that the steps change, which a search carries through its
+    loop and reorders. The entries in `constant_keys` stay outside: they are repeated once, handed
+    to each step as `constants`, and dropped from the state that the step returns. `limits (B,)` are
+    the most tokens of each sentence; `longest`, the largest, sizes the buffers.
     """
 
     def __init__(
@@ -61,14 +74,14 @@ class Problem:
         start_id: Any,
         end_id: int,
         max_length: Any,
-        min_length: int,
-        pad_id: int,
-        no_repeat_ngram: int,
-        attention_key: str | None,
-        constant_keys: Sequence[str],
-        growing_axes: Mapping[str, int] | None,
-        shrink_batch: bool,
-        longest: int | None,
+        min_length: int = 0,
+        pad_id: int = 0,
+        no_repeat_ngram: int = 0,
+        attention_key: str | None = None,
+        constant_keys: Sequence[str] = (),
+        growing_axes: Mapping[str, int] | None = None,
+        shrink_batch: bool = False,
+        longest: int | None = None,
         copies: int = 1,
     ) -> None:
         check_integer("end_id", end_id, 0)
@@ -108,10 +121,7 @@ class Problem:
     def step(
         self, tokens: Tensor, state: Any, index: Tensor, constants: list
     ) -> tuple[Tensor, Any]:
-        """Take one step: logits `(R, V)` in float32, and the state to give back.
-
-        `constants` is the list `constants`, or the same rows of all its tensors.
-        """
+        """Take one step: logits `(R, V)` in float32, and the state to give back."""
         given = {**state, **self._with_nones(constants)} if self._constants else state
         logits, changed = self._step(tokens, given, index)
         if self._constants:
@@ -128,10 +138,7 @@ class Problem:
         return state[self._attention_key]
 
     def allowed(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
-        """Return logits `(R, V)`, `-inf` of tokens that may not follow a prefix `(R, L)`.
-
-        The prefix has `index` tokens; what follows them is not looked at.
-        """
+        """Return logits `(R, V)`, `-inf` of tokens that may not follow the prefix `(R, index)`."""
         if self.no_repeat_ngram:
             logits = self._without_repeated_ngrams(logits, prefix, index)
         if self.min_length > 1:  # every hypothesis has one token
@@ -149,10 +156,9 @@ class Problem:
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram which the row's prefix already holds.
 
-        Place `j` of the prefix forbids its token where the `size - 1` tokens before it are the last
-        `size - 1` of the prefix. All places are compared at once, and written in one scatter; a
-        place that forbids nothing writes the end token's own logit back, and no place forbids the
-        end token, so that no two writes disagree.
+        All places are compared at once and written in one scatter; a place that forbids nothing
+        writes the end token's own logit back, and none forbids the end token, so that no two writes
+        disagree.
         """
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = ops.shape(prefix)
@@ -179,10 +185,7 @@ def broadcast_rows(x: Tensor, copies: int) -> Tensor:
 
 
 def gather_beams(x: Tensor, beams: Tensor) -> Tensor:
-    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
-
-    One gather of whole rows, which is cheaper than `take_along_axis` and its broadcast indices.
-    """
+    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`."""
     batch_size, count, *rest = ops.shape(x)
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
     return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)
@@ -347,10 +350,7 @@ def _check_same(name: str, new: Any, old: Tensor) -> None:
     if not ops.is_tensor(new):
         raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
     dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
-    is_same = len(new.shape) == len(old.shape) and all(
-        a is None or b is None or a == b for a, b in zip(new.shape, old.shape, strict=True)
-    )
-    if not is_same or dtypes[0] != dtypes[1]:
+    if not can_be_one(new.shape, old.shape) or dtypes[0] != dtypes[1]:
         raise ValueError(
             "The step should return a state of the shapes and dtypes that it was given; one that "
             "grows needs a buffer of full size, written at `index`. "

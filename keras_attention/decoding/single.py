@@ -1,26 +1,27 @@
 """One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops, tree
 
 from ..ops.types import Tensor
-from .loop import (
-    DecodingResult,
-    chunked_top_k,
-    cut_in_chunks,
-    history_buffer,
-    normalize,
-    ordered_top_k,
-    pick,
-    run_loop,
-    write_column,
-    write_step,
+from . import loop as loops
+from .loop import DecodingResult
+from .problem import (
+    NEVER,
+    Problem,
+    SearchArguments,
+    broadcast_rows,
+    check_integer,
+    check_number,
+    gather_beams,
 )
-from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -30,18 +31,7 @@ SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 def greedy_search(
     step: Callable,
     state: Any,
-    *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -49,13 +39,15 @@ def greedy_search(
     `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B` rows; this and each argument that is not listed here is as
-            in `search`, and `no_repeat_ngram` as in `SearchOptions`.
+        step, state: As in `search`; the step function over `B` rows.
+        start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest:
+            As in `search`.
         max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
             to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
-            withheld before, except from a hypothesis that nothing else can continue.
+            withheld before, except from a hypothesis that nothing else can continue. Default: 0.
+        no_repeat_ngram: As in `SearchOptions`. Default: 0.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -74,27 +66,11 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-    )
+    problem = Problem(step, state, **shared)
 
-    def choose(
-        logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        values, tokens = chunked_top_k(logits, 1)
-        return tokens[:, 0], normalize(values[:, 0], normalizer)
+    def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+        values, tokens = loops.chunked_top_k(logits, 1)
+        return tokens[:, 0], loops.normalize(values[:, 0], normalizer)
 
     return _SingleHypothesisLoop(problem, choose).run()
 
@@ -103,22 +79,12 @@ def sample(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | keras.random.SeedGenerator | None = None,
     n_best: int = 1,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
+    **shared: "Unpack[SearchArguments]",
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -129,11 +95,9 @@ def sample(
     Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
-        step: The step function over `B * n_best` rows; this and each argument that is not listed
-            here is as in `search`, and `n_best`, `temperature`, `top_k`, `top_p` and
-            `no_repeat_ngram` as in `SearchOptions`.
-        max_length: As in `greedy_search`.
-        min_length: As in `greedy_search`.
+        step: The step function over `B * n_best` rows.
+        state, **shared: As in `greedy_search`.
+        n_best, temperature, top_k, top_p: As in `SearchOptions`.
         seed: Integer: every call draws the same. A `keras.random.SeedGenerator`: each call draws
             anew. `None`: as `keras.random` does, from the global generator.
 
@@ -165,22 +129,7 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=n_best,
-    )
+    problem = Problem(step, state, copies=n_best, **shared)
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
         (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
@@ -195,7 +144,7 @@ def sample(
     result = _SingleHypothesisLoop(problem, choose).run()
     if n_best == 1:
         return result
-    _, order = ordered_top_k(result.scores, n_best)
+    _, order = loops.ordered_top_k(result.scores, n_best)
     return DecodingResult(*(None if x is None else gather_beams(x, order) for x in result))
 
 
@@ -208,15 +157,10 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
 
 @dataclass(frozen=True)
 class _SingleHypothesisLoop:
-    """Extends each row by the token that `choose` picks, until every row is complete.
+    """Extends each row by the token that `choose` picks, until every row is complete and so frozen.
 
-    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns the tokens taken `(R,)`, out
-    of logits in which the forbidden ones are `-inf`, and their terms of the score. `normalizer` is
-    the log of the sum of the exponentials of the logits before tokens were forbidden; `rows` are
-    the numbers that the rows had at first.
-
-    A complete row is frozen: as long as it goes through the step with the others, its tokens, its
-    length, its scores and its attention stay.
+    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens and their terms of the
+    score; forbidden tokens have `-inf`, and the `normalizer` is from before they were forbidden.
     """
 
     problem: Problem
@@ -224,7 +168,7 @@ class _SingleHypothesisLoop:
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, in the order of the rows."""
-        results = run_loop(self)
+        results = loops.run_loop(self)
         return DecodingResult(**tree.map_structure(self._by_sentence, results))
 
     def is_open(self, loop: dict) -> Tensor:
@@ -257,7 +201,8 @@ class _SingleHypothesisLoop:
             "log_probabilities": ops.zeros((rows,), dtype="float32"),
         }
         if problem.keeps_attention:
-            loop["weights"] = history_buffer(problem.attention(problem.initial), problem.longest)
+            weights = problem.attention(problem.initial)
+            loop["weights"] = loops.history_buffer(weights, problem.longest)
         return loop, {
             "limits": broadcast_rows(problem.limits, problem.copies),
             "constants": problem.constants,
@@ -270,7 +215,7 @@ class _SingleHypothesisLoop:
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index)
         tokens, scores = self.choose(allowed, normalizer, index, fixed["rows"])
-        log_probabilities = normalize(pick(allowed, tokens), normalizer)
+        log_probabilities = loops.normalize(loops.pick(allowed, tokens), normalizer)
         # A row that nothing can follow ends, with a log-probability that says so.
         tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
         advanced = {
@@ -278,7 +223,7 @@ class _SingleHypothesisLoop:
             "state": state,
             "last": tokens,
             "open": is_open & (tokens != end_id) & (index + 1 < fixed["limits"]),
-            "tokens": write_column(loop["tokens"], index, tokens),
+            "tokens": loops.write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
             "log_probabilities": loop["log_probabilities"]
@@ -287,30 +232,27 @@ class _SingleHypothesisLoop:
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)
             kept = ops.where(is_open[:, None], weights, ops.zeros_like(weights))
-            advanced["weights"] = write_step(loop["weights"], index, kept)
+            advanced["weights"] = loops.write_step(loop["weights"], index, kept)
         return advanced
 
 
 def _draw_token(
     logits: Tensor, numbers: Tensor, temperature: float, top_k: int, top_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Return tokens `(R,)` and their log-probabilities, by inverting the cumulative distribution.
-
-    Logits `(R, V)` are `-inf` where a token is forbidden; numbers `(2, R)` are uniform in [0, 1).
-    """
+    """Draw tokens `(R,)` and log-probabilities by uniform numbers `(2, R)`, inverting the CDF."""
     size = logits.shape[-1]
     largest = ops.max(logits, axis=-1, keepdims=True)
     largest = ops.where(ops.isinf(largest), 0.0, largest)
     # Relative to the largest before the division, so that no temperature overflows.
     logits = (logits - largest) / max(float(temperature), SMALLEST_TEMPERATURE)
     if top_k:
-        values, tokens = chunked_top_k(logits, min(top_k, size))
+        values, tokens = loops.chunked_top_k(logits, min(top_k, size))
         total = ops.sum(ops.exp(values), axis=-1, keepdims=True)
         return _draw_sorted(values, tokens, total, numbers[0], top_p)
     if top_p == 1:
         return _draw_among_many(ops.exp(logits), numbers[0], numbers[1])
     total = ops.sum(ops.exp(logits), axis=-1, keepdims=True)
-    values, tokens = chunked_top_k(logits, min(NUCLEUS_HEAD, size))
+    values, tokens = loops.chunked_top_k(logits, min(NUCLEUS_HEAD, size))
     if size <= NUCLEUS_HEAD:
         return _draw_sorted(values, tokens, total, numbers[0], top_p)
     # All of the vocabulary is sorted only where the nucleus of some row needs it.
@@ -318,7 +260,7 @@ def _draw_token(
     return ops.cond(
         ops.all(mass >= top_p * total),
         lambda: _draw_sorted(values, tokens, total, numbers[0], top_p),
-        lambda: _draw_sorted(*ordered_top_k(logits, size), total, numbers[0], top_p),
+        lambda: _draw_sorted(*loops.ordered_top_k(logits, size), total, numbers[0], top_p),
     )
 
 
@@ -330,14 +272,14 @@ def _draw_sorted(
         before = ops.cumsum(weights, axis=-1) - weights
         weights = ops.where(before < top_p * total, weights, 0.0)
     places, log_probabilities = _draw(weights, numbers)
-    return pick(tokens, places), log_probabilities
+    return loops.pick(tokens, places), log_probabilities
 
 
 def _draw_among_many(
     weights: Tensor, chunk_numbers: Tensor, numbers: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
-    chunks = cut_in_chunks(weights, 0.0)
+    chunks = loops.cut_in_chunks(weights, 0.0)
     rows, count, width = ops.shape(chunks)
     chunk, of_chunk = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
     drawn = ops.arange(rows, dtype="int32") * count + chunk
@@ -354,5 +296,5 @@ def _draw(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     sought = (1.0 - numbers) * total
     places = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
     places = ops.cast(places, "int32")
-    log_probabilities = ops.log(pick(weights, places)) - ops.log(total)
+    log_probabilities = ops.log(loops.pick(weights, places)) - ops.log(total)
     return places, ops.where(total > 0, log_probabilities, NEVER)

@@ -14,16 +14,13 @@ class GlobalMean(keras.losses.Loss):
     """Another loss, whose mean is taken over all replicas and not over each by itself.
 
     Under `tf.distribute` a Keras loss divides by the weight of its own replica's part of the batch
-    and by the number of replicas. Where parts have different weights - masks of different lengths,
-    a part of padding alone - this is not the mean of the batch, and training depends on how the
-    batch was cut. This loss divides the sum of replica `r` by the weight of all:
+    and by the number of replicas; where parts have different weights this is not the mean of the
+    batch. This loss divides the sum of replica `r` by the weight of all:
 
     `loss_r = Σ_{i in r} w_i l_i / Σ_{all i} w_i`,
 
     so that the shares add up to what one device computes on the whole batch. It counts what the
-    loss counts: weights with `"mean_with_sample_weight"`, examples that no mask leaves out with
-    `"sum_over_batch_size"` and `"mean"`. A sum is passed through, as its shares add up already.
-    Outside of a strategy, or with one replica, it is the loss itself.
+    loss counts, weights or examples. A sum is passed through; with one replica it is the loss.
 
     A loss whose `__call__` is its own, with no value for each example, takes part by a method
     `total_and_weight(y_true, y_pred, sample_weight)`: its sum, and the weight that it divides by.

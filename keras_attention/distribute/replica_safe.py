@@ -37,10 +37,8 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     `replica_batches`. A loss that a layer adds, which is a mean over its part's rows, counts by
     their number; so do a regularizer's, which are the same everywhere.
 
-    Keras offers two ways in: `train_function` and `test_function`, which `fit` and `evaluate` keep
-    if they are set. Two more have no public name, and are left alone in a version that does not
-    have them: the building of the model from the first batch, which is given the batch of a single
-    replica; and the scaling of a loss that a layer added.
+    It sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
+    versions that have them: the building of the model, and the scaling of a layer's loss.
 
     Args:
         model: A model made under the strategy's scope and compiled; `fit` is then called outside
@@ -83,11 +81,9 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 def spread_seeds(model: keras.Model) -> None:
     """Give the seed generators of `model` another seed on each replica.
 
-    A model's seed generators are variables, equal on all replicas, so that dropout would leave out
-    the same units in the first row of every replica's part. Replica `r` gets its generators' seed
-    plus `1000003 r`, counters unchanged: deterministic, and replica 0 keeps its own. Call it when
-    the model is built, and again after the variables were restored from a checkpoint (which holds
-    those of replica 0).
+    Equal ones drop the same units in the first row of every replica's part. Replica `r` gets its
+    generators' seed plus `1000003 r`: deterministic, and replica 0 keeps its own. Call it when the
+    model is built, and again after a checkpoint was restored (which holds replica 0's).
 
     Args:
         model: A built model, made under a strategy's scope; with one replica nothing is changed.
@@ -146,10 +142,7 @@ def _train_step(
 
 
 def _share_of_loss(model: keras.Model) -> Callable:
-    """Return a function of a replica's data that gives its share of the loss of a batch.
-
-    It updates the metrics.
-    """
+    """Return a function of a replica's data: its share of the loss; it updates the metrics."""
     import tensorflow as tf
 
     takes_training = "training" in inspect.signature(model.call).parameters

@@ -101,10 +101,9 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
 def even_batches(dataset: "tf.data.Dataset", parts: int) -> "tf.data.Dataset":
     """Fill up every batch with rows of zeros, to a number of rows that `parts` divides.
 
-    Sample weights come in, which leave these rows out of losses: a real row of `n`, in a batch that
-    has been filled up to `m`, weighs `m / n` times what it weighed, a row of zeros nothing. So both
-    a mean over all rows and a mean over all weights are what they were. (Losses that a layer adds
-    by itself know no sample weights.)
+    Sample weights leave these rows out of losses: a real row of `n`, in a batch filled up to `m`,
+    weighs `m / n` times what it weighed, so that means over rows and over weights stay the same.
+    (Losses that a layer adds by itself know no sample weights.)
 
     Args:
         dataset: Of batches `(x, y)` or `(x, y, sample_weight)`, nested as `fit` takes them, with
@@ -143,11 +142,9 @@ def replica_batches(
 ) -> "tf.distribute.DistributedDataset":
     """Cut every batch of a dataset into one part for each replica, in order.
 
-    Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`: the parts are
-    the batch, whatever its size, and no row is in two of them. (Left to itself, `tf.distribute`
-    shards a dataset of unknown batch size over workers by whole batches.) Each worker makes the
-    dataset for itself and keeps its own rows, so it must be the same on all of them. A batch of
-    fewer rows than replicas leaves some replicas none.
+    Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`. (Left alone,
+    `tf.distribute` shards a dataset of unknown batch size over workers by whole batches.) Each
+    worker makes the dataset for itself, so it must be the same on all of them.
 
     Args:
         strategy: The strategy that the model was made under.

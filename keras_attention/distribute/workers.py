@@ -75,9 +75,8 @@ def multi_worker_strategy(
 ) -> "tf.distribute.MultiWorkerMirroredStrategy":
     """Wait for all workers, and return the strategy of this one.
 
-    TensorFlow waits for workers without end and without a word; here the wait ends, and the error
-    names who did not come. Call it before TensorFlow runs its first operation, which is when the
-    connections between workers can still be set up.
+    TensorFlow waits for workers without end; here the wait ends, and the error names who did not
+    come. Call it before TensorFlow runs its first operation.
 
     Args:
         cluster: The workers, the same on each but for `index`.
@@ -97,10 +96,7 @@ def multi_worker_strategy(
 
 
 def wait_for_workers(cluster: Cluster, timeout: float) -> None:
-    """Wait until somebody answers at the address of every other worker.
-
-    Until TensorFlow listens at this worker's own port, a plain socket does.
-    """
+    """Wait for an answer from all other workers; a socket answers here until TensorFlow does."""
     end = time.monotonic() + timeout
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
     missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]

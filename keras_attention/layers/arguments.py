@@ -109,10 +109,7 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
 
 
 def with_arguments(config: dict, layer: keras.layers.Layer, kind: type) -> dict:
-    """Return a configuration with the arguments of a class's constructor that it lacks.
-
-    Each is read from the layer's attribute of the same name.
-    """
+    """Return a configuration with a constructor's other arguments, read from the attributes."""
     known = {"self", "kwargs", *config}
     names = [name for name in inspect.signature(kind.__init__).parameters if name not in known]
     return config | {name: _plain(name, getattr(layer, name)) for name in names}

@@ -17,25 +17,12 @@ class AdaptableKernels:
     kernels under their old names, and a layer without LoRA loads it.
 
     A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
-    block of inputs, two numbers in a byte), and becomes floating point where it is used. Inputs
-    stay in floating point: it saves memory, not time, and gradients to the inputs are exact. Both
-    work together.
+    block of inputs), and becomes floating point where it is used: it saves memory, not time.
 
-    A layer uses it so:
-
-    ```
-    class MyLayer(AdaptableKernels, keras.layers.Layer):
-        def build(self, shape):
-            self.kernel = self.add_weight((shape[-1], self.units), name="kernel")
-            self.restore_quantization()                # at the end, for files of quantized layers
-
-        def call(self, inputs):
-            return ops.matmul(inputs, self.cast(self.kernel))    # the one way to read a kernel
-    ```
-
-    By default every weight of two axes is adapted, if the attribute has the weight's name; a layer
-    with other kernels overrides `kernels_to_adapt`. `keras.Model.quantize` passes by a layer that
-    holds sublayers: the user calls `quantize` on it, or on them.
+    A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
+    `self.restore_quantization()`, for files of quantized layers. Every weight of two axes is
+    adapted, if the attribute has the weight's name; others by `kernels_to_adapt`.
+    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
 
     Reference:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
@@ -46,18 +33,12 @@ class AdaptableKernels:
     lora_enabled = False
 
     def kernels_to_adapt(self) -> dict[str, int]:
-        """Return the attributes that are kernels, with the number of axes that the input has.
-
-        A kernel `(D, H, d)` from features to heads has 1, one `(H, d, D)` back has 2.
-        """
+        """Return the names of kernels, with the number of axes that their input has."""
         weights = [weight for weight in self.weights if len(weight.shape) == 2]
         return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
 
     def cast(self, tensor: Any) -> Any:
-        """Return a weight or an input in the compute dtype, inside and outside of `__call__`.
-
-        Of an adapted kernel it is the kernel that applies: dequantized, with LoRA's change.
-        """
+        """Return a weight or input in the compute dtype; of an adapted kernel what applies."""
         if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
             return ops.cast(self._merged(tensor.name), self.compute_dtype)
         return ops.cast(tensor, self.compute_dtype)

@@ -1,8 +1,7 @@
 """Losses over padded sequences."""
 
-from ..ops.coverage import coverage_loss
 from ..ops.masks import token_weights
-from ..ops.occam import occam_penalty
+from ..ops.penalties import coverage_loss, occam_penalty
 from .crossentropy import (
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,

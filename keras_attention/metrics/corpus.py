@@ -112,9 +112,7 @@ def chrf(
     """chrF (character n-gram F-score) of a corpus, exactly as the sacrebleu command gives it.
 
     Args:
-        hypotheses: As for `bleu`, like `references` and `lowercase`.
-        references: For each sentence its reference, or the list of its references.
-        lowercase: Whether case is ignored.
+        hypotheses, references, lowercase: As for `bleu`.
         word_order: Longest word n-gram counted besides the characters: 0 for chrF, 2 for chrF++.
 
     Returns:
@@ -152,12 +150,9 @@ def bleu_by_length(
     Args:
         sources: The source sentences: strings, whose length is counted in words between spaces, or
             lists of tokens (for a script without spaces), counted as they are.
-        hypotheses: As for `bleu`, like `references`, `lowercase` and `tokenize`.
-        references: For each sentence its reference, or the list of its references.
+        hypotheses, references, lowercase, tokenize: As for `bleu`.
         edges: The length at which each bucket but the first begins, ascending: `(10, 20)` makes
             the buckets 0-9, 10-19 and 20+.
-        lowercase: Whether case is ignored.
-        tokenize: sacrebleu's tokeniser.
 
     Returns:
         A list of `LengthBucket`, shortest sources first; an empty bucket has no score.

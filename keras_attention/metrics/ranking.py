@@ -59,9 +59,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
       precision is not defined (243 questions there).
 
     Candidates are put in trec_eval's order: by score, highest first, and among scores that are
-    equal in single precision by id, the greater id first (compared as bytes: `"9"` is greater than
-    `"10"`). A right candidate without a score counts as never found; so a ranking cannot gain by
-    leaving some out.
+    equal in single precision by id, the greater first (compared as bytes: `"9"` before `"10"`). A
+    right candidate without a score counts as never found.
 
     Args:
         run: For each question id the score of each candidate id.
@@ -142,8 +141,7 @@ def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> f
     Where few candidates are right this says little: calling all of them wrong gives 0.95 on WikiQA.
 
     Args:
-        run: For each question id the score of each candidate id.
-        judgements: For each question id the label of each candidate id; above 0 is right.
+        run, judgements: As for `ranking_score`.
         threshold: Candidates with a higher score count as called right: 0 for log-odds.
 
     Raises:

@@ -10,10 +10,7 @@ from ..ops.types import Tensor
 
 
 class _TokenMean(keras.metrics.MeanMetricWrapper):
-    """The weighted mean of a value of each real token; a subclass says which value.
-
-    The wrapper of Keras is the public way to an implicit mask of the predictions, on every backend.
-    """
+    """The weighted mean of a value of each real token; a subclass says which value."""
 
     def __init__(self, ignore_index: int | None, name: str, dtype: Any) -> None:
         super().__init__(self._values, name=name, dtype=dtype)
@@ -42,10 +39,9 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 class Perplexity(_TokenMean):
     """Perplexity of a language or translation model, from its logits.
 
-    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset:
-    log-likelihoods and tokens are counted across batches, so that the result does not depend on how
-    the data are cut into batches. The mean of the batches' perplexities, or the exponential of a
-    smoothed loss, is another (larger) number. Computed in float32; 1 before the first token.
+    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset.
+    The mean of the batches' perplexities, or the exponential of a smoothed loss, is another
+    (larger) number. Computed in float32; 1 before the first token.
 
     Args:
         ignore_index: Integer id of the padding, or `None` to count every position.

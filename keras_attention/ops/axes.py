@@ -10,14 +10,7 @@ from .types import Tensor
 
 @dataclass(frozen=True)
 class Axes:
-    """Folds inputs of any rank to `(batch, steps, features)`, and results back.
-
-    The attended axes become the steps, in their order; the others join the batch.
-
-    Attributes:
-        rank: Number of axes of the inputs.
-        attended: The attended axes, from 1 to `rank - 2`, ascending.
-    """
+    """Folds inputs of any rank to `(batch, steps, features)`: the `attended` axes become steps."""
 
     rank: int
     attended: tuple[int, ...]
@@ -49,10 +42,7 @@ class Axes:
         return ops.reshape(moved, (math.prod(batch), math.prod(steps), *rest))
 
     def fold_pairs(self, mask: Tensor, query: Tensor, value: Tensor) -> Tensor:
-        """Fold a mask of pairs `(..., T, S)`, in which attended axes stand for `T` and for `S`.
-
-        Before them it has no axis, the batch, batch and free axes, or these and the heads.
-        """
+        """Fold a mask of pairs `(..., T, S)`, in which attended axes stand for `T` and for `S`."""
         if mask is None or self.is_plain:
             return mask
         (batch, steps), (_, length) = self.sizes(ops.shape(query)), self.sizes(ops.shape(value))

@@ -14,9 +14,7 @@ LOGITS_AT_ONCE = 2**21
 def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0) -> Tensor:
     """The cross-entropies `(...)` of targets `(..., 1)` and float32 logits `(..., V)`.
 
-    Left to the backend, the gradients of the gather, the mean and the exponential are so many
-    tensors of the logits' size, to be kept and added. Here one is made, softmax minus the smoothed
-    labels, and patched at the targets.
+    Its gradient is one tensor of the logits' size; left to the backend there are several.
     """
 
     @with_gradient
@@ -37,12 +35,9 @@ def linear_crossentropy(
 ) -> Tensor:
     """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, in parts.
 
-    Takes features `(N, D)`, in the dtype in which products are computed, a kernel `(D, V)`, a bias
-    `(V,)`, targets `(N,)` and float32 weights `(N,)`, which get no gradient. Neither the logits of
-    all rows nor their gradient ever exist: of one part of the rows after the other, logits and
-    gradients are computed at once, and the gradients kept (`(N, D)`, `(D, V)` and `(V,)`), for the
-    backward pass to scale. So it is for training: where no gradient is asked for, two products of
-    three are for nothing.
+    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`. Of
+    one part of the rows after the other, logits and gradients are computed at once, and the
+    gradients kept for the backward pass to scale: so it is for training.
     """
 
     @with_gradient

@@ -19,10 +19,7 @@ def combine_masks(*masks: Tensor) -> Tensor:
 
 
 def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:
-    """Join masks over queries `(B, T)` and memory `(B, S)` to one that broadcasts to `(B, T, S)`.
-
-    A query that is itself padding attends to nothing: its row is all False.
-    """
+    """Join masks `(B, T)` and `(B, S)` to `(B, T, S)`; a masked query attends to nothing."""
     return combine_masks(
         None if query_mask is None else ops.expand_dims(query_mask, 2),
         None if value_mask is None else ops.expand_dims(value_mask, 1),
@@ -49,6 +46,13 @@ def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
     return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
 
 
+def can_be_one(first: tuple, second: tuple) -> bool:
+    """Whether two shapes may be the same; an open size fits any."""
+    return len(first) == len(second) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
+    )
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
@@ -59,9 +63,7 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
             f"{tuple(expected)}. Received: {name}={mask!r}"
         )
     shape = tuple(mask.shape)
-    fits = len(shape) == len(expected) and all(
-        a is None or b is None or a == b for a, b in zip(shape, expected, strict=True)
-    )
+    fits = can_be_one(shape, expected)
     dtype = str(mask.dtype)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
     if not fits or not ("bool" in dtype or "int" in dtype):
@@ -138,10 +140,7 @@ def token_values(
 def check_token_shapes(target: Tensor, logits: Tensor, name: str = "logits") -> None:
     """Raise a ValueError unless `logits`, `(..., V)`, belong to target ids `(...)`."""
     expected, received = tuple(logits.shape[:-1]), tuple(target.shape)
-    fits = len(expected) == len(received) and all(
-        a == b or a is None or b is None for a, b in zip(expected, received, strict=True)
-    )
-    if not fits:
+    if not can_be_one(expected, received):
         raise ValueError(
             f"The {name} must have the shape of the target ids and one last axis more. "
             f"Received: target of shape {received} and {name} of shape {tuple(logits.shape)}."

@@ -17,11 +17,7 @@ from .vjp import with_gradient
 
 
 def masked_softmax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
-    """Softmax over the positions that a mask leaves: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`.
-
-    >>> masked_softmax(np.array([1.0, 2.0, 5.0]), np.array([True, False, True]))
-    array([0.01798621, 0.        , 0.98201382])
-    """
+    """Softmax over the positions that a mask leaves: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`."""
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
@@ -46,14 +42,8 @@ def masked_softmax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tenso
 def sparsemax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
     """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
 
-    `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1. Scores that fall more than
-    1 below the highest get a weight of exactly 0.
-
-    Reference:
-        Martins and Astudillo 2016, "From softmax to sparsemax", algorithm 1 and equation 13.
-
-    >>> sparsemax(np.array([1.0, 0.5, -1.0]))
-    array([0.75, 0.25, 0.  ])
+    `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1: 0 for scores more than 1
+    below the highest. Martins and Astudillo 2016, algorithm 1 and equation 13.
     """
     return _normalize(scores, mask, axis, sparsemax_weights, sparsemax_gradient)
 
@@ -61,15 +51,8 @@ def sparsemax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
 def entmax15(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
     """Entmax with alpha = 1.5, half way from softmax to sparsemax.
 
-    `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1. Scores that fall
-    more than 2 below the highest get a weight of exactly 0.
-
-    Reference:
-        Peters, Niculae and Martins 2019, "Sparse sequence-to-sequence models", algorithm 2 and
-        proposition 2.
-
-    >>> entmax15(np.array([0.0, 0.0, -3.0]))
-    array([0.5, 0.5, 0. ])
+    `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1: 0 for scores more
+    than 2 below the highest. Peters, Niculae and Martins 2019, algorithm 2 and proposition 2.
     """
     return _normalize(scores, mask, axis, entmax15_weights, entmax15_gradient)
 
@@ -133,11 +116,7 @@ def _normalize(
 
 
 def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the scores less the highest of their row; those out of every support at -2.
-
-    No weight is above 0 for a score 1 or more below the highest, so that nothing is lost, and
-    sums over a row stay small, whatever stands where the mask hides it.
-    """
+    """Return scores less the highest of their row, at least -2: sums stay small."""
     if mask is not None:
         scores = ops.where(mask, scores, ops.full_like(scores, -1e30))
     return ops.maximum(scores - ops.max(scores, axis=-1, keepdims=True), -2)

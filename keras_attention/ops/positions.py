@@ -12,11 +12,7 @@ from .types import Tensor
 
 
 def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
-    """Return the places of a sequence's steps, int32 `(T,)`.
-
-    `start_index` is the place of the first step: a number, a scalar tensor, or integers `(B,)`, one
-    for every example, which gives `(B, T)`.
-    """
+    """Return the places of `T` steps, int32 `(T,)`; of a `start_index` `(B,)`, `(B, T)`."""
     start = ops.cast(start_index, "int32")
     steps = ops.arange(length, dtype="int32")
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
@@ -25,11 +21,7 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
 def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
     """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`, interleaved.
 
-    Places of any shape get one more axis, of `D = size` float32 numbers; where it is odd, the last
-    sine has no cosine beside it. The wavelengths run from `2 pi` towards `2 pi w`.
-
-    Reference:
-        Vaswani et al. 2017, "Attention is all you need", section 3.5.
+    Places of any shape get one more axis, of `size` numbers (Vaswani et al. 2017, section 3.5).
     """
     angles = _angles(positions, size, max_wavelength)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
@@ -46,20 +38,11 @@ def rotate(
     """Turn pairs of features of `(..., T, D)` by angles that grow with the place: rotary positions.
 
     Feature `i` of the first half and feature `i` of the second half are a pair, turned by
-    `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours; a
-    fixed order of the features is all that differs, and the halves are what most published
-    checkpoints use.) The dot product of a turned query and a turned key depends on the difference
-    of their places alone.
+    `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours;
+    the halves are what most published checkpoints use.) The first `size` features are turned.
+    Places broadcast to the shape of `x` without its last axis, and are divided by `scaling`.
 
-    Places broadcast to the shape of `x` without its last axis: `(T,)` for `(B, H, T, D)`, `(T, 1)`
-    for `(B, T, H, D)`. The first `size` features are turned (all by default), the rest stays.
-    Places are divided by `scaling`, so that longer sequences span the angles that a model was
-    trained with.
-
-    Reference:
-        Su et al. 2021, "RoFormer: enhanced transformer with rotary position embedding", section
-        3.2.2, equations 14 and 15. Scaled places: Chen et al. 2023, "Extending context window of
-        large language models via positional interpolation", section 2.3.
+    Su et al. 2021, "RoFormer", section 3.2.2; scaled places: Chen et al. 2023, section 2.3.
     """
     size = x.shape[-1] if size is None else size
     if size % 2:
@@ -81,13 +64,8 @@ def rotate(
 def alibi_slopes(num_heads: int) -> Tensor:
     """Return the slope `(num_heads,)` of each head's linear bias, `score - slope * distance`.
 
-    For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Any other number of heads
-    takes all slopes of the power of two below it, and then every other one of the power above, from
-    its first on.
-
-    Reference:
-        Press et al. 2022, "Train short, test long: attention with linear biases enables input
-        length extrapolation", section 3; other numbers of heads as in the authors' code.
+    For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Other numbers of heads take
+    the slopes of the power below, then every other one of the power above (Press et al. 2022).
     """
     if num_heads < 1:
         raise ValueError(f"`num_heads` must be positive. Received: num_heads={num_heads}")
@@ -104,14 +82,9 @@ def relative_buckets(
 ) -> Tensor:
     """Sort distances (key less query) into buckets: near ones one by one, far ones by logarithm.
 
-    With `n` buckets for a direction, distances below `n/2` have one each; those from there to
-    `max_distance` share the others, which widen geometrically; all beyond fall into the last. Keys
-    after the query have the upper half of the buckets with `bidirectional`; otherwise they all
-    share the bucket of distance 0, for attention that is causal anyway.
-
-    Reference:
-        Raffel et al. 2020, "Exploring the limits of transfer learning with a unified text-to-text
-        transformer", section 2.1, and the authors' code.
+    With `n` buckets for a direction, distances below `n/2` have one each; those up to
+    `max_distance` share the others, which widen geometrically. Keys after the query have the upper
+    half with `bidirectional`, else the bucket of distance 0 (Raffel et al. 2020, section 2.1).
     """
     table = ops.convert_to_tensor(_bucket_table(num_buckets, max_distance, bidirectional))
     relative = ops.cast(relative_positions, "int32")

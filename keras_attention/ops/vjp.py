@@ -13,11 +13,7 @@ from .types import Tensor
 
 
 def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[..., Tensor]:
-    """Make `function(*tensors) -> (result, gradient)` a differentiable one that gives the result.
-
-    `gradient(upstream)` returns the gradients of the tensors. (Keras hands the upstream gradient
-    over as the only argument or by name, beside the tensors, as the backend likes.)
-    """
+    """Make `function(*tensors) -> (result, gradient)` a differentiable one of its result."""
 
     @ops.custom_gradient
     def differentiable(*tensors: Tensor) -> tuple:

@@ -6,11 +6,7 @@ from .types import Tensor
 
 
 def window_positions(center: Tensor, half_width: int) -> Tensor:
-    """Return the integers within `half_width` of every centre `(B, T)`, int32 `(B, T, 2D + 1)`.
-
-    They run from the first integer not below `p_t - D` on. Places outside the memory, and for a
-    fractional centre the last place (past `p_t + D`), are among them: mask them with `in_window`.
-    """
+    """Return the integers from `p_t - D` on, int32 `(B, T, 2D + 1)`; mask them with `in_window`."""
     first = ops.cast(ops.ceil(ops.cast(center, "float32") - half_width), "int32")
     return ops.expand_dims(first, -1) + ops.arange(2 * half_width + 1, dtype="int32")
 
@@ -22,10 +18,7 @@ def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
 
 
 def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
-    """Gather the rows of a memory `(B, S, ...)` at places `(B, T, W)`: `(B, T, W, ...)`.
-
-    Places outside the memory take its nearest row.
-    """
+    """Gather rows of `(B, S, ...)` at `(B, T, W)`: `(B, T, W, ...)`; outside, the nearest row."""
     batch_size, length = ops.shape(memory)[:2]
     # One gather of whole rows from all sentences laid end to end: gathering along an axis would
     # go number by number.

@@ -20,12 +20,9 @@ class BucketedBatches:
     """Batches of parallel sequences, padded to the lengths of a few buckets.
 
     An example is one sequence from each column (a sentence and its translation, say). It goes to
-    the smallest bucket that holds it, and every batch of a bucket has one shape for each column:
-    compiled code meets `len(batches.lengths)` shapes and no more. A bucket's last batch is filled
-    up with rows of padding alone.
-
-    Which examples are in which batch is a pure function of `(seed, epoch, index)`: training goes
-    on from any step as if it had never stopped, and nothing has to be saved for it.
+    the smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A
+    bucket's last batch is filled up with rows of padding. Which examples are in which batch is a
+    pure function of `(seed, epoch, index)`, so that training goes on from any step.
 
     Args:
         columns: a tuple of columns, each a list of id lists; all have the same number of rows.
@@ -106,23 +103,14 @@ class BucketedBatches:
     @property
     def padding_fraction(self) -> float:
         """The part of an epoch's ids that is padding, rows that fill up a batch included."""
-        area = sum(
-            batches * rows * sum(bucket)
-            for batches, rows, bucket in zip(
-                self._batches_of, self._rows, self.lengths, strict=True
-            )
-        )
+        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
+        area = sum(batches * rows * sum(bucket) for batches, rows, bucket in buckets)
         return 1 - self._tokens / area if area else 0.0
 
     def shapes(self) -> list[tuple[tuple[int, int], ...]]:
         """Return the shapes that occur: for each bucket, the shape of each column."""
-        return [
-            tuple((rows, length) for length in bucket)
-            for rows, bucket, batches in zip(
-                self._rows, self.lengths, self._batches_of, strict=True
-            )
-            if batches
-        ]
+        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
+        return [tuple((rows, n) for n in bucket) for batches, rows, bucket in buckets if batches]
 
     def rows(self, epoch: int, index: int) -> np.ndarray:
         """Return which example each row of a batch is, -1 for a row of padding alone."""
@@ -131,12 +119,8 @@ class BucketedBatches:
     def batch(self, epoch: int, index: int) -> Any:
         """Return batch `index` of `epoch`, as `assemble` makes it from int32 arrays."""
         bucket, rows = self._order(epoch)[index]
-        return self._assemble(
-            *(
-                column.padded(rows, length)
-                for column, length in zip(self._columns, self.lengths[bucket], strict=True)
-            )
-        )
+        columns = zip(self._columns, self.lengths[bucket], strict=True)
+        return self._assemble(*(column.padded(rows, length) for column, length in columns))
 
     def epoch(self, epoch: int = 0) -> Iterator[Any]:
         """Yield the batches of one epoch."""
@@ -243,11 +227,9 @@ def choose_lengths(
 ) -> list[Lengths]:
     """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
 
-    Examples, of `sizes (examples, columns)`, are ranked by their longest column and cut into
-    consecutive buckets, each as long in every column as its longest example there. `rows` tells
-    the rows of a batch from a bucket's longest column. Of all such cuts the one with the fewest
-    ids in an epoch is found, padding and the rows that fill up a last batch included (dynamic
-    programming over the different lengths).
+    Examples, ranked by their longest column, are cut into consecutive buckets, such that an epoch
+    has the fewest ids, padding and filled-up batches included (dynamic programming). `rows` tells
+    the rows of a batch from a bucket's longest column.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
     keys, key_of = _grouped(*np.unique(sizes.max(axis=1), return_inverse=True))

@@ -13,10 +13,7 @@ from .word_tokenizer import Rules
 
 
 class SentencePieceInGraph(tf.Module):
-    """`SentencePieceTokenizer` inside a graph, on `tensorflow_text`.
-
-    A SavedModel that holds it is read with `import tensorflow_text` beside `tensorflow`.
-    """
+    """`SentencePieceTokenizer` inside a graph; readers import `tensorflow_text`."""
 
     def __init__(self, model: bytes) -> None:
         super().__init__()
@@ -38,8 +35,7 @@ class SentencePieceInGraph(tf.Module):
     def _tokenizer(self, out_type: tf.DType) -> Any:
         """Return a tokenizer for one use, so that its model is in the graph being traced.
 
-        Made once and kept, it would live no longer than TensorFlow's cache of eager kernels, which
-        owns it and which setting a seed empties ("Resource ... does not exist").
+        Kept, it would die with TensorFlow's cache of eager kernels, which setting a seed empties.
         """
         import tensorflow_text
 

@@ -162,12 +162,10 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def _with_exact_scores(model: bytes) -> bytes:
-    """Round the scores of the pieces so that sums of them are exact in float32.
+    """Round the scores of the pieces to multiples of 2^-10, so that sums are exact in float32.
 
-    "ppp" as p|pp and as pp|p has one score; with rounding errors it is left to the order of
-    summation, which differs between releases of SentencePiece, which of the two wins. Multiples of
-    2^-10 add up exactly for sentences of up to some hundreds of pieces: then ties are ties, and
-    the release inside tensorflow_text breaks them like the one in Python.
+    "ppp" as p|pp and as pp|p has one score; with rounding errors the order of summation, which
+    differs between releases of SentencePiece, would decide which wins.
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     for piece in proto.pieces:

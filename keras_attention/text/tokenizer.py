@@ -33,12 +33,8 @@ class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
     The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer.
-    `encode` never gives padding, start or end, whatever the text spells: "</s>" typed by a
-    user is ordinary text.
-
-    A saved tokenizer is two files: the vocabulary (`suffix` says which kind) and a small JSON
-    file with the options and the checksum of the vocabulary. The JSON file is written last, so
-    that a tokenizer is there as a whole or not at all.
+    `encode` never gives padding, start or end: "</s>" typed by a user is ordinary text. A saved
+    tokenizer is two files: the vocabulary, and a JSON file with options and checksum, written last.
     """
 
     kind: ClassVar[str]
@@ -101,12 +97,7 @@ class Tokenizer(abc.ABC):
         return {"kind": self.kind, "vocabulary": content, **self._options()}
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
-        """Write the tokenizer into `folder` under `name`.
-
-        Args:
-            folder: where to write; made when missing.
-            name: the name of the files, without their endings.
-        """
+        """Write the tokenizer into `folder`, made when missing, in files called `name`."""
         content = self._content()
         description = {
             "format": FORMAT,
@@ -124,11 +115,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     """Return the tokenizer that `Tokenizer.save` left in `folder` under `name`.
 
     Args:
-        folder: the folder that was given to `save`.
-        name: the name that was given to `save`.
-
-    Returns:
-        A tokenizer of the class that was saved.
+        folder, name: what was given to `save`.
 
     Raises:
         ValueError: where a file is missing, damaged, altered since it was saved, or written by a
@@ -159,9 +146,6 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
 
     Args:
         config: what `get_config` returned.
-
-    Returns:
-        A tokenizer of the same class, with the same vocabulary and options.
 
     Raises:
         ValueError: where the description names no kind of tokenizer or its vocabulary is damaged.

@@ -41,10 +41,8 @@ class WordTokenizer(Tokenizer):
 
     With `split="unicode"` a word is a run of letters, marks and numbers of any script, and every
     other character is a token. One that touches its neighbour bears the joiner ￭ on that side
-    (`don't` -> `don ￭'￭ t`), so that `decode` puts back what was there, spaces apart.
-    With `split="whitespace"` the text is taken as tokenised before, and `decode` leaves it so.
-    Scripts without spaces between words (Chinese, Japanese, Thai) want one of two: text that
-    another program has split, or `SentencePieceTokenizer`.
+    (`don't` -> `don ￭'￭ t`), so that `decode` puts back what was there, spaces apart. With
+    `split="whitespace"` the text is taken as tokenised before, as Chinese or Thai must be.
 
     Args:
         words: the words, most wanted first; ids are given from 4 on.
@@ -193,10 +191,7 @@ def _apply(rules: Rules, text: str) -> str:
 
 @functools.cache
 def _lowercase_map() -> dict[str, str]:
-    """Return the lower case of each character that has one.
-
-    Characters are taken one by one: a capital sigma is σ at the end of a word too.
-    """
+    """Return the lower case of each character by itself: a final sigma is σ too."""
     pairs = ((character, character.lower()) for character in map(chr, range(sys.maxunicode + 1)))
     return {character: lower for character, lower in pairs if lower != character}
 
@@ -208,11 +203,7 @@ def _compiled(pattern: str) -> re.Pattern:
 
 @functools.cache
 def _word_characters() -> str:
-    """Return the ranges, as in a regular expression's [], of the characters that words have.
-
-    These are letters, marks and numbers, the low line, and the two joiners inside words of Indic
-    scripts and Persian.
-    """
+    """Return ranges of a regular expression: letters, marks, numbers, `_`, the two joiners."""
     inside = [
         code
         for code in range(sys.maxunicode + 1)

@@ -44,11 +44,9 @@ def plot_alignment(
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
-    The picture grows with the sentence, so that every token stays readable. Labels may be in any
-    script for which a font is installed: fonts are chosen for the characters, and a warning names
-    the scripts that are missing. SentencePiece's `▁` is shown as in
-    [`display_tokens`][keras_attention.visualization.display_tokens]. Nothing of
-    `matplotlib.pyplot` is touched, so that it works without a display and in threads.
+    The picture grows with the sentence. Labels, by
+    [`display_tokens`][keras_attention.visualization.display_tokens], may be in any script for which
+    a font is installed; a warning names those that are missing. It works without a display.
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.
@@ -113,10 +111,8 @@ def alignment_text(
     """Draw attention weights with shaded blocks: source tokens downwards along the top.
 
     Args:
-        attention: Weights of shape `(T, S)`: a row for each target token. A weight above 1 is drawn
+        attention, source_tokens, target_tokens: As in `plot_alignment`; a weight above 1 is drawn
             as 1.
-        source_tokens: The `S` source tokens.
-        target_tokens: The `T` target tokens.
         width: Columns of the terminal. A longer source is cut into several maps, one under the
             other; `None` never cuts.
 

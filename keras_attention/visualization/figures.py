@@ -36,12 +36,10 @@ _SCRIPT_OF_NAME = {
 def display_tokens(tokens: Sequence[str]) -> list[str]:
     """Turn tokens into labels that people can read.
 
-    SentencePiece writes the space before a word as `▁`. Here a piece that begins a word loses the
-    mark, and one that goes on inside a word gets a dot: `["▁Straßen", "bahn", "."]` becomes
-    `["Straßen", "·bahn", "."]`. Text with no more than one `▁`, as in Chinese or Japanese, gets no
-    dots, for there the pieces do not tell words apart. Words lose the joiner `￭` of the word
-    tokenizer, which few fonts have; special tokens stay as they are. Spaces and control characters
-    inside a token are made visible.
+    A SentencePiece piece that begins a word loses the mark `▁`, and one that goes on inside a word
+    gets a dot: `["▁Straßen", "bahn", "."]` becomes `["Straßen", "·bahn", "."]`. Text with no more
+    than one `▁`, as in Chinese, gets no dots. Words lose the joiner `￭` of the word tokenizer.
+    Spaces and control characters inside a token are made visible.
 
     Args:
         tokens: Tokens of one sentence, words or SentencePiece pieces.
@@ -88,10 +86,7 @@ def extents(texts: Iterable, figure: Any) -> list:
 
 
 def choose_families(texts: Iterable[str]) -> list[str]:
-    """Return the font families, most general first, that together have every character.
-
-    A warning names the scripts that no installed font has, and what to install for them.
-    """
+    """Return font families that have every character; warn of scripts that none has."""
     characters = {c for text in texts for c in text if _is_drawn(c)}
     entries = _installed_fonts()
     base = [entry for entry in entries if entry.name == BASE_FAMILY]
@@ -107,10 +102,7 @@ def choose_families(texts: Iterable[str]) -> list[str]:
 
 
 def shape_right_to_left(text: str) -> str:
-    """Bring right-to-left text into the order and the letter forms in which it is drawn.
-
-    matplotlib does it itself from version 3.11; before, python-bidi and arabic-reshaper do.
-    """
+    """Bring right-to-left text into the order and forms drawn: before matplotlib 3.11 it is raw."""
     if not _is_right_to_left(text) or _matplotlib_shapes():
         return text
     try:

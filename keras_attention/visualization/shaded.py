@@ -169,15 +169,12 @@ def plot_shaded(
 
     Args:
         rows: A list of `ShadedTokens`; each begins a new line, and long ones are broken.
-        path: As in [`plot_alignment`][keras_attention.visualization.plot_alignment], like `title`,
-            `overwrite` and `dpi`.
-        title: Line above the picture.
-        overwrite: Whether an existing file is replaced.
-        maximum: The weight of the strongest colour; `None` for the largest there is.
+        path, title, overwrite, dpi: As in
+            [`plot_alignment`][keras_attention.visualization.plot_alignment].
+        maximum: As in `shaded_text`.
         width: The longest line, in inches.
         colormap: Name of a colour map of matplotlib, of which the lighter two thirds are used, so
             that the letters stay readable.
-        dpi: Pixels to the inch in formats made of pixels.
 
     Returns:
         The `matplotlib.figure.Figure`.

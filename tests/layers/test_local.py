@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import LocalAttention
-from keras_attention.layers.attention import luong
+from keras_attention.layers.attention import local
 from tests.contracts.backend import (
     compiled,
     input_gradients,
@@ -101,21 +101,21 @@ def test_the_position_goes_through_tanh_and_sigmoid():
 def both_paths(monkeypatch, compute):
     """What `compute` gives window by window and over the whole memory, and the scores' shapes."""
     results, shapes = [], []
-    softmax = luong.masked_softmax
+    softmax = local.masked_softmax
 
     def recording(scores, *args, **options):
         shapes.append(tuple(scores.shape))
         return softmax(scores, *args, **options)
 
-    monkeypatch.setattr(luong, "masked_softmax", recording)
+    monkeypatch.setattr(local, "masked_softmax", recording)
     for threshold in (0, 10**9):
-        monkeypatch.setattr(luong, "WINDOWED_FROM", threshold)
+        monkeypatch.setattr(local, "WINDOWED_FROM", threshold)
         results.append(compute())
     return results, shapes
 
 
 @pytest.mark.parametrize("score", OPTIONS)
-@pytest.mark.parametrize("alignment", luong.ALIGNMENTS)
+@pytest.mark.parametrize("alignment", local.ALIGNMENTS)
 def test_both_paths_give_one_result_and_one_gradient(monkeypatch, alignment, score):
     options = OPTIONS[score]
     layer = LocalAttention(2, alignment, **options)
@@ -164,9 +164,9 @@ def test_dropout_agrees_on_both_paths(monkeypatch):
 @pytest.mark.parametrize(("length", "width"), [(20, 20), (21, 5), (200, 5)])
 def test_long_memories_are_read_window_by_window(monkeypatch, length, width):
     shapes = []
-    softmax = luong.masked_softmax
+    softmax = local.masked_softmax
     monkeypatch.setattr(
-        luong,
+        local,
         "masked_softmax",
         lambda scores, mask: shapes.append(scores.shape) or softmax(scores, mask),
     )

@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import PointerGenerator
+from keras_attention.layers.attention.pointer_generator import copy_distribution
 from keras_attention.losses import MaskedNegativeLogLikelihood, masked_negative_log_likelihood
-from keras_attention.ops.pointer import copy_distribution
 from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
 from tests.contracts.entries.summarization import VOCABULARY, mixture
 from tests.contracts.kinds import randomise

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import LuongAttention, TemporalAttention
-from keras_attention.layers.attention.intra_attention import EMPTY, is_empty, log_add_exp
+from keras_attention.layers.attention.temporal import EMPTY, is_empty, log_add_exp
 from tests.contracts import oracles, oracles_summarization
 from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
 from tests.layers.test_bahdanau import attend

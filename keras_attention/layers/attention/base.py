@@ -11,8 +11,8 @@ from keras_attention.layers.attention.loop_scores import LoopScore
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from keras_attention.ops.normalizers import masked_softmax
-
-Tensor = Any  # of any backend; `None` where an argument is optional
+from keras_attention.ops.scores import dot_score
+from keras_attention.ops.types import Tensor
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
 
@@ -30,19 +30,15 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     context, scores, state = mechanism.step(query, memory, state)
     ```
 
-    Memory and state are dictionaries of tensors with the batch first, so that beam search can tile
-    and reorder them; they are arguments and results, never attributes.
+    Memory and state are dictionaries of tensors with the batch first, as beam search wants them.
 
-    A subclass writes its score: `build_score` makes its weights, `project_key` is what can be
-    computed once for a memory, `project_query` what can be computed from the queries alone, and
-    `score` gives the scores of projected queries against projected keys. One that normalises
-    otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax can
-    declare its score with a gradient by `loop_score`, and a decoder's loop is then faster.
+    A subclass writes its score: `build_score`, `project_key`, `project_query` and `score`. One that
+    normalises otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax
+    can declare its score with a gradient by `loop_score`: a decoder's loop is then faster.
 
     Args:
-        dropout: Rate at which weights are dropped in training. The same memory positions are
-            dropped for every query of a sequence, as Keras' recurrent cells do it, so that a
-            decoder's loop needs no random numbers. The scores returned are those before dropout.
+        dropout: Rate at which weights are dropped in training, at the same memory positions for
+            every query of a sequence. The scores returned are those before dropout.
         seed: Seed of the dropout.
         **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
 
@@ -253,9 +249,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def loop_score(self) -> LoopScore | None:
         """Return the score with its own gradient, by which a decoder's loop is faster; or `None`.
 
-        The score must give what `project_query`, `score`, `attend` and `read` give, and the weights
-        be its softmax: the fast loop calls it, and none of those. A subclass that overrides one of
-        them falls back to the loop of steps, unless it declares its own `loop_score`.
+        It stands for `project_query`, `score`, `attend` and `read`: a subclass that overrides one
+        falls back to the loop of steps, unless it declares its own `loop_score`.
         """
         return None
 
@@ -279,11 +274,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return False
 
     def add_sequence_loss(self, scores, query_mask=None, training=None):
-        """Add to the layer's losses what the weights of a whole sequence cost: here nothing.
-
-        A call of the layer, and of a decoder around it, hands over the weights `(B, T, S)` of all
-        steps (`None` will do unless `has_sequence_loss`), and which steps are real.
-        """
+        """Add to the losses what the weights `(B, T, S)` of a whole sequence cost: here nothing."""
 
     def compute_mask(self, inputs, previous_mask=None):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
@@ -326,6 +317,29 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return query, value, key, query_mask, value_mask
 
 
+class BilinearAttention(AttentionMechanism):
+    """`e_ts = q_t W k_s`. A subclass multiplies the queries or the keys by `W`."""
+
+    def __init__(
+        self,
+        kernel_initializer: Any = "glorot_uniform",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(dropout=dropout, seed=seed, **kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_score(self, query_size, key_size):
+        self._make_weight("score_kernel", (query_size, key_size), self.kernel_initializer)
+
+    def score(self, query, key, positions):
+        return dot_score(query, key)
+
+    def get_config(self):
+        return arguments.with_arguments(super().get_config(), self, BilinearAttention)
+
+
 def in_three(query, value=None, key=None) -> tuple:
     """Return query, value and key, or their shapes, whether given one by one or in a list."""
     if is_list(query):
@@ -346,10 +360,7 @@ def is_alone(query, value) -> bool:
 
 
 def masks_of(query_mask, value_mask, mask) -> tuple:
-    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values.
-
-    Of inputs in a list Keras hands over the masks as a list, by either name.
-    """
+    """Return the queries' masks by two names, `[query_mask, mask]`, and the mask of the values."""
     of_query = []
     for given in (query_mask, mask):
         first, *others = given if isinstance(given, (list, tuple)) else [given]

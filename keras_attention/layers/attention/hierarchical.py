@@ -33,8 +33,7 @@ class HierarchicalAttention(AttentionMechanism):
     Args:
         word_attention: A mechanism, such as `BahdanauAttention(units)`.
         sentence_attention: Another mechanism, of any kind.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights. Dropout of the
-            two mechanisms acts on contexts of theirs, which are not used here.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights.
 
     Call arguments:
         query: `(B, T, Dq)`.
@@ -135,14 +134,10 @@ class HierarchicalAttention(AttentionMechanism):
     def prepare_memory(
         self, words, sentences=None, word_mask=None, sentence_mask=None, training=None
     ):
-        """Compute once what every query step reads.
+        """Compute once what every query step reads, from the arguments of the call.
 
-        The arguments are those of the call.
-
-        Returns:
-            Dictionary of tensors with the batch first: `"word"` and `"sentence"`, the memories of
-            the two mechanisms; `"value"`, the words `(B, N W, D)`; and where anything is masked
-            `"mask"` `(B, N, W)`.
+        Returns the memories of the two mechanisms, `"word"` and `"sentence"`; `"value"`, the words
+        `(B, N W, D)`; and where anything is masked `"mask"` `(B, N, W)`.
         """
         arguments.check_built(self, "query_shape, words_shape, sentences_shape")
         words = self.cast(words)
@@ -303,11 +298,8 @@ def _shapes(query, words, sentences):
 def reweight(word_weights, sentence_weights, mask=None):
     """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `(B, T, N, W)`, over a document's words.
 
-    The product is taken by logarithms in float32, so that two small factors do not vanish. A
-    word whose weight or whose sentence's weight is 0 gets 0. Where that leaves no word of a row
-    (the two put all of their mass, to the last digit of float32, on different sentences), the zeros
-    count as a tiny weight, and the row still sums to 1. A row in which words or sentences have no
-    weight anywhere gets zeros.
+    By logarithms in float32, so that two small factors do not vanish. Where words and sentences
+    agree on no place, zeros count as a tiny weight; a row without weight anywhere gets zeros.
     """
     dtype = word_weights.dtype
     words = ops.cast(word_weights, "float32")

@@ -4,20 +4,15 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.ops.additive import additive_key_gradients, additive_query_gradient
-from keras_attention.ops.scores import dot_score
+from keras_attention.ops.scores import additive_key_gradients, additive_query_gradient, dot_score
 
 
 class LoopScore:
     """The score of one query a row, with a gradient of its own, for the decoder's fast loop.
 
-    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole:
-    it multiplies queries with `query_kernel`, masks and normalises the scores, applies dropout to
-    the weights, and reads the values.
-
-    A subclass writes `score`, `query_gradient` and `memory_gradients`. A score that depends on what
-    earlier queries read has a state, which is the mechanism's (`initial_state`), and also writes
-    `keep` and `keep_gradients`.
+    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole.
+    A subclass writes `score`, `query_gradient` and `memory_gradients`; one that depends on what
+    earlier queries read, the mechanism's state, also `keep` and `keep_gradients`.
 
     Args:
         query_kernel: Kernel `(Dq, U)` that queries are multiplied with, in the compute dtype.
@@ -53,26 +48,17 @@ class LoopScore:
         self.weights = weights
 
     def score(self, query, key, state, weights):
-        """Return the scores `(B, S)` of queries `(B, U)`, multiplied with their kernel.
-
-        `key` is what `project_key` gave, `state` the mechanism's before the query, `weights` the
-        constructor's.
-        """
+        """Return the scores `(B, S)` of queries `(B, U)`, multiplied with their kernel."""
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def query_gradient(self, upstream, query, key, state, weights):
-        """Return the gradients that the step before waits for, from that of the scores `(B, S)`.
-
-        They are that of the query `(B, U)`; that of the state, a dictionary; and a dictionary by
-        the names in `summed`.
-        """
+        """Return the gradients of query `(B, U)` and state, and a dictionary of those `summed`."""
         raise NotImplementedError(f"{type(self).__name__} must write `query_gradient`.")
 
     def memory_gradients(self, upstream, query, key, weights, sums):
         """Return the gradients of `"key"` and of every weight, a dictionary: once, after the loop.
 
-        From the gradient of all scores `(B, T, S)`, all queries `(B, T, U)`, and the float32 sums
-        over all queries of the gradients that `summed` names.
+        From those of all scores `(B, T, S)`, all queries `(B, T, U)`, and the sums by `summed`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `memory_gradients`.")
 

@@ -13,7 +13,7 @@ from keras_attention.ops.axes import Axes
 from keras_attention.ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from keras_attention.ops.dot_product.mods import Mods, all_of
 from keras_attention.ops.dot_product.reach import Reach
-from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
+from keras_attention.ops.masks import can_be_one, check_mask, combine_masks, zero_masked
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
@@ -35,16 +35,10 @@ class MultiHeadAttention(HeadProjections):
     \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
     $$
 
-    `A` is the normaliser, `b` the bias by distance, where there is one. One input alone is
-    self-attention. The weights have the order and the shapes of
-    `keras.layers.MultiHeadAttention`, and the same weights give the same output. A query that sees
-    nothing has zero weights here, and its output is the output's bias.
-
-    One query at a time, with keys and values projected once: `step` (see there), with what
-    `prepare_memory` gives of a memory, or the cache of `initial_state` for causal self-attention.
-
-    Unless you ask for the weights, long sequences (from `T S` above 1024 x 1024) keep no tensor of
-    `H T S` numbers: `keras_attention.ops.dot_product.blocks` works on parts of them.
+    `A` is the normaliser, `b` the bias by distance, where there is one. The weights have the order
+    and shapes of `keras.layers.MultiHeadAttention`, and give the same output; a query that sees
+    nothing has zero weights here. `step` takes one query at a time. Unless you ask for the weights,
+    long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S` numbers.
 
     Args:
         num_heads: Number of query heads `H`.
@@ -68,9 +62,8 @@ class MultiHeadAttention(HeadProjections):
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before they are turned.
-        kernel_initializer: Initializer of the kernels. Those of queries, keys and values have three
-            axes, which Glorot's rule takes for a convolution's: they start small, and a post-norm
-            Transformer trains. The output's is drawn as a matrix.
+        kernel_initializer: Initializer of the kernels. Glorot's rule takes those of three axes for
+            a convolution's: they start small, and a post-norm Transformer trains.
         bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             As in `keras.layers.Dense`.
         seed: Seed of the dropout.
@@ -96,11 +89,10 @@ class MultiHeadAttention(HeadProjections):
         use_causal_mask: Whether a query sees no place after its own.
         mask: The masks that Keras passes by itself; `query_mask` goes before it.
         query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
-            positions count. Default: 0, 1, and so on; in self-attention `key_positions` are
-            `query_positions`.
-        score_mod: As the argument of the layer, in its place. Gradients reach the Keras variables
-            that it reads, and the tensors of a `functools.partial`; all else is constant.
-        mask_mod: As the argument of the layer; both must show a pair.
+            positions count. Default: 0, 1, and so on; for keys in self-attention, the queries'.
+        score_mod: In place of the layer's. Gradients reach the Keras variables that it reads, and
+            the tensors of a `functools.partial`; all else is constant.
+        mask_mod: Beside the layer's; both must show a pair.
 
     Returns:
         The output `(B, T, O)`; with `return_attention_scores`, a tuple of it and the weights
@@ -378,10 +370,10 @@ class MultiHeadAttention(HeadProjections):
         axes = axes_of(query, self.attention_axes)
         if not len(query) == len(value) == len(key):
             raise ValueError(f"Query, value and key must have as many axes. {shapes}")
-        if _differ(value[1:-1], key[1:-1]):
+        if not can_be_one(value[1:-1], key[1:-1]):
             raise ValueError(f"A memory needs as many keys as values. {shapes}")
         batches = [axes.sizes(shape)[0] for shape in (query, value, key)]
-        if any(_differ(*pair) for pair in itertools.combinations(batches, 2)):
+        if not all(can_be_one(*pair) for pair in itertools.combinations(batches, 2)):
             raise ValueError(f"Query, value and key must have the same batch size. {shapes}")
         if None in (query[-1], value[-1], key[-1]):
             raise ValueError(f"The last axis of query, value and key must be known. {shapes}")
@@ -398,7 +390,7 @@ class MultiHeadAttention(HeadProjections):
         batch = full[: -pairs - 1]
         open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
         leading = ((), full[:1], batch, (*batch, self.num_heads))
-        fits = any(not _differ(open_ones, (*first, *full[-pairs:])) for first in leading)
+        fits = any(can_be_one(open_ones, (*first, *full[-pairs:])) for first in leading)
         has_dtype = hasattr(mask, "dtype")
         dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
         if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
@@ -413,7 +405,7 @@ class MultiHeadAttention(HeadProjections):
         if places is None:
             return None
         shape = tuple(places.shape)
-        if self.positions != "rotary" or _differ(shape, tuple(inputs.shape[:-1])):
+        if self.positions != "rotary" or not can_be_one(shape, tuple(inputs.shape[:-1])):
             raise ValueError(
                 "`query_positions` and `key_positions` belong to positions='rotary', and have one "
                 f"place for each input, here {tuple(inputs.shape[:-1])}. Received: places of shape "
@@ -452,10 +444,3 @@ def axes_of(shape, attention_axes) -> Axes:
             f"{tuple(shape)}, attention_axes={attention_axes}"
         )
     return Axes(rank, attended)
-
-
-def _differ(first, second) -> bool:
-    """Whether two shapes cannot be one; an open size fits any."""
-    return len(first) != len(second) or any(
-        None not in pair and pair[0] != pair[1] for pair in zip(first, second, strict=True)
-    )

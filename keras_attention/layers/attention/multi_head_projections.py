@@ -8,19 +8,16 @@ from keras import ops
 
 from keras_attention.layers import arguments
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.ops.cache import write_place
 from keras_attention.ops.dot_product.attention import attention_with_scores
 from keras_attention.ops.dot_product.mods import Mods
 from keras_attention.ops.dot_product.reach import Reach, Span
 from keras_attention.ops.masks import check_mask, zero_masked
 from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
+from keras_attention.ops.types import Tensor
 
 
 class HeadProjections(AdaptableKernels, keras.layers.Layer):
-    """A layer that projects queries, keys and values to heads, and heads to an output.
-
-    Its options are those of `MultiHeadAttention`, which sets them.
-    """
+    """Projects queries, keys and values to heads, and heads to an output."""
 
     def _add_kernel(self, name, inputs, outputs):
         """Make `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
@@ -254,3 +251,21 @@ def _dense(inputs, kernel, bias):
     rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
     rows = rows if bias is None else rows + bias
     return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
+
+
+def write_place(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
+    """Return a cache `(B, G, L, d)` with an entry `(B, G, 1, d)` at place `index`.
+
+    On TensorFlow `slice_update` compiles for each shape and copies; a scatter is made in place.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.slice_update(cache, (0, 0, index, 0), entry)
+    batch_size, groups, length, size = ops.shape(cache)
+    count = batch_size * groups
+    places = ops.arange(count, dtype="int32") * length + index
+    rows = ops.scatter_update(
+        ops.reshape(cache, (count * length, size)),
+        ops.expand_dims(places, 1),
+        ops.reshape(entry, (count, size)),
+    )
+    return ops.reshape(rows, (batch_size, groups, length, size))

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention.layers.arguments import check_integer, fresh, specs, with_arguments
 from keras_attention.ops.crossentropy import smoothed_crossentropy
-from keras_attention.ops.pointer import copy_distribution, copy_probability
+from keras_attention.ops.types import Tensor
 
 # The least probability: its logarithm is what a word gets that neither part can give.
 SMALLEST = 1e-30
@@ -21,14 +21,9 @@ class PointerGenerator(keras.layers.Layer):
     `P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_(s: x_s = w) a_ts`
 
     `P_vocab` is the softmax of the logits, `a_t` the attention weights, `c_t` the context, `s_t`
-    the decoder's state and `x_t` its input. The vocabulary of `V` words is extended by the words
-    of the sources that it lacks: a source word has its own id where it is known, and the ids `V`,
-    `V + 1`, ... number the unknown words of each example. So an unknown word can be written.
-
-    All of it runs in float32, and comes in the compute dtype; under mixed precision give the layer
-    `dtype="float32"`, as any last layer. Logarithms are of at least 1e-30, never of 0.
-
-    For training, `log_likelihood` gives the probabilities of the targets alone.
+    the decoder's state and `x_t` its input. The ids `V`, `V + 1`, ... number the unknown words of
+    each example's source, so that they can be written. It runs in float32; under mixed precision
+    give it `dtype="float32"`, as any last layer. `log_likelihood` is for training.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.
@@ -209,3 +204,29 @@ class PointerGenerator(keras.layers.Layer):
 
 def _float(tensor):
     return ops.cast(tensor, "float32")
+
+
+def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
+    """Add up weights `(B, T, S)` of places with one of the ids `(B, S)`: `(B, T, size)`.
+
+    Ids outside `[0, size)` are dropped. Nothing of size `T S` by vocabulary exists.
+    """
+    batch_size, steps, length = ops.shape(scores)
+    inside = ops.logical_and(ids >= 0, ids < size)
+    ids = ops.expand_dims(ops.where(inside, ids, ops.zeros_like(ids)), 1)
+    scores = scores * ops.cast(ops.expand_dims(inside, 1), scores.dtype)
+    rows = ops.reshape(ops.arange(batch_size * steps, dtype="int32"), (batch_size, steps, 1))
+    places = ops.reshape(rows * size + ids, (batch_size * steps * length,))
+    total = ops.segment_sum(
+        ops.reshape(scores, (batch_size * steps * length,)),
+        places,
+        num_segments=batch_size * steps * size,
+    )
+    return ops.reshape(total, (batch_size, steps, size))
+
+
+def copy_probability(scores: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+    """`sum_(s: x_s = y_t) a_ts`, `(B, T)`, of ids `(B, S)` and targets `(B, T)`, or -1 for none."""
+    same = ops.expand_dims(ids, 1) == ops.expand_dims(targets, 2)
+    same = ops.logical_and(same, ops.expand_dims(targets, 2) >= 0)
+    return ops.sum(ops.where(same, scores, ops.zeros_like(scores)), axis=2)

@@ -29,8 +29,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
       `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
 
     Weights: those of the `cell` and of the `attention`; and with an attentional vector
-    `attentional_kernel` `W (Dv + U, attention_size)`. `enable_lora` and `quantize` adapt this
-    kernel, and those of the attention where they are called on `attention`.
+    `attentional_kernel` `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
 
     Args:
         cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells is made
@@ -54,11 +53,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return_attention_scores, return_state, return_context: Whether to return the weights of
             every step, the state after the last one, the contexts of every step.
         inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
-            adds a loss, as `CoverageAttention` can. Keras passes the mask that the inputs carry,
-            as `mask` where they are the only input.
+            adds a loss. Default: the mask that the inputs carry; it is passed on with the outputs.
         training: Whether dropout applies.
-
-    A mask of the inputs is passed on with the outputs, for the loss; it does not stop the loop.
 
     Returns:
         Outputs `(B, T, O)`; where more is asked for, a tuple: outputs, contexts `(B, T, Dv)`,
@@ -231,10 +227,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return results if len(results) > 1 else results[0]
 
     def _run(self, inputs, memory, state, wanted, training):
-        """Run all steps; return a dictionary of what is wanted.
-
-        The memory is a constant of the loop, never a part of its state.
-        """
+        """Run all steps; return what is wanted. The memory is a constant of the loop, no state."""
         if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
             inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
             found = self._run(inputs, memory, state, wanted, training)

@@ -40,9 +40,8 @@ SEQUENCES = ("outputs", "contexts", "scores")
 def fused(cell, attention):
     """Return a loop that computes what the decoder's steps compute, or `None`.
 
-    There is one for `GRUCell`, `LSTMCell` and stacks of them (see `equations_of`) with a mechanism
-    that declares a `loop_score`, all of one dtype. A subclass of such a mechanism loses it where it
-    overrides a method that the score stands for, unless it declares its own.
+    It takes cells that have equations (`equations_of`) and a mechanism that declares a `loop_score`
+    and overrides no method that the score stands for, all of one dtype.
     """
     view = DecoderCell(cell, attention.compute_dtype)
     if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:
@@ -77,9 +76,8 @@ class FusedLoop:
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
         """Run all steps; return a dictionary of at least what is wanted.
 
-        The `order` is that of `AttentionDecoder`; with `feeding` the attentional vector, made with
-        `kernel`, joins the next input; `masks` are dropout's, of the cells' inputs. Where no
-        gradient will be asked for, less is kept for it.
+        With `feeding` the attentional vector, made with `kernel`, joins the next input; `masks` are
+        dropout's, of the cells' inputs. Without `training` less is kept for a gradient.
         """
         self.order, self.feeding, self.has_vector = order, feeding, kernel is not None
         self.training, self.wanted = training, set(wanted)
@@ -104,10 +102,7 @@ class FusedLoop:
         return results
 
     def _cells(self, inputs, masks):
-        """Return the products of the inputs with the first cell's kernel, and each cell's weights.
-
-        `feed` is the kernel of what the loop computes, `dropout` that of its input.
-        """
+        """Return the products of inputs and first kernel, and each cell's weights."""
         dtype, size, cells = self.view.dtype, inputs.shape[2], []
         for cell, mask in zip(self.view.cells, masks, strict=True):
             weights, bias = recurrent_weights(cell, dtype), input_bias(cell, dtype)
@@ -249,11 +244,7 @@ class FusedLoop:
         return self._gradients(given, kept, befores, slopes, found, carried)
 
     def _attend_back(self, by_context, at, carried, given, found):
-        """Return the gradients of the query and of the score's state, and the sums.
-
-        `at` holds the gradients of this step's results, its query, its weights and the score's
-        state before it. The loop's outputs of this step are added to `found`.
-        """
+        """Return the gradients of query and score's state, and the sums; add outputs to `found`."""
         memory, weights = given["memory"], at["weights"]
         by_state, by_kept = self.score.keep_gradients(
             carried["state"]["attention"], at["state"], weights

@@ -242,12 +242,10 @@ def check_scores_wanted(attention, wanted):
 
 @dataclass
 class InnerLoop:
-    """The states of all steps, with a gradient of their own.
+    """The states of all steps, with a gradient of their own, by the equations of `GRU`.
 
-    With `z_t, r_t, p_t` the products of the inputs and `s` the recurrent dropout, these are the
-    equations of `GRU`, whose recurrent products read `s h`. With a `reader`, the state before the
-    step weighs the step's input: each product `p_t` becomes `a_t p_t + b`,
-    `a_t = sigmoid(reader_t . h + asked_t)`.
+    With a `reader`, the state before the step weighs the step's input: each product `p_t` becomes
+    `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
     """
 
     equations: GRU

@@ -16,7 +16,7 @@ from keras_attention.layers.recurrent.inner_attention_cell import (
 )
 from keras_attention.layers.recurrent.recurrence import recurrent_weights, shift, swap_time
 from keras_attention.ops.masks import check_mask, lengths, zero_masked
-from keras_attention.ops.occam import occam_penalty
+from keras_attention.ops.penalties import occam_penalty
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
 FLAGS = {"return_sequences", "return_state", "go_backwards", "stateful", "unroll"}
@@ -27,8 +27,8 @@ FLAGS |= {"zero_output_for_mask"}
 class InnerAttentionGRU(keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
-    Attention after a recurrent net reads states, of which the late ones have heard most: it favours
-    the end of a text. Here a query `r` (of answer selection: the question) acts before the state.
+    Attention after a recurrent net favours the end of a text. Here a query `r` (of answer
+    selection: the question) acts before the state.
 
     - `attention="gate"`: the query takes part in the gates, not in the candidate.
       `z = σ(W_z x + H_z h + M_z r + b_z)`, `f = σ(W_f x + H_f h + M_f r + b_f)`,
@@ -37,9 +37,7 @@ class InnerAttentionGRU(keras.layers.RNN):
     - `attention="context"`: a word counts by what was read before it. `w = M_h h + M_q r`,
       `α = σ(wᵀ x)`, and `α x` goes into Keras' GRU.
 
-    The weights `α` are sigmoids, each between 0 and 1: they do not sum to 1.
-
-    The loop has a gradient of its own (first order only).
+    The weights `α` do not sum to 1. The loop has a gradient of its own (first order only).
 
     Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
     Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
@@ -65,9 +63,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         occam_minimum: Its least price `λ` of a word.
         occam_initializer: Initializer of `occam_vector`. Zeros would never learn: at the least
             price it has no gradient.
-        dropout: Rate at which features of the inputs are dropped before their products with
-            `kernel`, the same ones at every step. The attention sees all of them.
-        recurrent_dropout: The same for the state and `recurrent_kernel`.
+        dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
+            attention sees all of them.
         seed: Seed of the dropout.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
@@ -79,8 +76,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument
             only: `keras.layers.Bidirectional(InnerAttentionGRU(8))([inputs, query])`.
         query: `(B, Q)`. Default: the mean of the inputs that are not masked.
-        mask: Boolean `(B, T)`, True = a real step. A masked step keeps the state, and what it
-            holds does not matter. Keras' implicit mask of the inputs is used and passed on.
+        mask: Boolean `(B, T)`, True = a real step; a masked one keeps the state. Default: Keras'
+            implicit mask of the inputs.
         initial_state: The state before the first step, `(B, U)` or a list of it. Default: zeros.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weights `α` too; not for `"gate"`.
@@ -205,11 +202,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         return self._results(states, last, scores, mask, return_attention_scores)
 
     def _run(self, inputs, query, mask, first, training):
-        """Run the cell over inputs that are zeros where masked, for a query `(B, Q)`.
-
-        Return the states `(B, T, U)`, and the weights `(B, T)` or `None`. In training dropout
-        applies, and a gradient will be asked for.
-        """
+        """Run the cell; return the states `(B, T, U)`, and the weights `(B, T)` or `None`."""
         cell = self.cell
         dropped = inputs
         if training and cell.dropout:
@@ -382,9 +375,8 @@ def _check_shapes(inputs, query):
 def stock_gru(cell, inputs, first, mask, use_cudnn):
     """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
-    cuDNN knows no mask but one of padding at the end, and no row without a step. Masked steps are
-    therefore sorted behind the real ones and run unmasked; each step is then given the state after
-    the last real step up to it.
+    cuDNN's only mask is one of padding at the end: masked steps are sorted behind the real ones and
+    run unmasked, and each step is then given the state after the last real step up to it.
     """
     gru = keras.layers.GRU(
         cell.units,

@@ -16,6 +16,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention.ops import vjp
+
 
 class _LoopCell:
     """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
@@ -31,21 +33,14 @@ class _LoopCell:
 
 
 def run_loop(step, sequence, states):
-    """Run `step(x, states) -> (outputs, states)` over the steps of a sequence `(B, T, D)`.
-
-    Each step reads its slice `(B, D)` and gives a list of tensors `(B, ...)`. Return the list of
-    outputs `(B, T, ...)`, and the list of states after the last step.
-    """
+    """Run `step(x, states) -> (outputs, states)`, lists of `(B, ...)`, over `(B, T, D)`."""
     loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
     _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
     return list(outputs), list(states)
 
 
 def flatten(structure) -> list:
-    """List the tensors of nested dictionaries and lists, dictionaries in the order of their keys.
-
-    The order in which `keras.tree` lists a dictionary depends on the backend.
-    """
+    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
     if isinstance(structure, dict):
         return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
     if isinstance(structure, (list, tuple)):
@@ -70,13 +65,9 @@ def packed(structure, leaves):
 def run_places(step, count, states, reverse=False, unroll=False):
     """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
 
-    A step reads the sequences that it needs at its place: `sequence[place]` of a sequence
-    `(T, B, D)`. Under XLA on a CPU that halves the time of elementwise operations, compared with
-    slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
-    `with_gradient`.
-
-    Outputs and states are nested structures of tensors `(B, ...)`; with `reverse` the last place is
-    the first. Return the outputs `(T, B, ...)`, in the order of the places, and the last states.
+    A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
+    of slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
+    `with_gradient`. Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
     """
     if unroll:
         results = []
@@ -107,21 +98,17 @@ def with_gradient(forward, backward, given):
     """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
 
     `forward(given)` returns the result and what `backward(given, result, kept, upstream)` is handed
-    as `kept`. The latter gives the gradients, in dictionaries and lists nested as `given` is,
-    without those that are zero. `given` holds every tensor that the two read, also one that needs
-    no gradient, such as a mask: not all backends differentiate past a tensor that comes otherwise.
+    as `kept`. Gradients are nested as `given`, zeros left out. `given` holds every tensor that the
+    two read, masks too: not all backends differentiate past a tensor that comes otherwise.
     """
 
-    @ops.custom_gradient
+    @vjp.with_gradient
     def run(*tensors):
         inside = packed(given, list(tensors))
         result, kept = forward(inside)
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            return tuple(_completed(inside, backward(inside, result, kept, upstream)))
-
-        return result, gradient
+        return result, lambda upstream: tuple(
+            _completed(inside, backward(inside, result, kept, upstream))
+        )
 
     return run(*flatten(given))
 
@@ -164,10 +151,7 @@ class GRU:
 
     `u, f = σ(p_uf + (h R)_uf)`, `c = tanh(p_c + f (h R)_c)`, or with `reset_after=False`
     `c = tanh(p_c + ((f h) R)_c)`; `h' = k h + (1 - k) c`, where `k` is `u`, or `1 - u` unless
-    `update_keeps`.
-
-    Weights are a dictionary: `recurrent` `(U, 3U)` and, where there is one, `recurrent_bias`.
-    Products and gates are lists of tensors `(..., U)`, of one step or of all.
+    `update_keeps`. Products and gates are lists of tensors `(..., U)`, of one step or of all.
     """
 
     units: int
@@ -179,9 +163,8 @@ class GRU:
     def gates(self, inputs, read, weights, made=()):
         """Return the gates, and the recurrent products, which are not `made` again if given.
 
-        `inputs` are the three products of the input, `read` is the state before the step, less what
-        recurrent dropout takes. The gates are update, reset, candidate, and the inner product that
-        reset acts on (or, with `reset_after=False`, the reset state).
+        The gates are update, reset, candidate, and the inner product that reset acts on (or, with
+        `reset_after=False`, the reset state). `read` is the state, less what dropout takes.
         """
         units, kernel = self.units, weights["recurrent"]
         width = 3 * units if self.reset_after else 2 * units
@@ -214,11 +197,7 @@ class GRU:
         return [self.after(gates, states[0])], gates
 
     def slopes(self, gates, before, after=None, read=None, mask=None):
-        """Return the factors of the gradients, from gates and states of all steps.
-
-        `before` and `after` list the states around each step; `read` is what the recurrent products
-        read (default: the state before); `mask` has numbers, 0 where a step keeps the state.
-        """
+        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps."""
         update, reset, candidate, inner = gates
         (before,) = before
         read = before if read is None else read
@@ -237,11 +216,7 @@ class GRU:
         return slopes
 
     def pull(self, gradients, slopes, kernel, dropout=None):
-        """Take the gradients of the states after a step one step back.
-
-        Return what `product_gradients` needs of the step, and the gradients of the states before.
-        `kernel` is the recurrent kernel, transposed.
-        """
+        """Take the gradients of the states a step back; return what the products need, and them."""
         gradient, width = gradients[0], 2 * self.units
         update = gradient * slopes["update"]
         if self.reset_after:
@@ -276,11 +251,7 @@ class GRU:
 
 @dataclass(frozen=True)
 class LSTM:
-    """`keras.layers.LSTMCell`, with `p` the products of the input and `R` the recurrent kernel.
-
-    `i, f, g, o = σ, σ, tanh, σ (p + h R)`, `c' = f c + i g`, `h' = o tanh(c')`. The methods are
-    those of `GRU`; states are `h` and `c`.
-    """
+    """`i, f, g, o = σ, σ, tanh, σ (p + h R)`, `c' = f c + i g`, `h' = o tanh(c')`; as `GRU`."""
 
     units: int
 
@@ -326,8 +297,7 @@ class LSTM:
 def equations_of(cell) -> GRU | LSTM | None:
     """Return the equations of a Keras cell that is built.
 
-    `None` for other cells, for subclasses with a step of their own, for activations other than
-    Keras' defaults, and for dropout that differs from gate to gate.
+    `None` for subclasses with a step of their own, and for options other than Keras' defaults.
     """
     kinds = (keras.layers.GRUCell, keras.layers.LSTMCell)
     kind = next((kind for kind in kinds if isinstance(cell, kind)), None)
@@ -361,10 +331,7 @@ def input_bias(cell, dtype):
 
 @dataclass(frozen=True)
 class DecoderCell:
-    """A view of any Keras RNN cell, also a stack, made anew for each use.
-
-    The cell itself holds the weights; `dtype` is that of the states which a loop carries.
-    """
+    """A view of any Keras RNN cell, also a stack; `dtype` is that of the states in a loop."""
 
     cell: keras.layers.Layer
     dtype: str
@@ -425,10 +392,7 @@ class DecoderCell:
             )
 
     def draw_dropout(self, batch_size, input_size: int) -> list:
-        """Draw the masks of cells with dropout before the loop, which must stay stateless.
-
-        Return for each cell the mask of its input, or `None`.
-        """
+        """Draw dropout's masks before the loop, which is stateless; return the inputs'."""
         size, masks = input_size, []
         for cell in self.cells:
             state_size, mask = tree.flatten(cell.state_size)[0], None

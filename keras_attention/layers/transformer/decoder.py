@@ -17,12 +17,9 @@ class TransformerDecoder(TransformerBlock):
     u_t &= \\mathrm{LayerNorm}(z_t + \\mathrm{FeedForward}(z_t))
     \\end{aligned}$$
 
-    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. The memory `m`,
-    commonly the encoder's last output, is read as it is. A block that is built without a memory,
-    as by `model.add`, has no cross-attention: a language model's block.
-
-    `prepare_memory`, `initial_state` and `step` decode one word at a time: the memory's keys and
-    values are projected once, and those of the words before are kept.
+    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. A block that is
+    built without a memory `m`, as by `model.add`, has no cross-attention: a language model's block.
+    `prepare_memory`, `initial_state` and `step` decode one word at a time.
 
     Args:
         intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
@@ -34,8 +31,7 @@ class TransformerDecoder(TransformerBlock):
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
         inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
-            implicit masks. What follows a position is never attended to, so padding at the end
-            needs no mask.
+            implicit masks. Padding at the end needs none.
         attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 
     Returns:

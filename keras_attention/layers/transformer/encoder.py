@@ -8,25 +8,21 @@ from keras import ops
 
 from keras_attention.layers import arguments
 from keras_attention.layers.attention.multi_head import MultiHeadAttention
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from keras_attention.layers.transformer.feed_forward import GATED, FeedForward
 from keras_attention.ops.masks import check_mask
 
 NORMS = ("post", "pre")
 OF_SELF_ATTENTION = ("positions", "window", "num_sinks")
 OF_ATTENTION = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
 BITS = 10  # three decisions out of one number of 30 bits
-# Gated forms of the feed-forward network by name: the activation of the gate.
-GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PackedDropout(keras.layers.Dropout):
     """`keras.layers.Dropout`, of which a random number decides over three elements.
 
-    On a CPU the counter-based generators that make dropout reproducible cost more than all else in
-    it: forward and backward over `(170, 24, 128)` took 2.2 ms of one core against 3.6 ms of
-    `keras.layers.Dropout` in float32, and 2.1 ms against 4.1 ms in bfloat16. Ten bits decide over
-    an element, so the rate is rounded to a 1024th, and what is kept is scaled by the rounded rate.
+    On a CPU random numbers cost more than all else: over `(170, 24, 128)` it took 2.2 ms against
+    3.6 ms of `keras.layers.Dropout`. Ten bits decide, so the rate is rounded to a 1024th.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
@@ -62,100 +58,6 @@ class PackedDropout(keras.layers.Dropout):
         config = super().get_config()
         config.pop("noise_shape", None)
         return config
-
-
-@keras.saving.register_keras_serializable("keras_attention")
-class FeedForward(AdaptableKernels, keras.layers.Layer):
-    """Two products with an activation between them, at every position alike.
-
-    $$y = f(x W + b)\\,W' + b', \\qquad\\text{gated:}\\quad y = (f(x W_g + b_g) \\circ (x W + b))\\,
-      W' + b'$$
-
-    A gated form has gate and value side by side in `kernel`, gate first, so that both are one
-    product.
-
-    Weights: `kernel (D, F)` (gated `(D, 2F)`), `output_kernel (F, D)`, and with `use_bias` `bias`
-    and `output_bias`.
-
-    Args:
-        intermediate_dim: Size `F` between the two products.
-        activation: Any Keras activation, or one of the gated forms `"glu"`, `"reglu"`, `"geglu"`,
-            `"swiglu"`.
-        use_bias: Whether both products have a bias.
-        kernel_initializer: Initializer of both kernels.
-        bias_initializer: Initializer of both biases.
-        **kwargs: Arguments of every Keras layer.
-
-    Call arguments:
-        inputs: `(..., D)`.
-
-    Returns:
-        `(..., D)`.
-
-    Reference:
-        Vaswani et al. 2017, section 3.3; Shazeer 2020, "GLU variants improve Transformer", for the
-        gated forms.
-    """
-
-    def __init__(
-        self,
-        intermediate_dim: int,
-        activation: Any = "relu",
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        self.intermediate_dim = arguments.check_integer("intermediate_dim", intermediate_dim)
-        self.gated = isinstance(activation, str) and activation in GATED
-        self.activation = activation if self.gated else keras.activations.get(activation)
-        self._function = keras.activations.get(GATED[activation] if self.gated else activation)
-        self.use_bias = arguments.check_flag("use_bias", use_bias)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.supports_masking = True
-
-    def build(self, input_shape):
-        size, inner = input_shape[-1], self.intermediate_dim
-        width = 2 * inner if self.gated else inner
-        kernel, bias = self.kernel_initializer, self.bias_initializer
-        # Gate and value are drawn apart, or their sizes would count as one in the initial scale.
-        parts = [arguments.fresh(kernel) for _ in range(2 if self.gated else 1)]
-
-        def side_by_side(shape, dtype=None):
-            return ops.concatenate([part((size, inner), dtype=dtype) for part in parts], axis=-1)
-
-        self._make_weight("kernel", (size, width), side_by_side)
-        self.bias = self.output_bias = None
-        if self.use_bias:
-            self._make_weight("bias", (width,), bias)
-        self._make_weight("output_kernel", (inner, size), arguments.fresh(kernel))
-        if self.use_bias:
-            self._make_weight("output_bias", (size,), bias)
-        self.restore_quantization()
-
-    def call(self, inputs):
-        # One product over all rows: what a backend makes of (B, T, D) by (D, F) differs.
-        shape = ops.shape(inputs)
-        rows = ops.reshape(inputs, (-1, shape[-1]))
-        hidden = self._affine(rows, self.kernel, self.bias)
-        if self.gated:
-            gate, hidden = ops.split(hidden, 2, axis=-1)
-            hidden = self._function(gate) * hidden
-        else:
-            hidden = self._function(hidden)
-        return ops.reshape(self._affine(hidden, self.output_kernel, self.output_bias), shape)
-
-    def _affine(self, rows, kernel, bias):
-        product = ops.matmul(rows, self.cast(kernel))
-        return product if bias is None else product + self.cast(bias)
-
-    def compute_output_shape(self, input_shape):
-        return tuple(input_shape)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, FeedForward)
 
 
 class TransformerBlock(keras.layers.Layer):
@@ -270,10 +172,7 @@ class TransformerBlock(keras.layers.Layer):
         self._add_attention("self_attention", shape, shape, **options)
 
     def _residual(self, x, norm, sublayer, training):
-        """Return a sublayer's result, added to its input and normalised; and what it gives beside.
-
-        The `sublayer` maps the stream `(..., D)` to a tuple, whose first is added to it.
-        """
+        """Add a sublayer's first result to its input and normalise; return all results."""
         pre = self.norm == "pre"
         y, *rest = sublayer(norm(x) if pre else x)
         x = x + self._residual_dropout(y, training=training)
@@ -321,10 +220,8 @@ class TransformerEncoder(TransformerBlock):
     z &= \\mathrm{LayerNorm}(y + \\mathrm{FeedForward}(y))
     \\end{aligned}$$
 
-    with `norm="post"`, as published. With `norm="pre"` each sublayer reads the normalised stream
-    and adds to the stream itself, `y = x + Attention(LayerNorm(x))`, which trains deep stacks
-    without warm-up; such a stack wants one more `LayerNormalization` at its end. Dropout is on the
-    result of each sublayer, before it is added.
+    with `norm="post"`, as published. With `norm="pre"`, `y = x + Attention(LayerNorm(x))`, which
+    trains deep stacks without warm-up; such a stack wants one more `LayerNormalization` at its end.
 
     Args:
         intermediate_dim: Size of the hidden layer of the feed-forward network.

@@ -115,10 +115,8 @@ class PositionalEncoding(_AddedPositions):
 class LearnedPositions(_AddedPositions):
     """Add a learned vector for each place: `y_p = x_p + P_p`.
 
-    The table has an end. A length past it is refused where it is known, which is always on JAX and
-    PyTorch. A start that is a tensor, or a length that is open until a compiled program runs,
-    cannot raise on every device: the steps past the table become NaN, never the row of another
-    place.
+    A length past the table is refused where it is known. Where it is open until a compiled program
+    runs, the steps past the table become NaN, never the row of another place.
 
     Weights: `embeddings` `P (max_length, D)`.
 

@@ -36,12 +36,9 @@ def attention(
 ) -> Tensor:
     """`softmax(q . k + bias) v` of every head, `(B, H, T, dv)`, without the weights.
 
-    Takes queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)` and values `(B, G, S, dv)`,
-    `G` a divisor of `H`: each key head serves `H / G` query heads. `table` has biases by
-    distance, as in `products`; `dropout` needs a `seed`.
-
-    Weights of hidden places are exactly 0; a query that sees nothing has a context of zeros, and
-    finite gradients. Memory grows with `T + S`, not with `T S`, where sequences are long.
+    Takes queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)` and values `(B, G, S, dv)`:
+    each key head serves `H / G` query heads. `table` has biases by distance, as in `products`.
+    A query that sees nothing has a context of zeros. Memory grows with `T + S`, not with `T S`.
     """
     if _is_empty(query, key):
         return _nothing(query, value)
@@ -69,10 +66,7 @@ def attention_with_scores(
     seed: random.SeedGenerator = None,
     rows: Span | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend as `attention` does, and return the weights `(B, H, T, S)` before dropout too.
-
-    They are kept whole, and have gradients. `rows` are the queries' places; the default is from 0.
-    """
+    """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too."""
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
         return _nothing(query, value), ops.zeros(shape, query.dtype)

@@ -65,11 +65,7 @@ class Plan:
 
 
 def blocked_attention(tensors: tuple, rule: Rule, plan: Plan) -> Tensor:
-    """Attend as a plan says: the context `(B, H, T, dv)`.
-
-    The tensors are queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)`, values
-    `(B, G, S, dv)`, with `rule.has_table` the biases by distance, and those of the rule's mods.
-    """
+    """Attend as a plan says; `tensors` are query, key, value, biases if any, those of mods."""
 
     @with_gradient
     def attend(*tensors: Tensor) -> tuple:
@@ -143,13 +139,10 @@ def _parts(tensors: tuple, rule: Rule, plan: Plan) -> list[Part]:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a part, and how they came about.
+    """The weights of a part `before` dropout, float32, and the `factor` of dropout, or `None`.
 
-    Attributes:
-        before: The weights before dropout, `(B, H, rows, columns)` in float32.
-        factor: What dropout multiplies them with, or `None`.
-        seen: Which queries see anything, `(B, H, rows, 1)`, or `None` where all do.
-        live: Of each run, whether anything is seen in it: True, or a scalar tensor.
+    `seen`: which queries see anything, `(B, H, rows, 1)`, or `None` where all do. `live`: of each
+    run, whether anything is seen in it, True or a scalar tensor.
     """
 
     before: Tensor
@@ -226,10 +219,9 @@ def _scored(
 
 
 def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
-    """Return the sum over the places of the weights times their gradients, `(B, H, T, 1)`.
+    """Return the sum of the weights times their gradients, `(B, H, T, 1)`, from the context.
 
-    The context, rounded to half precision, is not exact enough: `None`, and the sum is taken over
-    the weights themselves.
+    `None` in half precision, which is not exact enough: then it is summed over the weights.
     """
     if "float16" in keras.backend.standardize_dtype(context.dtype):
         return None

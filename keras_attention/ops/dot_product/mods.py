@@ -100,15 +100,9 @@ def look_up(table: Tensor, *places: Tensor) -> Tensor:
 class Mods:
     """A score's and a mask's function, and the tensors through which they learn.
 
-    A hand-written gradient reaches the tensors that are handed to it. So the variables of Keras
-    that the functions read, which one run on a single pair finds, become arguments, and so do the
-    tensors of a `functools.partial`.
-
-    Attributes:
-        score: `score_mod`, or `None`.
-        mask: `mask_mod`, or `None`.
-        values: Pairs of a Keras variable that the score's function reads and its value.
-        mask_values: The same of the mask's function.
+    A hand-written gradient reaches the tensors that are handed to it. So the Keras variables that
+    the functions read (`values` and `mask_values`, pairs of a variable and its value, which one run
+    on a single pair finds) become arguments, and so do the tensors of a `functools.partial`.
     """
 
     score: Any = None

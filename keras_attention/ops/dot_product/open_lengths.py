@@ -61,10 +61,7 @@ def _backward(tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule) -> 
 
 
 def _turns(tensors: tuple, rule: Rule, attend: Callable, *state: Tensor) -> tuple:
-    """Run `attend(turn, part, is_new, *state)` for one part of the queries after another.
-
-    `is_new` is 1 for the queries `(T, 1)` that were in no part before.
-    """
+    """Run `attend(turn, part, is_new, *state)` for each part; `is_new` is 1 for new queries."""
     batch_size, heads, steps, _ = ops.shape(tensors[0])
     length = ops.shape(tensors[1])[2]
     size = BLOCK_NUMBERS // ops.maximum(batch_size * heads * length, 1)

@@ -117,10 +117,7 @@ class Reach:
         )
 
     def mask(self, rows: Span, columns: Span, without_sinks: bool = False) -> Tensor:
-        """Return which columns the rows see, broadcasts to `(B, H, rows, columns)`; `None`: all.
-
-        `without_sinks` hides the sinks, because they are attended to apart.
-        """
+        """Return which columns the rows see, `(B, H, rows, columns)`, or `None` for all."""
         attention_mask = self.attention_mask
         if attention_mask is not None:
             attention_mask = columns.cut(rows.cut(attention_mask, 2), 3)
@@ -173,16 +170,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Part:
-    """Neighbouring queries, and the pieces of the memory that they see.
+    """Neighbouring queries, and the pieces of the memory that they see, side by side.
 
-    Attributes:
-        rows: The places of the queries.
-        pieces: What they see of the memory; their scores stand side by side.
-        first_distance: The distance with which the table of biases starts, `1 - T`.
-        apart: Whether products go piece by piece; else over all pieces, which are neighbours.
-        can_skip: Whether a piece that a mask hides whole is left out.
-        delay: 0, which is added to queries that are read: not to their places, or XLA would work
-            out at length whether sizes depend on it.
+    `first_distance` is where the table of biases starts, `1 - T`. With `apart` products go piece by
+    piece; with `can_skip` a piece that a mask hides whole is left out. `delay`, 0, is added to the
+    queries that are read, not to their places, or XLA would work out whether sizes depend on it.
     """
 
     rows: Span
@@ -252,10 +244,7 @@ class Part:
 def cut_to_parts(
     steps: Tensor, length: Tensor, count: int, reach: Reach, can_skip: bool = False
 ) -> list[Part]:
-    """Cut the queries to parts of one size, the last smaller; leave out what none of one sees.
-
-    With `can_skip` the memory is cut to blocks of that size too.
-    """
+    """Cut the queries to parts, with `can_skip` the memory to blocks; leave out what none sees."""
     size = max((steps + count - 1) // count, 1)
     apart = bool(reach.num_sinks or reach.mods.score or can_skip)
     parts = []
@@ -303,8 +292,7 @@ def _blocks(piece: Piece, size: int) -> Iterator[Piece]:
 def nothing_after(tensor: Tensor) -> Tensor:
     """Return a zero that depends on a tensor of four axes, to force the order of evaluation.
 
-    TensorFlow and XLA start whatever is ready, in a graph the scores of all parts at once, which
-    would take the memory that parts are there to save. No optimiser sees that this is 0.
+    TensorFlow and XLA would start the scores of all parts at once, and take all the memory.
     """
     if keras.backend.backend() == "torch":
         return 0

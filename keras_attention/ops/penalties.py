@@ -1,8 +1,69 @@
-"""Occam's penalty on sigmoid attention (Wang, Liu and Zhao 2016)."""
+"""What attention weights cost: reading a place again, and reading at all."""
 
 from keras import backend, ops
 
+from .masks import check_mask
 from .types import Tensor
+
+
+def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
+    """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
+    scores = ops.cast(scores, "float32")
+    real = ops.ones_like(scores[:, :, 0]) if target_mask is None else target_mask
+    real = ops.cast(real, "float32")
+    scores = scores * ops.expand_dims(real, 2)  # what padding reads covers nothing
+    before = ops.concatenate([ops.zeros_like(scores[:, :1]), scores[:, :-1]], axis=1)
+    overlap = ops.sum(ops.minimum(scores, ops.cumsum(before, axis=1)), axis=2)
+    steps = ops.sum(real, axis=1)
+    of_examples = ops.sum(overlap, axis=1) / ops.maximum(steps, 1.0)
+    examples = ops.sum(ops.cast(steps > 0, "float32"))
+    return ops.sum(of_examples) / ops.maximum(examples, 1.0)
+
+
+def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
+    """Mean overlap of attention weights with what was read before.
+
+    With `c_t = sum_(t'<t) a_t'` the coverage before step `t`, which does not contain `a_t`,
+
+    `loss_t = sum_s min(a_ts, c_ts)`
+
+    averaged over each example's real target steps, and then over the examples that have any. The
+    weights of steps that are padding count neither as read nor as covered.
+
+    `CoverageAttention` adds it by itself with `loss_weight`; the function serves weights that a
+    model returns, and any other mechanism.
+
+    Args:
+        scores: Attention weights `(B, T, S)`, as `return_attention_scores` gives them.
+        target_mask: Boolean `(B, T)`, True = a real target step, or `None` where all are.
+
+    Returns:
+        A float32 scalar.
+
+    Raises:
+        ValueError: Where the weights have another number of axes, or the mask does not fit.
+
+    Reference:
+        See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
+        networks", section 2.3, equations 12 and 13; they weigh it by 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> weights = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5]]])
+    >>> round(float(coverage_loss(weights)), 3)    # (0 + .5 + .5) / 3
+    0.333
+    """
+    scores = ops.convert_to_tensor(scores)
+    if len(scores.shape) != 3:
+        raise ValueError(
+            "Attention weights must have the shape (batch, target steps, memory steps). "
+            f"Received: scores of shape {tuple(scores.shape)}"
+        )
+    if target_mask is not None:
+        target_mask = ops.convert_to_tensor(target_mask)
+    check_mask(target_mask, tuple(scores.shape[:2]), "target_mask")
+    return mean_overlap(scores, target_mask)
 
 
 def occam_penalty(

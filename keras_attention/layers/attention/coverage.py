@@ -1,0 +1,183 @@
+"""Additive attention with coverage (See, Liu and Manning 2017)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.layers import arguments
+from keras_attention.layers.attention.bahdanau import BahdanauAttention
+from keras_attention.layers.attention.loop_scores import LoopScore
+from keras_attention.layers.recurrent.recurrence import run_loop
+from keras_attention.ops.masks import combine_masks
+from keras_attention.ops.normalizers import masked_softmax
+from keras_attention.ops.penalties import mean_overlap
+from keras_attention.ops.scores import coverage_gradients, coverage_hidden, coverage_score
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class CoverageAttention(BahdanauAttention):
+    """Additive attention that knows how much of each place was read already.
+
+    `c_t = sum_(t'<t) a_t'`, `e_ts = v . tanh(W q_t + U k_s + w_c c_ts + b)`,
+    `a_t = softmax(e_t)`, `context_t = sum_s a_ts v_s`
+
+    The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights.
+
+    Reading the same place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight` this is added to
+    the layer's losses (`add_loss`), as `keras_attention.losses.coverage_loss`: by a call of the
+    layer (of the queries that `query_mask` leaves), and by an `AttentionDecoder` around it (of the
+    steps that `inputs_mask` leaves), not by a `step` alone.
+
+    Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
+    `loss_start` also the integer `loss_step`, which counts training calls.
+
+    Args:
+        units: Size `U` of the hidden layer.
+        loss_weight: Factor of the coverage loss. 0: no loss is added.
+        loss_start: Number of training calls without the loss, which then is switched on. The
+            paper adds it only when the model has trained without.
+        use_bias, kernel_initializer, score_initializer, bias_initializer: As in
+            `BahdanauAttention`.
+        coverage_initializer: Initializer of `w_c`. At zero it begins as additive attention.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+            The coverage is the sum of the weights before dropout. A masked query covers nothing,
+            and only a call with `training=True` counts for `loss_start`.
+
+    Reference:
+        See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
+        networks", section 2.3, equations 10 to 13. Their `W_h`, `W_s`, `w_c`, `v`, `b_attn` are
+        `key_kernel`, `query_kernel`, `coverage_vector`, `score_vector`, `bias`.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import CoverageAttention
+
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
+    layer = CoverageAttention(units=16, loss_weight=1.0)
+    context, scores = layer(states, memory, return_attention_scores=True)
+    assert tuple(context.shape) == (2, 5, 12) and len(layer.losses) == 1
+    ```
+    """
+
+    def __init__(
+        self,
+        units: int,
+        loss_weight: float = 0.0,
+        loss_start: int = 0,
+        use_bias: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
+        score_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        coverage_initializer: Any = "glorot_uniform",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        initializers = (kernel_initializer, score_initializer, bias_initializer)
+        super().__init__(units, use_bias, *initializers, dropout, seed, **kwargs)
+        self.loss_weight = arguments.check_number("loss_weight", loss_weight)
+        self.loss_start = arguments.check_integer("loss_start", loss_start, minimum=0)
+        self.coverage_initializer = keras.initializers.get(coverage_initializer)
+
+    def build_score(self, query_size, key_size):
+        super().build_score(query_size, key_size)
+        self._make_weight(
+            "coverage_vector", (self.units,), arguments.fresh(self.coverage_initializer)
+        )
+        if self.loss_weight and self.loss_start:
+            options = {"dtype": "int32", "trainable": False, "aggregation": "only_first_replica"}
+            self._make_weight("loss_step", (), "zeros", **options)
+
+    def initial_state(self, memory):
+        # In float32: a half has no digits left for what a hundred steps add up to.
+        return {"coverage": ops.zeros_like(memory["value"][:, :, 0], dtype="float32")}
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        query = self.queries(query)
+        units = query.shape[2]
+        if query_mask is not None:
+            real = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
+            query = ops.concatenate([query, real], axis=2)
+
+        def answer(x, states):
+            real = None if query_mask is None else x[:, units:] > 0.5
+            weights, coverage = self._answer(x[:, :units], real, memory, states[0])
+            return [weights], [coverage]
+
+        if query.shape[1] == 1:
+            (weights,), (coverage,) = answer(query[:, 0], [state["coverage"]])
+            weights = ops.expand_dims(weights, 1)
+        else:
+            (weights,), (coverage,) = run_loop(answer, query, [state["coverage"]])
+        return self.read(weights, memory), weights, {"coverage": coverage}
+
+    def loop_score(self):
+        return CoverageScore(
+            self.cast(self.query_kernel),
+            score_vector=self.cast(self.score_vector),
+            coverage_vector=self.cast(self.coverage_vector),
+        )
+
+    def _answer(self, query, real, memory, coverage):
+        """Return the weights `(B, S)` of one projected query a row, and the coverage after it."""
+        scores = coverage_score(
+            query,
+            memory["key"],
+            ops.cast(coverage, query.dtype),
+            self.cast(self.score_vector),
+            self.cast(self.coverage_vector),
+        )
+        weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
+        return weights, coverage + ops.cast(weights, coverage.dtype)
+
+    @property
+    def has_sequence_loss(self):
+        return self.loss_weight > 0
+
+    def add_sequence_loss(self, scores, query_mask=None, training=None):
+        if not self.has_sequence_loss:
+            return
+        loss = self.loss_weight * mean_overlap(scores, query_mask)
+        if self.loss_start:
+            is_on = ops.cast(self.loss_step >= self.loss_start, loss.dtype)
+            loss = loss * is_on
+            if training:
+                self.loss_step.assign_add(1)
+        self.add_loss(loss)
+
+    def get_config(self):
+        return arguments.with_arguments(super().get_config(), self, CoverageAttention)
+
+
+class CoverageScore(LoopScore):
+    """`e_s = v . tanh(q + k_s + w_c c_s)`; the weights are added to the coverage `c`."""
+
+    summed = ("key", "score_vector", "coverage_vector")
+
+    def score(self, query, key, state, weights):
+        coverage = ops.cast(state["coverage"], query.dtype)
+        hidden = coverage_hidden(query, key, coverage, weights["coverage_vector"])
+        return ops.matmul(hidden, weights["score_vector"])
+
+    def query_gradient(self, upstream, query, key, state, weights):
+        coverage = ops.cast(state["coverage"], query.dtype)
+        vectors = (weights["score_vector"], weights["coverage_vector"])
+        by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
+            query, key, coverage, *vectors, upstream
+        )
+        sums = dict(zip(self.summed, (by_key, *by_vectors), strict=True))
+        return by_query, {"coverage": by_coverage}, sums
+
+    def memory_gradients(self, upstream, query, key, weights, sums):
+        vector = ops.cast(weights["score_vector"], sums["key"].dtype)
+        return {**sums, "key": sums["key"] * vector}
+
+    def keep(self, state, attention):
+        coverage = state["coverage"]
+        return {"coverage": coverage + ops.cast(attention, coverage.dtype)}
+
+    def keep_gradients(self, upstream, state, attention):
+        return upstream, upstream["coverage"]

@@ -1,0 +1,162 @@
+"""Local attention, which reads a window of the memory (Luong, Pham and Manning 2015)."""
+
+from typing import Any
+
+from keras import ops, saving
+
+from keras_attention.layers.arguments import check_choice, check_integer, with_arguments
+from keras_attention.layers.attention.base import row_zeros
+from keras_attention.layers.attention.luong import LuongAttention
+from keras_attention.ops.masks import combine_masks, lengths
+from keras_attention.ops.normalizers import masked_softmax
+from keras_attention.ops.windows import gather_windows, in_window, spread_windows, window_positions
+
+ALIGNMENTS = ("monotonic", "predictive")
+
+# From this many windows' widths on, a memory is read window by window: below it, one product over
+# the whole memory is as fast as gathering (python -m benchmarks.local_attention).
+WINDOWED_FROM = 4
+
+
+@saving.register_keras_serializable("keras_attention")
+class LocalAttention(LuongAttention):
+    """Local attention: only the words within `D` places of a position `p_t` are read.
+
+    - `alignment="monotonic"` (local-m): `p_t = t`, the query's own place counted from 0 (in
+      `step`, carried in the state). `a_t = softmax(e_t)` inside the window.
+    - `alignment="predictive"` (local-p): `p_t = S sigmoid(v_p . tanh(W_p q_t))` with `S` the
+      length of that example, padding not counted, and
+      `a_ts = softmax(e_t)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`. The weights are not
+      normalised again, so they sum to less than 1.
+
+    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence; past its end it is
+    empty, with zero weights and context. Long memories are read window by window.
+
+    Weights: those of the score (see `LuongAttention`); for predictive alignment also
+    `position_kernel` `W_p (Dq, U)` and `position_vector` `v_p (U,)`.
+
+    Args:
+        half_width: `D`.
+        alignment: `"monotonic"` or `"predictive"`.
+        score, max_length, kernel_initializer: As in `LuongAttention`.
+        units: Size `U` of the hidden layers of `"concat"` and of the position; for the position
+            the default is the size of the queries.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+
+    Raises:
+        ValueError: Where an argument is out of range, is missing or would be ignored.
+
+    Reference:
+        Luong, Pham and Manning 2015, section 3.2, equations 9 and 10.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import LocalAttention
+
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 8))
+    _, scores = LocalAttention(half_width=1)(states, memory, return_attention_scores=True)
+    assert not np.any(np.asarray(scores)[:, 0, 2:])    # the first query sees places 0 and 1
+    ```
+    """
+
+    def __init__(
+        self,
+        half_width: int = 10,
+        alignment: str = "monotonic",
+        score: str = "dot",
+        units: int | None = None,
+        max_length: int | None = None,
+        kernel_initializer: Any = None,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        self.alignment = check_choice("alignment", alignment, ALIGNMENTS)
+        self.half_width = check_integer("half_width", half_width)
+        super().__init__(score, units, max_length, kernel_initializer, dropout, seed, **kwargs)
+
+    def _needs_units(self, score):
+        if score == "concat":
+            return True
+        return None if self.alignment == "predictive" else False
+
+    def build_score(self, query_size, key_size):
+        super().build_score(query_size, key_size)
+        if self.alignment == "predictive":
+            units = self.units or query_size
+            self._add_kernel("position_kernel", (query_size, units))
+            self._add_kernel("position_vector", (units,))
+
+    def initial_state(self, memory):
+        if self.alignment == "predictive":
+            return {}
+        return {"position": row_zeros(memory["value"])}
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        center, state = self._center(query, memory, state)
+        length = ops.shape(memory["value"])[1]
+        wanted = (query, memory, center, query_mask, return_attention_scores)
+        is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
+        if isinstance(is_long, bool):
+            results = (self._attend_windows if is_long else self._attend_all)(*wanted)
+        else:  # a length that is known when the graph runs
+            results = ops.cond(
+                is_long, lambda: self._attend_windows(*wanted), lambda: self._attend_all(*wanted)
+            )
+        return results[0], results[1] if return_attention_scores else None, state
+
+    def _attend_windows(self, query, memory, center, query_mask, return_attention_scores):
+        """Read the windows alone; return the context and, where wanted, the weights."""
+        places = window_positions(center, self.half_width)
+        weights = self._weights(query, memory, places, center, query_mask)
+        read = weights
+        if "dropout" in memory:
+            read = weights * gather_windows(memory["dropout"], places)
+        context = ops.matmul(ops.expand_dims(read, 2), gather_windows(memory["value"], places))
+        length = ops.shape(memory["value"])[1]
+        wanted = (spread_windows(weights, places, length),) if return_attention_scores else ()
+        return ops.squeeze(context, 2), *wanted
+
+    def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
+        """Read the whole memory under a mask: the same, faster where the memory is short."""
+        places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        weights = self._weights(query, memory, places, center, query_mask)
+        return self.read(weights, memory), *((weights,) if return_attention_scores else ())
+
+    def _center(self, query, memory, state):
+        """Return `p_t` of each query, float32 `(B, T)`, and the state after the queries."""
+        if self.alignment == "monotonic":
+            steps = ops.shape(query)[1]
+            center = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
+            return ops.cast(center, "float32"), {"position": state["position"] + steps}
+        hidden = ops.tanh(ops.matmul(query, self.cast(self.position_kernel)))
+        logit = ops.matmul(hidden, ops.expand_dims(self.cast(self.position_vector), -1))
+        share = ops.sigmoid(ops.cast(ops.squeeze(logit, -1), "float32"))
+        length = lengths(memory.get("mask"), memory["value"])
+        return ops.expand_dims(length, 1) * share, state
+
+    def _weights(self, query, memory, places, center, query_mask):
+        """Return the weights over `places`, `(S,)` or windows `(B, T, W)`."""
+        windowed = len(places.shape) == 3
+        mask, key, real = in_window(places, center, self.half_width), memory["key"], None
+        if windowed:
+            length = ops.shape(memory["value"])[1]
+            mask = combine_masks(mask, places >= 0, places < length)
+            key = gather_windows(key, places)
+        if "mask" in memory:
+            real = memory["mask"]
+            real = gather_windows(real, places) if windowed else ops.expand_dims(real, 1)
+        asking = None if query_mask is None else ops.expand_dims(query_mask, 2)
+        mask = combine_masks(mask, real, asking, self.score_mask(places))
+        scores = self.score(self.queries(query), key, places)
+        weights = self.cast(masked_softmax(scores, mask))
+        if self.alignment == "monotonic":
+            return weights
+        distance = ops.cast(places, "float32") - ops.expand_dims(center, -1)
+        sigma = self.half_width / 2
+        return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)
+
+    def get_config(self):
+        return with_arguments(super().get_config(), self, LocalAttention)

@@ -1,0 +1,96 @@
+"""Attention that lowers what was read before (Paulus, Xiong and Socher 2017)."""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.attention.base import BilinearAttention
+from keras_attention.layers.recurrent.recurrence import run_loop
+from keras_attention.ops.masks import attention_mask
+from keras_attention.ops.normalizers import masked_softmax
+
+# Stands for the logarithm of an empty sum: finite, so that no difference of it is NaN.
+EMPTY = -1e30
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class TemporalAttention(BilinearAttention):
+    """Bilinear attention that lowers the score of a place by the scores it has had before.
+
+    `e_ts = q_t W k_s`, `e'_ts = exp(e_ts) / sum_(j<t) exp(e_js)` (for the first query
+    `exp(e_ts)`), `a_ts = e'_ts / sum_s e'_ts`, `c_t = sum_s a_ts v_s`
+
+    The state is the logarithm of the sum, `(B, S)`, so that no exponential can overflow.
+
+    Weights: `score_kernel` `W (Dq, Dk)`.
+
+    Args:
+        kernel_initializer: Initializer of `W`.
+        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+            A masked query leaves no trace.
+
+    Reference:
+        Paulus, Xiong and Socher 2017, "A deep reinforced model for abstractive summarization",
+        section 2.1, equations 1 to 5. Their `h^d_t` is the query, `h^e_i` key and value,
+        `W^e_attn` is `score_kernel`.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.layers import TemporalAttention
+
+    states = np.repeat(np.random.normal(size=(2, 1, 8)), 3, axis=1)    # the same query thrice
+    memory = np.random.normal(size=(2, 7, 12))
+    _, scores = TemporalAttention()(states, memory, return_attention_scores=True)
+    # What was read is read less: the second time all places have lost what they were read for.
+    np.testing.assert_allclose(scores[:, 1], np.full((2, 7), 1 / 7), rtol=1e-4)
+    ```
+    """
+
+    def project_key(self, key):
+        return ops.matmul(key, ops.transpose(self.cast(self.score_kernel)))
+
+    def initial_state(self, memory):
+        return {"log_sum": ops.full_like(memory["value"][:, :, 0], EMPTY, dtype="float32")}
+
+    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+        mask = attention_mask(query_mask, memory.get("mask"))
+        scores = ops.cast(self.score(self.queries(query), memory["key"], None), "float32")
+        if mask is not None:
+            scores = ops.where(mask, scores, ops.zeros_like(scores))
+        before, state = _running_log_sums(scores, query_mask, state)
+        past = ops.where(is_empty(before), ops.zeros_like(before), before)
+        weights = ops.cast(masked_softmax(scores - past, mask), query.dtype)
+        return self.read(weights, memory), weights, state
+
+
+def _running_log_sums(scores, query_mask, state):
+    """Return `log sum_(j<t) exp(e_j)` of every query, `(B, T, S)`, and the state after them."""
+    length = ops.shape(scores)[2]
+    if query_mask is not None:
+        real = ops.cast(ops.expand_dims(query_mask, 2), scores.dtype)
+        scores = ops.concatenate([scores, real], axis=2)
+
+    def add(x, states):
+        (before,) = states
+        after = log_add_exp(before, x[:, :length])
+        if query_mask is not None:
+            after = ops.where(x[:, length:] > 0.5, after, before)
+        return [before], [after]
+
+    if scores.shape[1] == 1:
+        (before,), (after,) = add(scores[:, 0], [state["log_sum"]])
+        return ops.expand_dims(before, 1), {"log_sum": after}
+    (before,), (after,) = run_loop(add, scores, [state["log_sum"]])
+    return before, {"log_sum": after}
+
+
+def log_add_exp(first, second):
+    """`log(exp(first) + exp(second))`, with the gradient also where both are equal."""
+    largest = ops.stop_gradient(ops.maximum(first, second))
+    return largest + ops.log(ops.exp(first - largest) + ops.exp(second - largest))
+
+
+def is_empty(total):
+    """Tell where nothing was added to a logarithm that began as `EMPTY`."""
+    return total < 0.5 * EMPTY
