@@ -1,8 +1,8 @@
 """Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras import ops, tree
 
@@ -12,16 +12,12 @@ from .loop import DecodingResult
 from .problem import (
     NEVER,
     Problem,
-    SearchArguments,
     check_integer,
     check_number,
     gather_beams,
     is_number,
     take_rows,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class LengthPenalty:
@@ -102,12 +98,22 @@ def beam_search(
     step: Callable,
     state: Any,
     *,
+    start_id: Any,
+    end_id: int,
+    max_length: Any,
+    min_length: int = 0,
     beam_size: int = 4,
     n_best: int = 1,
     length_penalty: float | Callable = 0.0,
     coverage_penalty: float | Callable = 0.0,
     attention_mask: Tensor = None,
-    **shared: "Unpack[SearchArguments]",
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -127,7 +133,7 @@ def beam_search(
 
     Args:
         step: The step function over `B * beam_size` rows.
-        state, **shared: As in `greedy_search`.
+        state and the arguments that are not listed here: As in `greedy_search`.
         beam_size, n_best: As in `SearchOptions`. A beam of 1 is greedy search only where there is
             no length penalty.
         length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
@@ -166,12 +172,27 @@ def beam_search(
     coverage = None
     if not is_number(coverage_penalty) or coverage_penalty != 0:
         coverage = _as_penalty("coverage_penalty", coverage_penalty, CoveragePenalty)
-        if shared.get("attention_key") is None:
+        if attention_key is None:
             raise ValueError(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    problem = Problem(step, state, copies=beam_size, **shared)
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+        copies=beam_size,
+    )
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 

@@ -6,7 +6,7 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,25 +36,6 @@ def is_number(value: Any) -> bool:
     """Whether `value` is an integer or a float, and not a boolean."""
     numbers = (int, float, np.integer, np.floating)
     return isinstance(value, numbers) and not isinstance(value, bool)
-
-
-class _Needed(TypedDict):
-    start_id: Any
-    end_id: int
-    max_length: Any
-
-
-class SearchArguments(_Needed, total=False):
-    """The arguments by name that all searches share; `Problem` has their defaults."""
-
-    min_length: int
-    pad_id: int
-    no_repeat_ngram: int
-    attention_key: str | None
-    constant_keys: Sequence[str]
-    growing_axes: Mapping[str, int] | None
-    shrink_batch: bool
-    longest: int | None
 
 
 class Problem:

@@ -1,8 +1,8 @@
 """One hypothesis a row: greedy search and sampling, and the loop that they share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops, tree
@@ -13,15 +13,11 @@ from .loop import DecodingResult
 from .problem import (
     NEVER,
     Problem,
-    SearchArguments,
     broadcast_rows,
     check_integer,
     check_number,
     gather_beams,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -31,7 +27,18 @@ SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 def greedy_search(
     step: Callable,
     state: Any,
-    **shared: "Unpack[SearchArguments]",
+    *,
+    start_id: Any,
+    end_id: int,
+    max_length: Any,
+    min_length: int = 0,
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -66,7 +73,21 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    problem = Problem(step, state, **shared)
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+    )
 
     def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
         values, tokens = loops.chunked_top_k(logits, 1)
@@ -79,12 +100,22 @@ def sample(
     step: Callable,
     state: Any,
     *,
+    start_id: Any,
+    end_id: int,
+    max_length: Any,
+    min_length: int = 0,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | keras.random.SeedGenerator | None = None,
     n_best: int = 1,
-    **shared: "Unpack[SearchArguments]",
+    pad_id: int = 0,
+    no_repeat_ngram: int = 0,
+    attention_key: str | None = None,
+    constant_keys: Sequence[str] = (),
+    growing_axes: Mapping[str, int] | None = None,
+    shrink_batch: bool = False,
+    longest: int | None = None,
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -96,7 +127,7 @@ def sample(
 
     Args:
         step: The step function over `B * n_best` rows.
-        state, **shared: As in `greedy_search`.
+        state and the arguments that are not listed here: As in `greedy_search`.
         n_best, temperature, top_k, top_p: As in `SearchOptions`.
         seed: Integer: every call draws the same. A `keras.random.SeedGenerator`: each call draws
             anew. `None`: as `keras.random` does, from the global generator.
@@ -129,7 +160,22 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    problem = Problem(step, state, copies=n_best, **shared)
+    problem = Problem(
+        step,
+        state,
+        start_id=start_id,
+        end_id=end_id,
+        max_length=max_length,
+        min_length=min_length,
+        pad_id=pad_id,
+        no_repeat_ngram=no_repeat_ngram,
+        attention_key=attention_key,
+        constant_keys=constant_keys,
+        growing_axes=growing_axes,
+        shrink_batch=shrink_batch,
+        longest=longest,
+        copies=n_best,
+    )
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
         (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
