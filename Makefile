@@ -18,10 +18,10 @@ PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-jax test-torch check docs bench clean
+.PHONY: help demo test test-slow test-jax test-torch test-versions trial check docs bench dist clean
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed ## Train a small translator of dates, show, export and read it back
 	$(BIN)/keras-attention demo
@@ -40,6 +40,12 @@ test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and 
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
 	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
 
+trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
+	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)
+
+test-versions: $(VENV)/.installed-tests ## Run the tests on each Python, with the oldest and the newest requirements
+	$(ONE_THREAD) $(BIN)/python tests/versions.py $(VERSIONS)
+
 check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, types, import rules, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -54,6 +60,9 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.training
+
+dist: $(VENV)/.installed-tests ## Build the wheel and the sdist into dist/
+	$(BIN)/python -m build
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -11,6 +11,8 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
+from ..common.errors import UserError
+from ..common.files import verify_checksum
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
 
 VECTORS_FILE = "vectors.npy"
@@ -162,6 +164,16 @@ class AnswerPreprocessor(TextPreprocessor):
             inputs = {"question": asked, "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
+    def read_start(self, folder: Path) -> None:
+        path = folder / VECTORS_FILE
+        if not path.is_file():
+            return
+        verify_checksum(path)
+        try:  # mapped, so that a header cannot ask for more memory than the file has bytes
+            self.vectors = np.array(np.load(path, mmap_mode="r"))
+        except Exception as error:  # an altered file fails in many ways
+            raise UserError(f"{path} is damaged: no vectors ({type(error).__name__}).") from None
+
     def _padded_in_graph(self, question, candidates):
         import tensorflow as tf
 
@@ -173,10 +185,6 @@ class AnswerPreprocessor(TextPreprocessor):
         ids = dense(tf.reshape(candidates, [-1]))
         shape = tf.concat([tf.shape(candidates), tf.shape(ids)[1:]], 0)
         return {"question": dense(question), "candidates": tf.reshape(ids, shape)}
-
-    def read_start(self, folder: Path) -> None:
-        if (folder / VECTORS_FILE).is_file():
-            self.vectors = np.load(folder / VECTORS_FILE)
 
     def _bucket(self, words):
         import tensorflow as tf

@@ -29,6 +29,7 @@ OFFSET = len(SPECIAL_TOKENS)
 FOLDER = "backbone"
 """Where a run folder keeps the backbone that its training starts from."""
 WRITTEN_BY = "Expected a folder that backbone.save_to_preset and tokenizer.save_to_preset wrote."
+LARGEST_VOCABULARY = 1 << 28
 READS = {"token_ids", "padding_mask", "segment_ids"}
 
 
@@ -96,9 +97,14 @@ class BackboneTokenizer(Tokenizer):
 
     @classmethod
     def _restore(cls, content: bytes, options: Mapping[str, Any]) -> "BackboneTokenizer":
-        tokenizer = keras.saving.deserialize_keras_object(options["tokenizer"])
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(each.file_size for each in archive.infolist()) > LARGEST_VOCABULARY:
+                raise UserError(
+                    f"the vocabulary of a backbone's tokenizer has at most {LARGEST_VOCABULARY:,} "
+                    "bytes. Received: an archive that inflates to more."
+                )
             files = {name: archive.read(name) for name in archive.namelist()}
+        tokenizer = keras.saving.deserialize_keras_object(options["tokenizer"])
         # Handed over as values: Keras refuses to read other files while it reads one of its own.
         if "merges.txt" in files:
             merges = files["merges.txt"].decode().split("\n")[:-1]

@@ -1,7 +1,6 @@
 """Rows with named columns: of CSV, TSV and JSON-lines files, and of the sets known by name."""
 
 import csv
-import json
 import random
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean
-from ..common.files import read_lines
+from ..common.files import json_value, read_lines
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long document
@@ -87,10 +86,7 @@ def _objects(path, lines, columns) -> Iterator[Row]:
         place = f"{path}, line {number}"
         if not line.strip():
             continue
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{place}: expected a JSON object ({error}).") from None
+        values = json_value(line, place, "expected a JSON object")
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object. Received: {line[:40]}")
         for column in columns:

@@ -177,7 +177,7 @@ def _word(path: Path, key: str) -> str | None:
     try:
         value = json.loads(path.read_bytes() if path.is_file() else b"")[key]  # no pipe
         return value if isinstance(value, str) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

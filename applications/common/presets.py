@@ -7,8 +7,9 @@ from typing import Any
 import keras
 import keras_hub
 
-from .errors import UserError, one_line
+from .errors import UserError, check_range, one_line
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum
+from .weights import check_sizes
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
@@ -83,8 +84,12 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
+MOST_SEARCHED = {"beam_size": 1000, "n_best": 1000, "max_length": 1 << 20, "batch_size": 1 << 20}
+"""The largest numbers of a preset's search: larger ones would take all memory."""
+
+
 def read_task(
-    task_class: type, folder: Path, dtype: Any = None, **changes: Any
+    task_class: type, folder: Path, load_weights: bool, dtype: Any = None, **changes: Any
 ) -> keras_hub.models.Task:
     """Return the task of a preset with new weights, its network in another `dtype` if wanted."""
     described = read_part(folder, TASK_FILE)
@@ -94,16 +99,20 @@ def read_task(
             f"{folder} is a preset of `{described['class_name']}`. Expected: {task_class.__name__}."
         )
     config = described["config"]
+    if load_weights:
+        check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
     if "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
     try:
+        for name, most in MOST_SEARCHED.items():
+            check_range(name, (config.get("search") or {}).get(name), at_most=most)
         if dtype is not None:
             policy = keras.dtype_policies.get(dtype)
             config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
         return keras.saving.deserialize_keras_object({**described, "config": config | changes})
     except UserError:
         raise
-    except (TypeError, KeyError, ValueError) as error:
+    except Exception as error:  # an altered description fails in many ways
         raise UserError(
             f"{folder / TASK_FILE} describes a task that this version cannot make "
             f"({one_line(error)[:200]}): it is damaged, or from a newer keras-attention."

@@ -337,7 +337,7 @@ class TextTask(keras_hub.models.Task):
         folder = presets.preset_folder(preset)
         if (folder / presets.RUN_FILE).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
-        task = presets.read_task(cls, folder, **kwargs)
+        task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE)
         return task

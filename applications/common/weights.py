@@ -1,11 +1,13 @@
 """The weights of a network in a file: written whole, and read only where they are sound."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 
-from .errors import UserError, one_line
+from .errors import UserError, one_line, shown
 from .files import note_checksum, open_regular, replacing, verify_checksum
 
 
@@ -51,6 +53,56 @@ def check_weights(path: Path) -> None:
         raise
     except Exception as error:  # HDF5's own errors are many and say nothing to a user
         raise _unsound(path, type(error).__name__) from None
+
+
+_SIZE = re.compile(r"(^|_)(units|size|dim|heads|layers|outputs)$")
+"""The keys of a description whose number is the length of an axis of weights, or a part of it."""
+_SMALL = {"layers": 64}
+_SMALL_OTHERS = 4096
+"""What any network may have: some describe sizes that their encoder has no weights for."""
+
+
+def check_sizes(described: Any, path: Path) -> None:
+    """Refuse a description whose network is larger than its file of weights.
+
+    A network is built before its weights are read, and a size of billions would take all memory.
+
+    Raises:
+        UserError: naming the size.
+    """
+    import h5py
+
+    largest = total = 0
+
+    def measure(_, item):
+        nonlocal largest, total
+        largest = max(largest, 0, *getattr(item, "shape", ()))
+        total += getattr(item, "nbytes", 0)
+
+    def check(value):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(each, (dict, list)):
+                check(each)
+            elif type(each) is int and (found := _SIZE.search(str(key))):
+                if each <= max(largest, _SMALL.get(found[2], _SMALL_OTHERS)):
+                    continue
+                raise UserError(
+                    f"{path.parent} describes a network with {key} {shown(each)}, and {path.name} "
+                    f"has no axis that long. It is damaged, or its parts are of several models."
+                )
+
+    if not (path.exists() and isinstance(described, dict)):
+        return
+    open_regular(path).close()
+    verify_checksum(path)
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(measure)
+    except Exception as error:  # HDF5's own errors are many and say nothing to a user
+        raise _unsound(path, type(error).__name__) from None
+    if total > path.stat().st_size:
+        raise _unsound(path, "it says that it holds more than it does")
+    check(described)
 
 
 def _check_group(group, path: Path, size: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError
-from ..common.files import read_lines
+from ..common.files import json_value, read_lines
 from ..common.preprocessor import rows_of_parts
 from .config import SPLITS, DataConfig
 from .preprocessor import SummarizationPreprocessor, padded_documents, split_sentences
@@ -130,10 +130,7 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
 
 
 def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from None
+    row = json_value(line, where)
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected an object. Received: {type(row).__name__}.")
     columns = {"source": [], "target": []}

@@ -383,7 +383,15 @@ def _weights_of_checkpoints(task: TextTask, folder: Path) -> list[list[np.ndarra
     # A checkpoint holds the network's variables first, its weights among them.
     places = {id(each): place for place, each in enumerate(task.backbone.variables)}
     wanted = [places[id(each)] for each in task.backbone.weights]
-    return [[read_checkpoint(path).arrays[place] for place in wanted] for path in paths]
+    sets = []
+    for path in paths:
+        arrays = dict(enumerate(read_checkpoint(path).arrays))
+        sets.append([arrays.get(place, np.array(np.nan)) for place in wanted])
+        for variable, array in zip(task.backbone.weights, sets[-1], strict=True):
+            is_number = array.dtype.kind in "fiu"
+            if array.shape != variable.shape or not (is_number and np.isfinite(array).all()):
+                raise UserError(f"checkpoint {path} holds no finite weights of this network.")
+    return sets
 
 
 def task_of_folder(folder: Path, commands: Mapping[str, Any]) -> str:

@@ -50,7 +50,9 @@ def test_a_run_takes_the_options_of_its_task(runs, capsys):
     assert "required: --question" in refusal(capsys, "predict", answers)
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"task": "chess"}', "[]"])
+@pytest.mark.parametrize(
+    "content", [None, "{", '{"task": "chess"}', "[]", pytest.param("[" * 10**5, id="deep")]
+)
 def test_without_a_known_run_the_options_of_any_task_are_taken(tmp_path, capsys, content):
     run = tmp_path / "run"
     if content is not None:

@@ -2,18 +2,22 @@
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import huggingface_hub
 import keras_hub
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.files import write_checksums
 from keras_attention.applications.common.presets import PRESETS
 from keras_attention.applications.common.weights import save_weights
 from keras_attention.applications.training.config import save_config
-from keras_attention.applications.training.run_folder import RunFolder
+from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
+from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import Translator, dates
 
 
@@ -89,3 +93,69 @@ def test_a_task_that_lacks_a_part_is_refused_in_one_line(run, damage):
     (run / "CHECKSUMS").unlink()
     with pytest.raises(UserError, match="is damaged|is a preset of `Translator`"):
         Translator.from_preset(run, dtype="float32")
+
+
+def preset_with(folder, *keys, value):
+    """Return a preset whose task.json has another value, and whose checksums are right."""
+    shutil.copytree(PRESETS / "dates", folder)
+    content = json.loads((folder / "task.json").read_text("utf-8"))
+    holder = content
+    for key in keys[:-1]:
+        holder = holder[key]
+    holder[keys[-1]] = value
+    (folder / "task.json").write_text(json.dumps(content), "utf-8")
+    write_checksums(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("class_name",), None),
+        (("registered_name",), "os>system"),
+        (("config",), [1]),
+        (("config", "backbone"), None),
+        (("config", "backbone", "config"), "x"),
+    ],
+)
+def test_a_description_that_is_none_is_refused(tmp_path, keys, value):
+    with pytest.raises(UserError):
+        Translator.from_preset(preset_with(tmp_path / "odd", *keys, value=value), dtype="float32")
+
+
+def test_a_search_without_bound_is_refused(tmp_path):
+    folder = preset_with(tmp_path / "wide", "config", "search", "beam_size", value=10**9)
+    with pytest.raises(UserError, match="beam_size must be at most 1000"):
+        Translator.from_preset(folder)
+
+
+@pytest.mark.parametrize("size", [10**4, 10**12])
+def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_path, size):
+    folder = preset_with(tmp_path / "huge", "config", "backbone", "config", "units", value=size)
+    with pytest.raises(
+        UserError, match=f"units {size}, and model.weights.h5 has no axis that long"
+    ):
+        Translator.from_preset(folder)
+
+
+@pytest.mark.parametrize("damage", ["none", "fewer", "shape", "nan"])
+def test_checkpoints_of_another_network_have_no_mean(tmp_path, damage):
+    folder = shutil.copytree(PRESETS / "dates", tmp_path / "run")
+    task = Translator.from_preset(folder)
+    arrays = [np.array(each) for each in task.backbone.variables]
+    saved = Checkpoints(folder / "checkpoints")
+    saved.save(Checkpoint(1, arrays, {}))
+    others = {
+        "none": arrays,
+        "fewer": arrays[:1],
+        "shape": [arrays[0][:1], *arrays[1:]],
+        "nan": [arrays[0] * np.nan, *arrays[1:]],
+    }
+    saved.save(Checkpoint(2, others[damage], {}))
+    if damage == "none":
+        average_tasks(Translator, [folder], tmp_path / "mean")
+        return
+    with pytest.raises(
+        UserError, match="step-00000002.npz holds no finite weights of this network"
+    ):
+        average_tasks(Translator, [folder], tmp_path / "mean")

@@ -98,6 +98,8 @@ def test_files_hold_texts_or_lists(tmp_path):
     [
         ("{", "line 2: not JSON"),
         ("[1]", "line 2: expected an object"),
+        pytest.param("[" * 10**5, "line 2: not JSON that can be read", id="deep"),
+        ('{"source": "\\ud800", "target": "a"}', "line 2: expected Unicode text"),
         ('{"target": "a"}', "line 2: `source` must be a text or a list .* Received: nothing"),
         ('{"source": 3, "target": "a"}', "line 2: `source` .* Received: 3"),
         ('{"source": ["a", 3], "target": "a"}', "line 2: `source`"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.answer_selection import AnswerPreprocessor, AnswerRanker
 from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
 from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.answer_selection.results import by_position, by_words
@@ -265,6 +265,17 @@ def test_the_run_folder_holds_what_a_resume_needs(answers_run):
     words = ranker.preprocessor.tokenizer.vocabulary_size
     vectors = np.load(answers_run / "vectors.npy")
     assert ranker.preprocessor.vocabulary_size == words + 50 == len(vectors)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "huge"])
+def test_damaged_vectors_are_refused(tmp_path, damage):
+    preprocessor, path = AnswerPreprocessor.adapt(["a b ?"]), tmp_path / "vectors.npy"
+    np.save(path, np.zeros((1000, 2)))
+    content = path.read_bytes()
+    huge = content.replace(b"(1000, 2), }   ", b"(1000999, 2), }")
+    path.write_bytes({"empty": b"", "cut": content[:-1], "huge": huge}[damage])
+    with pytest.raises(UserError, match="vectors.npy is damaged"):
+        preprocessor.read_start(tmp_path)
 
 
 def test_words_alone_rank_as_their_equations_say():

@@ -1,7 +1,10 @@
 """A small BERT, made here: frozen and fine-tuned, alone and in pairs, through every verb."""
 
+import base64
+import io
 import json
 import shutil
+import zipfile
 
 import keras
 import numpy as np
@@ -19,6 +22,7 @@ from keras_attention.applications.classification import (
     PairClassifier,
     TextClassifier,
     TokenizerConfig,
+    backbones,
     build_model,
     load_pretrained,
 )
@@ -121,6 +125,16 @@ def test_the_marks_of_a_family_with_two_separators(tmp_path):
         assert (
             tokenizer.decode(tokenizer.encode(["abb"])) == ["abb"] == [tokenizer.join(["ab", "b"])]
         )
+
+
+def test_a_vocabulary_that_inflates_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(backbones, "LARGEST_VOCABULARY", 10**6)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("vocabulary.txt", bytes(10**6 + 1))
+    config = {"vocabulary": base64.b64encode(content.getvalue()).decode(), "tokenizer": {}}
+    with pytest.raises(UserError, match="an archive that inflates to more"):
+        BackboneTokenizer.from_config(config)
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])

@@ -102,6 +102,8 @@ def test_named_columns_and_labels_of_every_kind(tmp_path):
             '{"text": "x", "label": "y"}\nnot json\n',
             r"a\.jsonl, line 2: expected a JSON",
         ),
+        pytest.param("a.jsonl", "[" * 10**5, r"line 1: not JSON that can be read", id="deep"),
+        ("a.jsonl", '{"text": "\\ud800"}', r"a\.jsonl, line 1: expected Unicode text"),
         ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: expected a JSON object"),
         ("a.jsonl", '{"text": 3, "label": "y"}\n', r"line 1: column 'text' must hold text"),
         ("a.txt", "x\n", r"expected a file named \.csv, \.tsv, \.jsonl"),
