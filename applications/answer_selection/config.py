@@ -1,6 +1,6 @@
 """The configuration of the answer selection application."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..common.errors import UserError, check_range
@@ -193,23 +193,14 @@ class TrainingConfig(training_config.TrainingConfig):
 
 @dataclass(frozen=True)
 class AnswerSelectionConfig:
-    """All of it.
+    """All of it."""
 
-    Args:
-        data: where questions and candidates come from.
-        vocabulary: which words have a vector.
-        vectors: where the vectors come from.
-        model: the model.
-        training: how it is trained.
-        distribute: on which devices.
-    """
-
-    data: DataConfig = field(default_factory=DataConfig)
-    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
-    vectors: VectorsConfig = field(default_factory=VectorsConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    distribute: DistributeConfig = field(default_factory=DistributeConfig)
+    data: DataConfig = DataConfig()
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    vectors: VectorsConfig = VectorsConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    distribute: DistributeConfig = DistributeConfig()
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

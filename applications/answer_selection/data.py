@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..common.errors import UserError
 from ..common.files import read_lines
-from ..common.preprocessor import as_texts
+from ..common.preprocessor import as_texts, rows_of_parts
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
@@ -103,13 +103,9 @@ class QuestionSet:
 
     def split(self, fraction: float) -> tuple["QuestionSet", "QuestionSet"]:
         """Return the first questions, and the last ones, which are `fraction` of all."""
-        first = len(self) - max(1, round(fraction * len(self)))
-        if first < 1:
-            raise ValueError(
-                f"Too few questions to hold {fraction:g} of them out. Received: {len(self)}"
-            )
-        parts = self.questions[:first], self.questions[first:]
-        return tuple(dataclasses.replace(self, questions=part) for part in parts)
+        parts = rows_of_parts(len(self), fraction, "questions")
+        kept = ([self.questions[row] for row in rows] for rows in parts)
+        return tuple(dataclasses.replace(self, questions=questions) for questions in kept)
 
     def check(self, judged: bool = False) -> "QuestionSet":
         """Return the set, if something can be learned from it, or judged by it.

@@ -249,19 +249,11 @@ class AnswerSelector(Network):
     ):
         super().__init__(**kwargs)
         _check(encoder, attention, reader, pooling, occam)
-        self.vocabulary_size = vocabulary_size
-        self.units = units
-        self.embedding_size = embedding_size
-        self.encoder = encoder
-        self.pooling = pooling
-        self.bidirectional = bidirectional
-        self.shared = shared
-        self.attention_units = attention_units
-        self.occam = occam
-        self.occam_minimum = occam_minimum
+        self.keep(vocabulary_size=vocabulary_size, units=units, embedding_size=embedding_size)
+        self.keep(encoder=encoder, pooling=pooling, bidirectional=bidirectional, shared=shared)
+        self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
+        self.keep(log_odds=log_odds, trainable_vectors=trainable_vectors)
         self.dropout_rate = dropout
-        self.log_odds = log_odds
-        self.trainable_vectors = trainable_vectors
         policy = {"dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
@@ -334,13 +326,7 @@ class AnswerSelector(Network):
         self.embedding.embeddings.assign(vectors)
 
     def get_config(self):
-        names = (
-            *("vocabulary_size", "units", "embedding_size", "encoder", "pooling", "bidirectional"),
-            *("shared", "attention_units", "occam", "occam_minimum", "log_odds"),
-            "trainable_vectors",
-        )
-        own = {name: getattr(self, name) for name in names}
-        own |= self.config_of(
+        own = self.config_of(
             attention=getattr(self.reader, "outer", None),
             reader=self.reader,
             question_reader=self.question_reader,

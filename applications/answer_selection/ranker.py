@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -12,13 +12,12 @@ from keras import ops
 from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
-from ..common.backend import compiled
+from ..common.backend import service_of
 from ..common.errors import UserError, check_choice, say
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.weights import load_weights as read_weights
 from ..training.config import load_config
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, VectorsConfig
@@ -65,6 +64,7 @@ class AnswerRanker(TextTask):
     name_of_task, shaded_pages = "answer-selection", HTML
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
     network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
+    must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
 
     def __init__(
         self,
@@ -231,14 +231,6 @@ class AnswerRanker(TextTask):
 
     # ---- The hooks of TextTask.
 
-    def check_fit(self) -> None:
-        has, wanted = self.backbone.vocabulary_size, self.preprocessor.vocabulary_size
-        if has != wanted:
-            raise ValueError(
-                f"The network's `vocabulary_size` should be the preprocessor's, {wanted}. "
-                f"Received: {has}"
-            )
-
     def read_columns(self, x, y=None, sample_weight=None) -> QuestionSet:
         return as_questions(x, y, sample_weight).check()
 
@@ -262,7 +254,6 @@ class AnswerRanker(TextTask):
         import tensorflow as tf
 
         model, preprocessor = self.backbone, self.require_preprocessor()
-
         signature = [
             tf.TensorSpec([None], tf.string, name="question"),
             tf.TensorSpec([None, None], tf.string, name="candidates"),
@@ -275,12 +266,7 @@ class AnswerRanker(TextTask):
             scores = tf.cast(model.score(inputs)[0], tf.float32)
             return {"scores": tf.where(empty, float("-inf"), scores)}
 
-        module = tf.Module()
-        module.serve = serve
-        # The variables alone: the Keras model around them does not belong in the SavedModel.
-        variables = (variable.value for variable in model.weights)
-        module.kept = [preprocessor.in_graph("tokenizer"), *variables]
-        return module
+        return service_of(serve, model, preprocessor.in_graph("tokenizer"))
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
@@ -333,16 +319,7 @@ class AnswerRanker(TextTask):
         return cls(network, preprocessor, section.negatives, section.margin)
 
     @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "AnswerRanker":
-        config = load_config(cls.config_class, [folder / "config.yaml"])
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
-        if load_weights:
-            read_weights(task.backbone, folder / "best.weights.h5")
-        return task
-
-    @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
-        """Return the preprocessor of a run folder that version 0.1 made."""
         config = load_config(cls.config_class, [folder / "config.yaml"])
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         options = (config.vocabulary.unknown_buckets, config.data.max_length)
@@ -385,9 +362,7 @@ class AnswerRanker(TextTask):
         return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
 
     def _score(self, encoded: EncodedQuestions):
-        if "score" not in self._compiled_functions:
-            self._compiled_functions["score"] = compiled(self._score_pairs, self.backbone, 2, 2)
-        score = self._compiled_functions["score"]
+        score = self._compiled("score", self._score_pairs, 2, 2)
         pairs = [
             (question, place, candidate)
             for question, candidates in enumerate(encoded.candidates)

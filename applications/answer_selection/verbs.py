@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 
 from ..common.errors import UserError, say
-from ..common.verbs import chunks_of_lines, write_lines
+from ..common.verbs import chunks_of_lines, own_split, write_lines
 from .data import QuestionSet, has_split, load_questions, read_questions
 from .ranker import AnswerRanker
 from .results import table
@@ -42,6 +42,4 @@ def _questions(options: Namespace) -> QuestionSet:
         raise UserError("give --split or --file, not both.")
     if options.file:
         return read_questions(options.file, data.on_empty if data else "error")
-    if data is None:
-        raise UserError(f"{options.run} has no data of its own: give --file.")
-    return load_questions(data, options.split or ("test" if has_split(data, "test") else "dev"))
+    return load_questions(data, own_split(options, has_split, "--file"))

@@ -12,12 +12,10 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.backend import compiled
 from ..common.errors import UserError, check_key
 from ..common.preprocessor import check_equally_many
-from ..common.shown import check_shaded
+from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.weights import load_weights as load_weights_of
 from ..training.config import load_config
 from . import backbones, data, results
 from .config import PRESETS, ClassificationConfig, DataConfig, ModelConfig, TokenizerConfig
@@ -51,12 +49,9 @@ class ClassificationTask(TextTask):
         ValueError: where network and preprocessor do not fit each other.
     """
 
-    name_of_task = "classification"
-    shaded_pages = (".html", ".htm")
-    config_class = ClassificationConfig
-    known_defaults = PRESETS
-    network_class = Classifier
-    preprocessor_cls = ClassificationPreprocessor
+    name_of_task, shaded_pages = "classification", HTML
+    config_class, known_defaults = ClassificationConfig, PRESETS
+    network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
     pairs: ClassVar[bool]
     default_architecture: ClassVar[str]
 
@@ -304,11 +299,6 @@ class ClassificationTask(TextTask):
     # ---- The hooks of the command.
 
     @classmethod
-    def defaults_of(cls, config: ClassificationConfig) -> list[str]:
-        name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
-        return PRESETS.get(name) or super().defaults_of(config)
-
-    @classmethod
     def check_data(cls, config: ClassificationConfig) -> None:
         config.check()
         if not data.has_split(config.data, "train"):
@@ -348,14 +338,6 @@ class ClassificationTask(TextTask):
         return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
 
     @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "ClassificationTask":
-        config = load_config(ClassificationConfig, [folder / "config.yaml"])
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
-        if load_weights:
-            load_weights_of(task.backbone, folder / "best.weights.h5")
-        return task
-
-    @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> ClassificationPreprocessor:
         config = load_config(ClassificationConfig, [folder / "config.yaml"])
         path = folder / "tokenizers" / "labels.json"
@@ -392,14 +374,11 @@ class ClassificationTask(TextTask):
 
     def _answers(self, batches: BucketedBatches) -> Iterator[tuple[int, Any, Any, dict[str, Any]]]:
         """Yield the row of each example in batches, its scores, targets and weights, as arrays."""
-        if "attend" not in self._compiled_functions:
-            ranks = dict.fromkeys(SIDES[: 1 + self.pairs], self.backbone.rank)
-            attend = compiled(self.backbone.attend, self.backbone, ranks)
-            self._compiled_functions["attend"] = attend
+        ranks = dict.fromkeys(SIDES[: 1 + self.pairs], self.backbone.rank)
+        attend = self._compiled("attend", self.backbone.attend, ranks)
         for index in range(len(batches)):
             inputs, targets, _ = batches.batch(0, index)
-            answers = self._compiled_functions["attend"](inputs)
-            scores, weights = keras.tree.map_structure(ops.convert_to_numpy, answers)
+            scores, weights = keras.tree.map_structure(ops.convert_to_numpy, attend(inputs))
             for place, row in enumerate(batches.rows(0, index)):
                 if row >= 0:
                     own = {name: each[place] for name, each in weights.items()}

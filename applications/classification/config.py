@@ -1,7 +1,7 @@
 """The configuration of the classification application."""
 
 import codecs
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from ..common.errors import UserError, check_choice, check_range
@@ -300,21 +300,13 @@ class TrainingConfig(training_config.TrainingConfig):
 
 @dataclass(frozen=True)
 class ClassificationConfig:
-    """All of it; `ClassificationConfig()` suits some thousand sentences of one's own.
+    """All of it; `ClassificationConfig()` suits some thousand sentences of one's own."""
 
-    Args:
-        data: where the texts and labels come from.
-        tokenizer: how texts become tokens.
-        model: the model.
-        training: how it is trained.
-        distribute: on which devices.
-    """
-
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    distribute: DistributeConfig = field(default_factory=DistributeConfig)
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    distribute: DistributeConfig = DistributeConfig()
 
     def check(self) -> None:
         """Refuse values that do not go together.

@@ -15,6 +15,7 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.errors import UserError
+from ..common.preprocessor import rows_of_parts
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
@@ -73,19 +74,15 @@ class Examples:
 
     def split(self, fraction: float) -> tuple["Examples", "Examples"]:
         """Return the first examples, and the last ones, which are `fraction` of all."""
-        first = len(self) - max(1, round(fraction * len(self)))
-        if first < 1:
-            raise ValueError(
-                f"Too few texts to hold {fraction:g} of them out. Received: {len(self)}"
-            )
+        parts = rows_of_parts(len(self), fraction, "texts")
         return tuple(
             dataclasses.replace(
                 self,
-                items=self.items[rows],
-                report=dataclasses.replace(self.report, examples=len(self.items[rows])),
-                weights=None if self.weights is None else self.weights[rows],
+                items=[self.items[row] for row in rows],
+                report=dataclasses.replace(self.report, examples=len(rows)),
+                weights=None if self.weights is None else [self.weights[row] for row in rows],
             )
-            for rows in (slice(None, first), slice(first, None))
+            for rows in parts
         )
 
 

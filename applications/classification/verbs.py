@@ -12,7 +12,7 @@ from typing import Any
 from ..common.errors import UserError, say
 from ..common.files import check_picture
 from ..common.shown import check_shaded
-from ..common.verbs import chunks_of_lines, write_lines
+from ..common.verbs import chunks_of_lines, own_split, write_lines
 from .classifier import ClassificationTask
 from .config import DataConfig
 from .data import Examples, has_split, load_examples, read_examples
@@ -88,9 +88,7 @@ def _examples(task: ClassificationTask, options: Namespace) -> Examples:
         raise UserError("give --split or --input, not both.")
     if options.input:
         return read_examples(data, options.input)
-    if options.config is None:
-        raise UserError(f"{options.run} has no data of its own: give a table, --input F.")
-    return load_examples(data, options.split or ("test" if has_split(data, "test") else "dev"))
+    return load_examples(data, own_split(options, has_split, "a table, --input F"))
 
 
 def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:

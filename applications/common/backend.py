@@ -68,3 +68,14 @@ def _compiled_by_jax(function, model, changing):
         return results
 
     return call
+
+
+def service_of(serve: Any, network: keras.Model, *tokenizers: Any) -> Any:
+    """Return the `tf.Module` of a `tf.function` and all that it reads."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.serve = serve
+    # The variables alone: the Keras model around them does not belong in the SavedModel.
+    module.kept = [*tokenizers, *(variable.value for variable in network.weights)]
+    return module

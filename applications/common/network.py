@@ -10,9 +10,9 @@ import keras_hub
 class Network(keras_hub.models.Backbone):
     """Base of the networks: ids in, logits out, every argument a plain value or a layer.
 
-    A network is built once constructed. Its `get_config` is complete: a subclass adds its
-    arguments, and `part` describes those that are layers. Names of attributes are the names of
-    weights in saved files.
+    A network is built once constructed. Its `get_config` is complete: a subclass keeps its
+    arguments with `keep`, and `config_of` describes those that are layers. Names of attributes are
+    the names of weights in saved files.
 
     Args:
         dtype: the dtype policy of the network and of the layers that it makes.
@@ -23,6 +23,16 @@ class Network(keras_hub.models.Backbone):
         keep_functional_apart()
         super().__init__(dtype=dtype, **kwargs)
         self._parts_given: dict[str, bool] = {}
+        self._kept: tuple[str, ...] = ()
+
+    def keep(self, **arguments: Any) -> None:
+        """Set constructor arguments as attributes, which `get_config` then gives."""
+        for name, value in arguments.items():
+            setattr(self, name, value)
+        self._kept = (*self._kept, *arguments)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **{name: getattr(self, name) for name in self._kept}}
 
     def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
         """Return the layer given for an argument, or the one that `make()` returns."""

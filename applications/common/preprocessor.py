@@ -107,3 +107,11 @@ def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     for row, sequence in enumerate(sequences):
         matrix[row, : len(sequence)] = sequence
     return matrix
+
+
+def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]:
+    """Return the first rows of `count`, and the last ones, which are `fraction` of all."""
+    first = count - max(1, round(fraction * count))
+    if first < 1:
+        raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")
+    return range(first), range(first, count)

@@ -1,6 +1,7 @@
 """Results that show themselves: words shaded by attention."""
 
 import html
+import io
 import os
 import sys
 from pathlib import Path
@@ -68,3 +69,19 @@ def check_shaded(output: Path | str) -> None:
         check_new_file(output)
     else:
         check_picture(output, more=HTML)
+
+
+class Searched:
+    """What a search found: it holds the next best ones, and in a notebook it shows its picture."""
+
+    @property
+    def ranked(self) -> tuple[Any, ...]:
+        """This one and its alternatives."""
+        return (self, *self.alternatives)
+
+    def _repr_png_(self) -> bytes | None:
+        if not self.can_be_drawn:
+            return None
+        content = io.BytesIO()
+        self.plot().savefig(content, format="png")
+        return content.getvalue()

@@ -1,15 +1,21 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import keras_hub
+import numpy as np
 
+from keras_attention.decoding import SearchOptions
 from keras_attention.distribute import GlobalMean
 
+from ..training.config import load_config
 from . import presets
+from .backend import compiled
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
@@ -26,8 +32,6 @@ class TextTask(keras_hub.models.Task):
     A subclass writes its own verb (`translate`, `classify`, ...) and these hooks:
 
     ```
-    check_fit()                             raises a ValueError where network and preprocessor
-                                            are of different vocabularies
     read_columns(x, y, sample_weight)       what `fit` was given as a corpus, checked
     encode(corpus)                          the corpus as ids, once
     make_batches(encoded, batch_size, *, seed=0, shuffle=True, like=None)
@@ -46,8 +50,7 @@ class TextTask(keras_hub.models.Task):
     configured(config, preprocessor, dtype=None)         the task, with new weights
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
-    from_run_0_1(folder, load_weights)      the task of a run folder that version 0.1 made, and
-    preprocessor_of_0_1(folder)             its preprocessor
+    preprocessor_of_0_1(folder)             that of a run folder that version 0.1 made
     ```
 
     Args:
@@ -65,6 +68,8 @@ class TextTask(keras_hub.models.Task):
     preprocessor_cls: ClassVar[type[TextPreprocessor]]
     known_defaults: ClassVar[Mapping[str, list[str]]] = {}
     """What a known data set (`data.dataset`) changes in the defaults of the configuration."""
+    must_fit: ClassVar[Mapping[str, str]] = {}
+    """What must be alike: attributes of the preprocessor, by the name that the network has."""
     shaded_pages: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the pages that `visualize` writes beside pictures."""
     counts_tokens: ClassVar[bool] = False
@@ -95,6 +100,16 @@ class TextTask(keras_hub.models.Task):
 
     # ---- The hooks that a subclass may leave as they are.
 
+    def check_fit(self) -> None:
+        """Raise a ValueError where network and preprocessor do not fit each other."""
+        for of_network, name in self.must_fit.items():
+            has, wanted = getattr(self.backbone, of_network), getattr(self.preprocessor, name)
+            if has != wanted:
+                raise ValueError(
+                    f"The network's `{name}` should be the preprocessor's, {wanted}. "
+                    f"Received: {has}"
+                )
+
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         """Return the optimizer that `compile` takes where none is given."""
         return keras.optimizers.Adam(1e-3, clipnorm=1.0)
@@ -117,7 +132,9 @@ class TextTask(keras_hub.models.Task):
     @classmethod
     def defaults_of(cls, config: Any) -> list[str]:
         """Return what data set and architecture of a configuration change in its defaults."""
-        return cls.known_defaults.get(config.data.dataset, [])
+        name, architecture = config.data.dataset, getattr(config.model, "architecture", None)
+        of_both = cls.known_defaults.get(f"{name} with model.architecture {architecture}")
+        return of_both or cls.known_defaults.get(name, [])
 
     @classmethod
     def check_data(cls, config: Any) -> None:
@@ -326,6 +343,16 @@ class TextTask(keras_hub.models.Task):
         return task
 
     @classmethod
+    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
+        """Return the task of a run folder that version 0.1 made."""
+        config = load_config(cls.config_class, [folder / "config.yaml"])
+        precision = getattr(getattr(config, "decoding", None), "precision", "float32")
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder), precision)
+        if load_weights:
+            read_weights(task.backbone, folder / "best.weights.h5")
+        return task
+
+    @classmethod
     def load(cls, run: Path | str) -> "TextTask":
         """Another name of `from_preset`."""
         return cls.from_preset(run)
@@ -348,6 +375,53 @@ class TextTask(keras_hub.models.Task):
         with new_folder(filepath) as folder:
             service = self.service(**options)
             tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})
+
+    def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Any = ()) -> Callable:
+        """Return `function` compiled, once for each key."""
+        if key not in self._compiled_functions:
+            ready = compiled(function, self.backbone, *ranks, changing=changing)
+            self._compiled_functions[key] = ready
+        return self._compiled_functions[key]
+
+
+class SearchTask(TextTask):
+    """Base of the tasks that search for what they write, as `search` says where nothing else does.
+
+    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
+    and the options that it has by default.
+    """
+
+    find: ClassVar[Callable]
+    source_rank: ClassVar[int] = 2
+    default_search: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(
+        self,
+        backbone: keras_hub.models.Backbone,
+        preprocessor: TextPreprocessor | None = None,
+        search: SearchOptions | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ):
+        search = search or self.default_search
+        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
+        super().__init__(backbone, preprocessor, **kwargs)
+        self._seed = keras.random.SeedGenerator(0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "search": dataclasses.asdict(self.search)}
+
+    def _search(self, options: SearchOptions, attention: bool) -> Callable:
+        """Return the compiled search; where it samples, its seed starts anew."""
+        if options.sample:
+            seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
+            self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
+        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
+        settings = {"options": options, "seed": self._seed, "attention": attention}
+        function = functools.partial(self.find, self.backbone, **settings)
+        key, changing = (options, attention), [self._seed.state]
+        return self._compiled(key, function, self.source_rank, changing=changing)
 
 
 def _is_auto(given: Any) -> bool:

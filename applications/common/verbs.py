@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -30,6 +30,14 @@ def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
         return own.replace(**given)
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def own_split(options: Namespace, has_split: Callable, wanted: str) -> str:
+    """Return which of the run's own sets to measure on; a preset has none: `wanted` is needed."""
+    if options.config is None:
+        raise UserError(f"{options.run} has no data of its own: give {wanted}.")
+    split = getattr(options, "split", None)
+    return split or ("test" if has_split(options.config.data, "test") else "dev")
 
 
 def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Iterator[list[str]]:

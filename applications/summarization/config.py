@@ -1,6 +1,6 @@
 """The configuration of the summarisation application."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
@@ -183,23 +183,14 @@ class DecodingConfig(SearchOptions):
 
 @dataclass(frozen=True)
 class SummarizationConfig:
-    """All of it; `SummarizationConfig()` is See et al.'s model for a corpus of one's own.
+    """All of it; `SummarizationConfig()` is See et al.'s model for a corpus of one's own."""
 
-    Args:
-        data: where the documents come from.
-        tokenizer: how text becomes words.
-        model: the model.
-        training: how it is trained.
-        distribute: on which devices.
-        decoding: how a summary is searched for.
-    """
-
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    distribute: DistributeConfig = field(default_factory=DistributeConfig)
-    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    distribute: DistributeConfig = DistributeConfig()
+    decoding: DecodingConfig = DecodingConfig()
 
 
 def _switches(encoder="flat", **on: bool) -> list[str]:

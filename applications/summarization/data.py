@@ -13,6 +13,7 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError
 from ..common.files import json_value, read_lines
+from ..common.preprocessor import rows_of_parts
 from .config import SPLITS, DataConfig
 from .preprocessor import SummarizationPreprocessor, padded_documents, split_sentences
 
@@ -43,13 +44,9 @@ class Corpus:
 
     def split(self, fraction: float) -> tuple["Corpus", "Corpus"]:
         """Return the first documents, and the last ones, which are `fraction` of all."""
-        first = len(self) - max(1, round(fraction * len(self)))
-        if first < 1:
-            raise ValueError(
-                f"Too few documents to hold {fraction:g} of them out. Received: {len(self)}"
-            )
-        parts = self.documents[:first], self.documents[first:]
-        return tuple(dataclasses.replace(self, documents=part) for part in parts)
+        parts = rows_of_parts(len(self), fraction, "documents")
+        kept = ([self.documents[row] for row in rows] for rows in parts)
+        return tuple(dataclasses.replace(self, documents=documents) for documents in kept)
 
 
 def in_memory(

@@ -114,9 +114,7 @@ class SummarizationModel(Network):
                 f"Received: attention={attention}, extra_words={extra_words}; set pointer=False "
                 "for a network without."
             )
-        self.vocabulary_size = vocabulary_size
-        self.units = units
-        self.embedding_size = embedding_size
+        self.keep(vocabulary_size=vocabulary_size, units=units, embedding_size=embedding_size)
         self.has_attention = attention is not False
         self.extra_size = extra_words if pointer else 0
         self.dropout_rate = dropout
@@ -294,8 +292,6 @@ class SummarizationModel(Network):
         own |= {} if self.has_attention else {"attention": False}
         own |= {"pointer": self.pointer is not None, "intra_decoder": self.intra is not None}
         own |= {"extra_words": self.extra_size, "dropout": self.dropout_rate}
-        sizes = ("vocabulary_size", "units", "embedding_size")
-        own |= {name: getattr(self, name) for name in sizes}
         return {**super().get_config(), **own}
 
 

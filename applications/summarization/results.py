@@ -1,7 +1,6 @@
 """What a summariser gives: summaries that show themselves, and measures of many."""
 
 import dataclasses
-import io
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -13,13 +12,14 @@ from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import alignment_text
 
 from ..common.files import check_picture, replacing
+from ..common.shown import Searched
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Summary:
+class Summary(Searched):
     """A summary and where its words come from. In a notebook it shows that.
 
     Args:
@@ -47,11 +47,6 @@ class Summary:
     attention: np.ndarray | None = dataclasses.field(default=None, repr=False)
     p_gen: np.ndarray | None = dataclasses.field(default=None, repr=False)
     alternatives: tuple["Summary", ...] = ()
-
-    @property
-    def ranked(self) -> tuple["Summary", ...]:
-        """This summary and its alternatives."""
-        return (self, *self.alternatives)
 
     @property
     def sentence_weights(self) -> np.ndarray:
@@ -103,7 +98,7 @@ class Summary:
         return alignment_text(weights, words, self.tokens)
 
     def _most_read(self) -> tuple[list[str], np.ndarray]:
-        if not self._is_drawable:
+        if not self.can_be_drawn:
             raise ValueError(
                 "There is nothing to draw: a picture needs a network with attention, "
                 "`return_attention=True`, and words in the document and its summary. "
@@ -114,15 +109,9 @@ class Summary:
         return [words[place] for place in chosen], self.attention[:, chosen]
 
     @property
-    def _is_drawable(self) -> bool:
+    def can_be_drawn(self) -> bool:
+        """Whether there are attention weights of any word."""
         return bool(self.tokens) and self.attention is not None and bool(self.attention.any())
-
-    def _repr_png_(self) -> bytes | None:
-        if not self._is_drawable:
-            return None
-        content = io.BytesIO()
-        self.plot().savefig(content, format="png")
-        return content.getvalue()
 
 
 def evaluation_report(

@@ -1,10 +1,9 @@
 """The summariser: a Keras task from documents to summaries."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -15,11 +14,10 @@ from keras_attention.layers import AttentionMechanism
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
-from ..common.backend import compiled
+from ..common.backend import service_of
 from ..common.errors import UserError
 from ..common.preprocessor import check_equally_many
-from ..common.task import TextTask
-from ..common.weights import load_weights as read_weights
+from ..common.task import SearchTask
 from ..training.config import load_config
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
@@ -40,7 +38,7 @@ MOST_WORDS = 2**17
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
-class Summarizer(TextTask):
+class Summarizer(SearchTask):
     """Summarises documents: a network, its preprocessor, and how it searches.
 
     A document is a text, which is split into sentences, or a list of sentences.
@@ -69,20 +67,13 @@ class Summarizer(TextTask):
 
     name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
-
-    def __init__(
-        self,
-        backbone: SummarizationModel,
-        preprocessor: SummarizationPreprocessor | None = None,
-        search: SearchOptions | Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ):
-        search = search or {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
-        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        if not isinstance(self.search, SearchOptions):
-            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
-        super().__init__(backbone, preprocessor, **kwargs)
-        self._seed = keras.random.SeedGenerator(0)
+    default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
+    find, source_rank = staticmethod(search_in), 3
+    must_fit: ClassVar = {
+        "vocabulary_size": "vocabulary_size",
+        "extra_size": "extra_words",
+        "reads_sentences": "by_sentence",
+    }
 
     @classmethod
     def from_texts(
@@ -165,8 +156,6 @@ class Summarizer(TextTask):
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        if chosen.sample:
-            self._reseed(chosen.seed)
         find = self._search(chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
@@ -251,20 +240,7 @@ class Summarizer(TextTask):
             result.plot(output)
         return result
 
-    # ---- The hooks of TextTask.
-
-    def check_fit(self) -> None:
-        network, preprocessor = self.backbone, self.preprocessor
-        for name, has, wanted in (
-            ("vocabulary_size", network.vocabulary_size, preprocessor.vocabulary_size),
-            ("extra_words", network.extra_size, preprocessor.extra_words),
-            ("by_sentence", network.reads_sentences, preprocessor.by_sentence),
-        ):
-            if has != wanted:
-                raise ValueError(
-                    f"The network's `{name}` should be the preprocessor's, {wanted}. "
-                    f"Received: {has}"
-                )
+    # ---- The hooks of `TextTask`.
 
     def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
         if y is None:
@@ -326,14 +302,7 @@ class Summarizer(TextTask):
             scores = tf.where(is_empty, 0.0, result.scores[:, 0])
             return {"summary": summary[:-1], "scores": scores[:-1]}
 
-        module = tf.Module()
-        module.serve = serve
-        # The variables alone: the Keras model around them does not belong in the SavedModel.
-        module.kept = [tokenizer, *(variable.value for variable in model.weights)]
-        return module
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "search": dataclasses.asdict(self.search)}
+        return service_of(serve, model, tokenizer)
 
     # ---- The hooks of the command.
 
@@ -370,16 +339,7 @@ class Summarizer(TextTask):
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))
 
     @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "Summarizer":
-        config = load_config(cls.config_class, [folder / "config.yaml"])
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), "float32")
-        if load_weights:
-            read_weights(task.backbone, folder / "best.weights.h5")
-        return task
-
-    @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> SummarizationPreprocessor:
-        """Return the preprocessor of a run folder that version 0.1 made."""
         config = load_config(cls.config_class, [folder / "config.yaml"])
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         return SummarizationPreprocessor(tokenizer, **_preprocessing_of(config))
@@ -434,24 +394,6 @@ class Summarizer(TextTask):
                 document.words,
                 *weights,
             )
-
-    def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Sequence = ()):
-        """Return `function` compiled, once for each key."""
-        if key not in self._compiled_functions:
-            self._compiled_functions[key] = compiled(
-                function, self.backbone, *ranks, changing=changing
-            )
-        return self._compiled_functions[key]
-
-    def _search(self, options: SearchOptions, attention: bool):
-        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
-        settings = {"options": options, "seed": self._seed, "attention": attention}
-        function = functools.partial(search_in, self.backbone, **settings)
-        return self._compiled((options, attention), function, 3, changing=[self._seed.state])
-
-    def _reseed(self, seed: int | None) -> None:
-        seed = np.random.SeedSequence().entropy if seed is None else seed
-        self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:
         """Yield the rows of documents that have words, in batches of like lengths.

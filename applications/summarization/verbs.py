@@ -8,7 +8,7 @@ from typing import Any
 from keras_attention.decoding import SearchOptions
 
 from ..common.errors import UserError
-from ..common.verbs import chunks_of_lines, search_of, show_or_draw, write_lines
+from ..common.verbs import chunks_of_lines, own_split, search_of, show_or_draw, write_lines
 from .config import DataConfig
 from .data import Corpus, has_split, load_corpus, read_corpus
 from .results import table
@@ -49,9 +49,7 @@ def evaluation_corpus(options: Namespace) -> Corpus:
         if options.split:
             raise UserError("give --split or --input, not both.")
         return read_corpus(options.input, data.on_empty)
-    if options.config is None:
-        raise UserError(f"{options.run} has no data of its own: give --input.")
-    return load_corpus(data, options.split or ("test" if has_split(data, "test") else "dev"))
+    return load_corpus(data, own_split(options, has_split, "--input"))
 
 
 def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> Iterator[str]:

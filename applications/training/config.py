@@ -295,14 +295,14 @@ def _wrapped(text: str, indent: str, **settings: bool) -> list[str]:
 
 def _described(config_class: type) -> Iterator[tuple[str, str, list[tuple[str, ...]]]]:
     """Yield each section: name, meaning, and of its keys name, meaning, type and default."""
-    sections = _meanings(config_class)
     for section in fields(config_class):
+        words = section.type.__doc__.partition("\n\n")[0].split()
         meanings = _meanings(section.type)
         keys = [
             (field.name, meanings[field.name], type_words(field.type), _yaml(field.default))
             for field in fields(section.type)
         ]
-        yield section.name, sections[section.name], keys
+        yield section.name, " ".join(words).rstrip("."), keys
 
 
 def _meanings(config_class: type) -> dict[str, str]:

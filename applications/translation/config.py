@@ -1,6 +1,6 @@
 """The configuration of the translation application."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
@@ -310,23 +310,14 @@ class DecodingConfig(SearchOptions):
 
 @dataclass(frozen=True)
 class TranslationConfig:
-    """All of it; `TranslationConfig()` suits a small corpus of one's own.
+    """All of it; `TranslationConfig()` suits a small corpus of one's own."""
 
-    Args:
-        data: where the sentences come from.
-        tokenizer: how they become tokens.
-        model: the model.
-        training: how it is trained.
-        distribute: on which devices.
-        decoding: how a translation is searched for.
-    """
-
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    distribute: DistributeConfig = field(default_factory=DistributeConfig)
-    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    distribute: DistributeConfig = DistributeConfig()
+    decoding: DecodingConfig = DecodingConfig()
 
     def __post_init__(self):
         model, decoding = self.model, self.decoding

@@ -13,7 +13,7 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
 from ..common import downloads
 from ..common.errors import UserError
 from ..common.files import read_lines
-from ..common.preprocessor import as_texts, check_equally_many
+from ..common.preprocessor import as_texts, check_equally_many, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
 
@@ -61,12 +61,7 @@ class ParallelCorpus:
 
     def split(self, fraction: float) -> tuple["ParallelCorpus", "ParallelCorpus"]:
         """Return the first pairs, and the last ones, which are `fraction` of all."""
-        first = len(self) - max(1, round(fraction * len(self)))
-        if first < 1:
-            raise ValueError(
-                f"Too few pairs to hold {fraction:g} of them out. Received: {len(self)}"
-            )
-        return self.part(range(first)), self.part(range(first, len(self)))
+        return tuple(map(self.part, rows_of_parts(len(self), fraction, "pairs")))
 
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""

@@ -1,7 +1,6 @@
 """What a translator gives: translations that show themselves, links of words, and reports."""
 
 import dataclasses
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ from keras_attention.metrics import bleu, bleu_by_length, chrf
 from keras_attention.text import Tokenizer
 from keras_attention.visualization import alignment_text, plot_alignment
 
+from ..common.shown import Searched
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Translation:
+class Translation(Searched):
     """A translation. In a notebook it shows its alignment.
 
     Args:
@@ -35,11 +36,6 @@ class Translation:
     source_tokens: list[str]
     alignment: np.ndarray | None = dataclasses.field(repr=False)
     alternatives: tuple["Translation", ...] = ()
-
-    @property
-    def ranked(self) -> tuple["Translation", ...]:
-        """This translation and its alternatives."""
-        return (self, *self.alternatives)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -64,13 +60,6 @@ class Translation:
         if not self.can_be_drawn:
             return self.text
         return alignment_text(self.alignment, self.source_tokens, self.tokens)
-
-    def _repr_png_(self) -> bytes | None:
-        if not self.can_be_drawn:
-            return None
-        content = io.BytesIO()
-        self.plot().savefig(content, format="png")
-        return content.getvalue()
 
 
 Links = list[tuple[int, int]]

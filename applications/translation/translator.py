@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -16,11 +16,9 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load_tokenizer
 
-from ..common.backend import compiled
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
-from ..common.task import TextTask
-from ..common.weights import load_weights as read_weights
+from ..common.task import SearchTask
 from ..training.config import load_config
 from . import data
 from .config import PRESETS, TranslationConfig
@@ -35,7 +33,7 @@ FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
-class Translator(TextTask):
+class Translator(SearchTask):
     """Translates sentences: a network, its preprocessor, and how it searches.
 
     Args:
@@ -64,6 +62,10 @@ class Translator(TextTask):
 
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
+    find = staticmethod(search)
+    must_fit: ClassVar = {
+        name: name for name in ("source_vocabulary_size", "target_vocabulary_size")
+    }
 
     def __init__(
         self,
@@ -74,14 +76,9 @@ class Translator(TextTask):
         label_smoothing: float = 0.1,
         **kwargs: Any,
     ):
-        search = SearchOptions() if search is None else search
-        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        if not isinstance(self.search, SearchOptions):
-            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         self.dictionary = dict(dictionary or {})
         self.label_smoothing = label_smoothing
-        super().__init__(backbone, preprocessor, **kwargs)
-        self._seed = keras.random.SeedGenerator(0)
+        super().__init__(backbone, preprocessor, search, **kwargs)
 
     @classmethod
     def from_texts(
@@ -146,8 +143,6 @@ class Translator(TextTask):
         read = self.require_preprocessor().source_tokenizer
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         run_search = self._search(chosen, has_attention and (return_alignments or replaces))
-        if chosen.sample:
-            self._reseed(chosen.seed)
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
         ids = read.encode(lines)
@@ -289,16 +284,6 @@ class Translator(TextTask):
         self.backbone.show_attention(layer, head)
         self._compiled_functions.clear()
 
-    def check_fit(self) -> None:
-        for side in ("source", "target"):
-            has = getattr(self.backbone, f"{side}_vocabulary_size")
-            wanted = getattr(self.preprocessor, f"{side}_vocabulary_size")
-            if has != wanted:
-                raise ValueError(
-                    f"The network's `{side}_vocabulary_size` should be the preprocessor's, "
-                    f"{wanted}. Received: {has}"
-                )
-
     read_columns = staticmethod(data.in_memory)
     check_data = staticmethod(data.check_data)
 
@@ -349,20 +334,11 @@ class Translator(TextTask):
         return TranslationService(self, (search or self.search).replace(**options))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "search": dataclasses.asdict(self.search),
-            "dictionary": self.dictionary,
-            "label_smoothing": self.label_smoothing,
-        }
+        own = {"dictionary": self.dictionary, "label_smoothing": self.label_smoothing}
+        return {**super().get_config(), **own}
 
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
-
-    @classmethod
-    def defaults_of(cls, config) -> list[str]:
-        name = f"{config.data.dataset} with model.architecture {config.model.architecture}"
-        return PRESETS.get(name) or super().defaults_of(config)
 
     @classmethod
     def read(cls, config, split) -> data.ParallelCorpus:
@@ -382,14 +358,6 @@ class Translator(TextTask):
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         search = config.decoding.search()
         return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
-
-    @classmethod
-    def from_run_0_1(cls, folder, load_weights=True) -> "Translator":
-        config = load_config(TranslationConfig, [folder / "config.yaml"])
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), config.decoding.precision)
-        if load_weights:
-            read_weights(task.backbone, folder / "best.weights.h5")
-        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder) -> TranslationPreprocessor:
@@ -423,26 +391,9 @@ class Translator(TextTask):
 
         return figures
 
-    def _compiled(self, key, function, *ranks, changing=()):
-        """Return `function` compiled, once for each key."""
-        if key not in self._compiled_functions:
-            ready = compiled(function, self.backbone, *ranks, changing=changing)
-            self._compiled_functions[key] = ready
-        return self._compiled_functions[key]
-
     def _forced(self, attention: bool):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
-
-    def _search(self, options: SearchOptions, keeps_attention: bool):
-        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
-        settings = {"options": options, "seed": self._seed, "attention": keeps_attention}
-        function = functools.partial(search, self.backbone, **settings)
-        return self._compiled((options, keeps_attention), function, 2, changing=[self._seed.state])
-
-    def _reseed(self, seed: int | None) -> None:
-        seed = np.random.SeedSequence().entropy if seed is None else seed
-        self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
 
     def _translation(self, source, tokens, length, score, log_probability, alignment):
         """Return one hypothesis of a search as a `Translation`."""

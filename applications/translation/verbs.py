@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
 from ..common.errors import UserError
-from ..common.verbs import chunks_of_lines, search_of, show_or_draw, write_lines
+from ..common.verbs import chunks_of_lines, own_split, search_of, show_or_draw, write_lines
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
 from .results import align_words, pharaoh, table, words_of_line
@@ -102,12 +102,8 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
         files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
         data = options.config.data if options.config else DataConfig()
         return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
-    if options.config is None:
-        raise UserError(
-            f"{options.run} has no data of its own: give --source and --target, or --tsv."
-        )
-    data = options.config.data
-    return load_corpus(data, split or ("test" if has_split(data, "test") else "dev"))
+    split = own_split(options, has_split, "--source and --target, or --tsv")
+    return load_corpus(options.config.data, split)
 
 
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.translation import Translator
-from keras_attention.applications.translation import translator as translator_module
 from keras_attention.decoding import SearchOptions
 from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
@@ -192,8 +191,8 @@ def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch):
         traced.append(options["options"])
         return search(*arguments, **options)
 
-    search = translator_module.search
-    monkeypatch.setattr(translator_module, "search", counted)
+    search = Translator.find
+    monkeypatch.setattr(Translator, "find", staticmethod(counted))
     fresh = Translator(pieces.backbone, pieces.preprocessor, pieces.search)
     for lines, size in ((LINES, 2), (LINES[:1], 1), (LINES[3:], 5)):
         fresh.translate(lines, batch_size=size, n_best=2)

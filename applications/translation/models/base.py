@@ -88,7 +88,6 @@ class TranslationModel(Network):
                 "Tied embeddings need a readout as wide as the embedding "
                 f"(embedding_size={embedding_size}). Received: readout of width {feature_size}."
             )
-        self._kept = ()
         self.keep(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_vocabulary_size,
@@ -112,12 +111,6 @@ class TranslationModel(Network):
             target_vocabulary_size, tie_embeddings, name="word_logits", dtype=self.dtype_policy
         )
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-
-    def keep(self, **arguments) -> None:
-        """Set constructor arguments as attributes, which `get_config` then gives."""
-        for name, value in arguments.items():
-            setattr(self, name, value)
-        self._kept = (*self._kept, *arguments)
 
     def build(self, input_shape=None):
         self.source_embedding.build((None, None))
@@ -188,8 +181,7 @@ class TranslationModel(Network):
         return (*input_shape["target"], self.target_vocabulary_size)
 
     def get_config(self):
-        kept = {name: getattr(self, name) for name in self._kept}
-        return {**super().get_config(), **kept, "dropout": self.dropout.rate}
+        return {**super().get_config(), "dropout": self.dropout.rate}
 
 
 def check_layers(layers: int) -> None:
