@@ -114,8 +114,19 @@ def assert_both_agree(monkeypatch, make, training=False, **options):
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+# The order does not know the mechanism: by default, each of both beside one of the other.
+@pytest.mark.parametrize(
+    ("mechanism", "order"),
+    [
+        pytest.param(
+            mechanism,
+            order,
+            marks=() if mechanism == "coverage" or order == "feeding" else pytest.mark.slow,
+        )
+        for mechanism in MECHANISMS
+        for order in ORDERS
+    ],
+)
 def test_loops_agree_for_every_mechanism_and_order(monkeypatch, mechanism, order):
     cell = {"previous": "gru", "previous-vector": "lstm", "current": "gru"}.get(order, "lstm-stack")
     assert_both_agree(

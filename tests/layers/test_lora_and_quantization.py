@@ -67,7 +67,14 @@ def model_of(kind, **options):
     return layer, keras.Model([query, value], layer(query, value)), [QUERY, VALUE]
 
 
-every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", *ALONE])
+# Each saves and reads models: a mechanism and the layer of most kernels stand for the others.
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in ("bahdanau", "multi_head") else pytest.mark.slow)
+        for kind in ("bahdanau", "luong", *ALONE)
+    ],
+)
 
 
 @every_kind
