@@ -1,5 +1,6 @@
 """The commands that the pages show, as far as they can be checked without running them."""
 
+import itertools
 import re
 import shlex
 
@@ -11,8 +12,12 @@ def commands(text: str, program: str) -> list[list[str]]:
     found = []
     for block in FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
-            for part in re.split(r"\||&&|;|>", line):
-                words = shlex.split(part, comments=True)
-                if words[:1] == [program]:
-                    found.append(words[1:])
+            words = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+            words.whitespace_split = True
+            for separates, part in itertools.groupby(
+                words, lambda word: bool(word) and set(word) <= set("|&;>")
+            ):
+                part = list(part)
+                if not separates and part[0] == program:
+                    found.append(part[1:])
     return found

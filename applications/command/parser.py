@@ -267,4 +267,4 @@ def _add_train(parser: _Parser) -> None:
 
 def _add_task(parser: argparse.ArgumentParser, **settings) -> None:
     help = f"one of: {', '.join(TASKS)}"
-    parser.add_argument("task", metavar="TASK", choices=TASKS, help=help, **settings)
+    parser.add_argument("task", metavar="TASK", choices=list(TASKS), help=help, **settings)

@@ -58,6 +58,7 @@ class Pretended(Workers):
     def __init__(self, other):
         self.cluster = Cluster(("a:1", "b:2"), 0)
         self.count = 2
+        self._index = 0
         self.other = other
 
     def texts(self, text):

@@ -221,7 +221,7 @@ MOMENTS = {
     "in a write": ("os.replace", 25),
     "in a flush": ("os.fsync", 40),
     "in a checkpoint": ("numpy.savez", 3),
-    "in evaluation": ("keras_attention.applications.training.callbacks.Evaluation.on_epoch_end", 3),
+    "in evaluation": ("keras_attention.distribute.workers.Workers.from_chief", 3),
 }
 """What a process that is to be killed calls, and how often at most."""
 EXPORT = ("tensorflow.saved_model.save", 1), ("os.fsync", 1), ("pathlib.Path.replace", 1)
