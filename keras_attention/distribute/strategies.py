@@ -45,7 +45,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
     import tensorflow as tf
 
     present = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
-    _check_devices(devices, present)
+    _check_devices(devices, present, devices)
     chosen = list(devices) or [device for device in present if device.startswith("GPU:")]
     if name == "none" or (name == "auto" and len(chosen) < 2):
         return tf.distribute.get_strategy()
@@ -94,7 +94,7 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
         )
     present = keras.distribution.list_devices()
     chosen = [device.lower() for device in devices] or present
-    _check_devices(chosen, present)
+    _check_devices(chosen, present, devices)
     return keras.distribution.DataParallel(devices=chosen)
 
 
@@ -183,8 +183,8 @@ def replica_batches(
     return strategy.distribute_datasets_from_function(of_worker)
 
 
-def _check_devices(devices: Sequence[str], present: Sequence[str]) -> None:
-    if set(devices) - set(present) or len(set(devices)) < len(devices):
+def _check_devices(chosen: Sequence[str], present: Sequence[str], given: Sequence[str]) -> None:
+    if set(chosen) - set(present) or len(set(chosen)) < len(chosen):
         raise ValueError(
-            f"Devices are some of {', '.join(present)}, each once. Received: {', '.join(devices)}"
+            f"Devices are some of {', '.join(present)}, each once. Received: {', '.join(given)}"
         )

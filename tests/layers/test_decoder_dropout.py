@@ -50,7 +50,8 @@ def outputs(layer, **options):
 def test_dropout_acts_in_training_and_anew_each_time(kind, options):
     layer = decoder(kind, **options)
     quiet = outputs(layer)
-    np.testing.assert_array_equal(quiet, outputs(layer, training=False))
+    # Without `training`, what gradients need is kept: on JAX that program rounds in another order.
+    np.testing.assert_allclose(quiet, outputs(layer, training=False), rtol=1e-4, atol=1e-6)
     first, second = outputs(layer, training=True), outputs(layer, training=True)
     assert np.any(first != quiet) and np.any(first != second)
     assert np.all(np.isfinite(first))
