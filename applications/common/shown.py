@@ -15,7 +15,7 @@ HTML = (".html", ".htm")
 
 
 class Shown:
-    """What shows rows of shaded words: in a notebook, in a terminal, and as a file."""
+    """Base of results that show rows of shaded words: in a notebook, in a terminal, as a file."""
 
     title = ""
 
