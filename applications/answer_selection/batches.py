@@ -102,7 +102,7 @@ class TrainingBatches:
         weights = [self.encoded.weights[question] for question in asked]
         return inputs, labels, np.array(weights, "float32")
 
-    # What follows from the length and `batch`; the rows of buckets do not come in here.
+    # The rows follow from the length and `batch`, not from the buckets.
     stream, to_dataset = BucketedBatches.stream, BucketedBatches.to_dataset
 
     def _draw(self, epoch: int) -> list[list[list[tuple[int, int]]]]:

@@ -11,10 +11,10 @@ from ..training.devices import DistributeConfig
 PAIRS = ("cross", "inner")
 RECURRENT = ("pooling", "mean", "han", "cross", "inner")
 STACKS = ("self-attention", "transformer")
-# What a backbone has, or does, itself.
+# Keys that a backbone decides by itself.
 NOT_OF_BACKBONES = ("embedding_size", "embedding_dropout", "word_dropout")
 
-# What null stands for in keys that only some architectures have.
+# The meaning of null in keys that only some architectures have.
 DEFAULTS = {
     "encoder": ("gru", RECURRENT),
     "attention_units": (None, ("pooling", "han", *STACKS, "cross", "backbone")),

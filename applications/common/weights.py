@@ -1,6 +1,8 @@
 """The weights of a network in a file: written whole, and read only where they are sound."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +45,19 @@ def load_weights(model: keras.Model, path: Path) -> None:
 
 def check_weights(path: Path) -> None:
     """Refuse a file of weights that is damaged, leads elsewhere, or is not finite."""
+    with _reading(path) as file:
+        _check_group(file, path, path.stat().st_size)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    """Open a file of weights; what goes wrong with it is one line."""
     import h5py
 
     open_regular(path).close()
     try:
         with h5py.File(path, "r") as file:
-            _check_group(file, path, path.stat().st_size)
+            yield file
     except UserError:
         raise
     except Exception as error:  # HDF5's own errors are many and say nothing to a user
@@ -70,8 +79,6 @@ def check_sizes(described: Any, path: Path) -> None:
     Raises:
         UserError: naming the size.
     """
-    import h5py
-
     largest = total = 0
 
     def measure(_, item):
@@ -93,13 +100,9 @@ def check_sizes(described: Any, path: Path) -> None:
 
     if not (path.exists() and isinstance(described, dict)):
         return
-    open_regular(path).close()
     verify_checksum(path)
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(measure)
-    except Exception as error:  # HDF5's own errors are many and say nothing to a user
-        raise _unsound(path, type(error).__name__) from None
+    with _reading(path) as file:
+        file.visititems(measure)
     if total > path.stat().st_size:
         raise _unsound(path, "it says that it holds more than it does")
     check(described)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention.applications.common import files
 from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.training.callbacks import (
     HalveOnPlateau,
@@ -86,6 +87,15 @@ def test_stopping_at_an_epoch_and_going_on_is_the_same_as_going_on(unbroken, tmp
         assert outcome.epoch == epochs
         assert outcome.reason == f"all {epochs} epochs are done"
     assert_same_runs(saved(run), saved(unbroken))
+
+
+def test_a_finished_run_with_damaged_weights_is_refused(tmp_path):
+    run = make_run(tmp_path / "run")
+    fit(run, epochs=1)
+    files.write_checksums(run.path)
+    run.best_weights.write_bytes(run.best_weights.read_bytes()[:-1])
+    with pytest.raises(UserError, match="is damaged or was changed"):
+        fit(run, epochs=1)
 
 
 def test_a_damaged_checkpoint_is_passed_over_to_the_same_weights(unbroken, tmp_path, capsys):

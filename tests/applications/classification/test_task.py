@@ -300,6 +300,22 @@ def test_an_exported_run_serves_strings_without_keras(opinions_classifier, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "one", "names": ("a", "b", "a")}, "each once. Received: .'a', 'b', 'a'"),
+        ({"kind": "one", "names": ("a", 1.5)}, "strings or whole numbers"),
+        ({"kind": "one"}, "should be the labels"),
+        ({"kind": "number", "names": ("a",)}, "none for numbers"),
+        ({"kind": "number", "mean": float("nan")}, "should be finite"),
+        ({"kind": "number", "scale": 0.0}, "`scale` above 0"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Labels(**arguments)
+
+
+@pytest.mark.parametrize(
     ("sizes", "labels"),
     [
         ({"architecture": "han"}, Labels("many", ("x", "y", "z"))),
