@@ -100,6 +100,10 @@ def _on_a_run(options):
     _check_output(task_class, options)
     options.config = tasks.config_of(task_class, folder)
     task = task_class.from_preset(folder, dtype=tasks.precision_of(options.config))
+    if more := getattr(options, "more", None):
+        precision = tasks.precision_of(options.config)
+        others = [task_class.from_preset(preset_folder(each), dtype=precision) for each in more]
+        task = task_class.ensemble([task, *others])
     if options.verb == "export":
         form = getattr(options, "format", "saved_model")
         if form == "saved_model":

@@ -1,4 +1,4 @@
-"""What a ranker gives: answers that show themselves, and reports of many questions."""
+"""Results of a ranker: answers that show themselves, and reports of many questions."""
 
 import dataclasses
 import math

@@ -8,7 +8,7 @@ from keras import ops
 from .layers import PACKAGE, Part, mean_of
 
 SIDES = ("text", "second")
-"""What a network's inputs are called."""
+"""Names of a network's inputs."""
 
 
 class TextEncoder(Part):

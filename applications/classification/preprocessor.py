@@ -21,7 +21,7 @@ from .encoders import SIDES
 from .layers import PACKAGE
 
 KINDS = ("one", "many", "number")
-"""What a text may have: one label, any number of labels, or a number."""
+"""Kinds of labels: one of a text, any number of them, or a number."""
 # In the syntax that Python and TensorFlow share: a stop, what may close it, and a space after it.
 SENTENCE_END = ("([.!?][\"')\\]]*)[ \\t]+", "\\1\n")
 

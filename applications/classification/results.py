@@ -1,4 +1,4 @@
-"""What a classifier gives: predictions that show themselves, figures of many, and pictures."""
+"""Results of a classifier: predictions that show themselves, figures of many, and pictures."""
 
 import dataclasses
 import html
@@ -34,7 +34,7 @@ FIGURES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weights:
-    """What a network attended to in one text.
+    """Attention of a network to one text.
 
     Args:
         tokens: the written tokens of each sentence; a text read as a whole is one.
@@ -62,7 +62,7 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prediction(Shown):
-    """What a network says of a text, or pair of texts. In a notebook its words are shaded.
+    """Prediction for a text, or pair of texts. In a notebook its words are shaded.
 
     Args:
         labels: the likeliest label; of many labels those with a probability of at least 0.5.

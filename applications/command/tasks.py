@@ -11,7 +11,7 @@ from typing import Any
 
 PACKAGE = Path(find_spec("keras_attention").submodule_search_locations[0])
 ALIASES = {"beam_size": "--beam"}
-"""What users type beside the name of a search option."""
+"""Other names of search options that users type."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,12 @@ ALIGNMENTS = switch(
     "source-target, counted from 0 (Pharaoh form)",
 )
 TARGET = text("--target", "align this translation instead of the model's own", required=False)
+MORE = Option(
+    "more",
+    "more runs of the same vocabularies: the mean of all probabilities writes (an ensemble)",
+    nargs="*",
+    metavar="RUN",
+)
 FORMAT = Option(
     "--format",
     "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
@@ -189,9 +195,9 @@ TRANSLATION = TaskCommand(
         "export": "write the translator for use elsewhere",
     },
     options={
-        "evaluate": [*PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
-        "predict": [LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
-        "score": [*PAIRS, OUTPUT],
+        "evaluate": [MORE, *PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
+        "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
+        "score": [MORE, *PAIRS, OUTPUT],
         "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
         "export": [FORMAT, FOLDER],
     },

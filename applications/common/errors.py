@@ -2,9 +2,11 @@
 
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TextIO
 
 
 class UserError(ValueError):
@@ -47,9 +49,23 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def say(text: str = "") -> None:
-    """Print `text` to standard error at once."""
-    print(text, file=sys.stderr, flush=True)
+_QUIET = ContextVar("quiet", default=False)
+
+
+def say(text: str = "", end: str = "\n", stream: TextIO | None = None) -> None:
+    """Print `text` to standard error, or `stream`, at once; nothing inside of `quietly`."""
+    if not _QUIET.get():
+        print(text, end=end, file=stream or sys.stderr, flush=True)
+
+
+@contextmanager
+def quietly(quiet: bool = True) -> Iterator[None]:
+    """Let `say` print nothing, if `quiet`."""
+    token = _QUIET.set(quiet)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
 
 
 def clock(seconds: float) -> str:

@@ -58,6 +58,8 @@ class Network(keras_hub.models.Backbone):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Network":
         def restored(value):
+            if isinstance(value, list):
+                return [restored(each) for each in value]
             is_object = isinstance(value, dict) and {"class_name", "config"} <= set(value)
             return keras.saving.deserialize_keras_object(value) if is_object else value
 

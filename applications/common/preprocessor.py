@@ -1,4 +1,4 @@
-"""What every preprocessor of a task shares: its tokenizers, and how it is saved and read back."""
+"""The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -68,10 +68,10 @@ class TextPreprocessor(keras_hub.models.Preprocessor):
 def as_texts(values: Any, name: str) -> list[str]:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
-    Bytes are UTF-8. What is no string, such as None, NaN or ids, is a ValueError that names the
+    Bytes are UTF-8. Anything else, such as None, NaN or ids, raises a ValueError that names the
     argument `name`.
     """
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
             f"Received: {name}={shown(values)}"

@@ -1,4 +1,4 @@
-"""What a preset is made of: a folder with a task's parts, found by name, path or handle."""
+"""Presets: folders with a task's parts, found by name, path or handle."""
 
 import json
 from pathlib import Path

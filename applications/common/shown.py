@@ -72,7 +72,7 @@ def check_shaded(output: Path | str) -> None:
 
 
 class Searched:
-    """What a search found: it holds the next best ones, and in a notebook it shows its picture."""
+    """A result of a search: it holds the next best ones, and shows its picture in a notebook."""
 
     @property
     def ranked(self) -> tuple[Any, ...]:

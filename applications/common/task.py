@@ -61,15 +61,15 @@ class TextTask(keras_hub.models.Task):
     """
 
     name_of_task: ClassVar[str]
-    """What the command and a run folder call the task, such as "translation"."""
+    """The name of the task in the command and in run folders, such as "translation"."""
     config_class: ClassVar[type]
     """The dataclass of the command's configuration."""
     network_class: ClassVar[type[keras_hub.models.Backbone]]
     preprocessor_cls: ClassVar[type[TextPreprocessor]]
     known_defaults: ClassVar[Mapping[str, list[str]]] = {}
-    """What a known data set (`data.dataset`) changes in the defaults of the configuration."""
+    """Defaults of the configuration by the name of a known data set (`data.dataset`)."""
     must_fit: ClassVar[Mapping[str, str]] = {}
-    """What must be alike: attributes of the preprocessor, by the name that the network has."""
+    """Attributes that must be alike: the preprocessor's, by the name that the network has."""
     shaded_pages: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the pages that `visualize` writes beside pictures."""
     counts_tokens: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What the verbs of the command share: lines in, results out, options of a search."""
+"""Shared by the verbs of the command: lines in, results out, options of a search."""
 
 import sys
 from argparse import Namespace

@@ -68,7 +68,7 @@ _SIZE = re.compile(r"(^|_)(units|size|dim|heads|layers|outputs)$")
 """The keys of a description whose number is the length of an axis of weights, or a part of it."""
 _SMALL = {"layers": 64}
 _SMALL_OTHERS = 4096
-"""What any network may have: some describe sizes that their encoder has no weights for."""
+"""Arguments that any network may have: some describe sizes without weights in their encoder."""
 
 
 def check_sizes(described: Any, path: Path) -> None:

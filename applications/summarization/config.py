@@ -86,7 +86,7 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What reads a document, and what the decoder that writes its summary attends with.
+    """The encoder of documents, and the attention of the decoder that writes summaries.
 
     `architecture` names what a paper switches on; each switch may be set beside it.
 

@@ -37,7 +37,7 @@ class Corpus:
     empty: int = 0
     """How many were left out because they, or their summaries, have no words."""
     on_too_long: str = "truncate"
-    """What to do with longer ones than are read: truncate, skip or error."""
+    """How documents that are too long are handled: truncate, skip or error."""
 
     def __len__(self) -> int:
         return len(self.documents)

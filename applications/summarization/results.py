@@ -1,4 +1,4 @@
-"""What a summariser gives: summaries that show themselves, and measures of many."""
+"""Results of a summariser: summaries that show themselves, and measures of many."""
 
 import dataclasses
 from collections.abc import Sequence

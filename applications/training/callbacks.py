@@ -1,4 +1,4 @@
-"""What happens at the end of an update and of an epoch, beside training itself."""
+"""Callbacks: what a training does at the end of an update and of an epoch."""
 
 import math
 import signal
@@ -192,7 +192,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     @property
     def arrays(self) -> list[np.ndarray]:
-        """What an exact resume needs: the weights at the last epochs' ends, one after another."""
+        """Return the weights at the ends of the last epochs, which an exact resume needs."""
         return [array for weights in self.window for array in weights]
 
     def restore(self, arrays: list[np.ndarray], model: keras.Model) -> None:

@@ -427,7 +427,7 @@ class TrainingConfig:
 
     @property
     def resumable(self) -> tuple[str, ...]:
-        """What may differ when a run is continued: how long it goes on, and whether it is watched.
+        """Keys that may differ when a run is continued: its length, and what watches it.
 
         Schedule cosine is spread over all epochs: with more of them it would be another.
         """

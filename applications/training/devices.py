@@ -24,7 +24,7 @@ WITH_DEVICES = ("auto", "mirrored", "data-parallel")
 
 @dataclass(frozen=True)
 class DistributeConfig:
-    """What a model is trained on. A batch is cut among the replicas of the model.
+    """The devices that a model is trained on. A batch is cut among the replicas of the model.
 
     Args:
         strategy: none, one device; mirrored, a replica of the model on every visible GPU, or on
@@ -62,12 +62,12 @@ class DistributeConfig:
 
 
 RESUMABLE = ("strategy", "devices", "timeout")
-"""What may differ when a run is continued: a batch is the same on other devices."""
+"""Keys that may differ when a run is continued: a batch is the same on other devices."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What a model is trained on: processes; on TensorFlow a strategy, on JAX a distribution."""
+    """The devices of a training: processes; on TensorFlow a strategy, on JAX a distribution."""
 
     workers: Workers
     strategy: "tf.distribute.Strategy | None" = None

@@ -1,4 +1,4 @@
-"""What a training reports: progress for people, figures for programs."""
+"""Reports of a training: progress for people, figures for programs."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from typing import TextIO
 import keras
 from keras import ops
 
-from ..common.errors import UserError, clock
+from ..common.errors import UserError, clock, say
 from .callbacks import learning_rate_of, updates_made
 
 
@@ -121,7 +121,7 @@ class Progress(keras.callbacks.Callback):
         text += f"  {clock(left)} left"
         if self.live:
             text = f"\r\x1b[K[{'=' * (20 * done // self.steps):20}] {text}"
-        print(text, end="" if self.live else "\n", file=self.stream, flush=True)
+        say(text, "" if self.live else "\n", self.stream)
 
     def on_epoch_end(self, epoch, logs=None):
         text = f"epoch {epoch + 1}/{self.epochs}  " + "  ".join(
@@ -132,7 +132,7 @@ class Progress(keras.callbacks.Callback):
         self.first = 0
         clear = "\r\x1b[K" if self.live else ""
         seconds = clock(time.monotonic() - self.start)
-        print(f"{clear}{text}  {seconds}", file=self.stream, flush=True)
+        say(f"{clear}{text}  {seconds}", stream=self.stream)
 
 
 def _short(value: float) -> str:

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
-from ..common.errors import UserError, WorkersStopped, say
+from ..common.errors import UserError, WorkersStopped, quietly, say
 from ..common.files import checksum
 from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
 from ..common.task import TextTask
@@ -134,14 +134,21 @@ def fit_new_run(
     held_out: Any,
     output: Path | str,
     training: Any = None,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    verbose: Any = "auto",
     **changes: Any,
 ) -> Outcome:
     """Train a task on corpora at hand, in a new run folder or on from the one that is there.
 
     `training` is the training section, the task's default where not given; `changes` are keys of
-    it, of which None changes nothing.
+    it, of which None changes nothing. `verbose=0` shows nothing.
     """
+    section = training or task.config_class().training
+    if unknown := [name for name in changes if not hasattr(section, name)]:
+        raise ValueError(
+            "`fit` with `run` takes `training`, `callbacks`, `verbose` and the keys of a training "
+            f"section beside its own arguments. Received: {', '.join(unknown)}"
+        )
     if held_out is None:
         raise ValueError(
             "A run is judged after each epoch: give `validation_data` or `validation_split`. "
@@ -149,7 +156,7 @@ def fit_new_run(
         )
     config = task.config_class()
     changes = {name: value for name, value in changes.items() if value is not None}
-    section = dataclasses.replace(training or config.training, **changes)
+    section = dataclasses.replace(section, **changes)
     config = dataclasses.replace(config, training=section)
     corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
     if is_free(output):
@@ -159,9 +166,9 @@ def fit_new_run(
     run = RunFolder(output)
     own = preprocessor_of(type(task), run)
     _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
-    with writing(run):
+    with writing(run), quietly(verbose == 0):
         take_over(run, config)
-        return fit_in_run(task, run, config, corpora, callbacks=callbacks)
+        return fit_in_run(task, run, config, corpora, callbacks=callbacks or ())
 
 
 def with_absolute_paths(config: Any) -> Any:
@@ -292,7 +299,7 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
 ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
 ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile", "deterministic")
-"""What `accept_changes` lets differ: nothing that the weights or the optimizer's state hang on."""
+"""Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 
 
 def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> None:

@@ -11,6 +11,7 @@ from .config import (
 from .data import load_corpus
 from .models.base import TranslationModel
 from .models.builder import build_model
+from .models.ensemble import Ensemble
 from .models.luong import Luong
 from .models.rnnsearch import RNNEncDec, RNNSearch
 from .models.transformer import Transformer
@@ -21,6 +22,7 @@ from .translator import Translator
 __all__ = [
     "DataConfig",
     "DecodingConfig",
+    "Ensemble",
     "Luong",
     "ModelConfig",
     "RNNEncDec",

@@ -1,4 +1,4 @@
-"""What a translator gives: translations that show themselves, links of words, and reports."""
+"""Results of a translator: translations that show themselves, links of words, and reports."""
 
 import dataclasses
 from collections.abc import Sequence

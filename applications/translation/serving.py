@@ -1,5 +1,7 @@
 """The graph of an exported translator. Importing this imports TensorFlow."""
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
@@ -37,6 +39,7 @@ class TranslationService(tf.Module):
         # The variables alone: the Keras model around them does not belong in the SavedModel.
         self._weights = [variable.value for variable in model.weights]
         self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
+        self._dictionary = _Dictionary(translator.dictionary) if translator.dictionary else None
         self._n_best = options.n_best
         self._search = lambda source: search(model, source, options)
 
@@ -79,6 +82,8 @@ class TranslationService(tf.Module):
         weights = tf.pad(alignments, [[0, 0]] * 3 + [[0, 1]])
         places = tf.argmax(weights, axis=-1)
         words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
+        if self._dictionary is not None:
+            words = self._dictionary.look_up(words)
         attends = tf.reduce_max(weights, axis=-1) > 0
         return tf.where((ids == UNK_ID) & attends, words, tokens)
 
@@ -91,6 +96,22 @@ class TranslationService(tf.Module):
         else:
             text = self._target.decode(tf.reshape(ids, rows))
         return tf.reshape(text, shape[:2])
+
+
+class _Dictionary(tf.Module):
+    """Translations of words, in a graph; a word that it lacks stays."""
+
+    def __init__(self, translations: Mapping[str, str]):
+        super().__init__()
+        words = tf.constant(list(translations))
+        places = tf.lookup.KeyValueTensorInitializer(words, tf.range(len(translations)))
+        self._places = tf.lookup.StaticHashTable(places, default_value=-1)
+        self._translations = tf.constant(list(translations.values()))
+
+    def look_up(self, words):
+        places = self._places.lookup(words)
+        found = tf.gather(self._translations, tf.maximum(places, 0))
+        return tf.where(places < 0, words, found)
 
 
 def _at_least_one(ids):

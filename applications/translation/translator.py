@@ -24,6 +24,7 @@ from . import data
 from .config import PRESETS, TranslationConfig
 from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
+from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs
 from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
@@ -112,6 +113,30 @@ class Translator(SearchTask):
         size = embedding_size or units
         network = RNNSearch(*sizes, embedding_size=size, units=units, **arguments)
         return cls(network, preprocessor, search)
+
+    @classmethod
+    def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
+        """Return a translator whose word probabilities are the mean of several ones': `Ensemble`.
+
+        It searches, and looks words up, as the first one does.
+
+        Args:
+            translators: Two at least, of one preprocessor.
+
+        Raises:
+            ValueError: where preprocessors differ: words of other vocabularies have no mean.
+        """
+        first, *others = translators
+        configs = [{**each.preprocessor.get_config(), "name": None} for each in translators]
+        for place, config in enumerate(configs):
+            if config != configs[0]:
+                raise ValueError(
+                    "Translators of one ensemble should have one preprocessor: train them with the "
+                    "same data and `tokenizer` settings. "
+                    f"Received: another one of translator {place + 1} of {len(configs)}"
+                )
+        network = Ensemble([first.backbone, *(each.backbone for each in others)])
+        return cls(network, first.preprocessor, first.search, first.dictionary)
 
     def translate(
         self,

@@ -78,18 +78,20 @@ def test_saved_model_of_pieces_gives_what_translate_gives(tmp_path, architecture
 
 def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
     task = make_translator("words", architecture="luong")
+    task.dictionary = {"man": "", "the": "hinüber"}
     task.export(tmp_path / "exported", beam_size=4, n_best=2, length_penalty=0.3)
     (served,) = serve(tmp_path / "exported", [LINES], tmp_path)
     assert served["text"].shape == served["scores"].shape == (len(LINES), 2)
     results = task.translate(LINES, beam_size=4, n_best=2, length_penalty=0.3)
-    copied = 0
+    copied = looked_up = 0
     for place, result in enumerate(results):
         for rank, translation in enumerate(result.ranked):
             assert_same(served, place, rank, translation)
             copied += bool(set(translation.tokens) & set(translation.source_tokens))
+            looked_up += bool({"", "hinüber"} & set(translation.tokens))
         for rank in range(len(result.ranked), 2):
             assert served["text"][place, rank] == "" and served["scores"][place, rank] == -np.inf
-    assert copied
+    assert copied and looked_up
 
 
 @pytest.mark.slow

@@ -173,6 +173,20 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     assert_same_training(run, parts)
 
 
+def test_a_run_trains_in_silence_and_encodes_each_text_once(
+    preprocessor, tmp_path, monkeypatch, capfd
+):
+    kind, encoded = type(preprocessor.source_tokenizer), []
+    encode = kind.encode
+    monkeypatch.setattr(
+        kind, "encode", lambda self, texts: encoded.extend(texts) or encode(self, texts)
+    )
+    options = {"epochs": 2, "early_stopping": "loss", "verbose": 0, **IN_A_RUN}
+    make_task(preprocessor).fit(SOURCES, TARGETS, run=tmp_path / "run", **options)
+    assert sorted(encoded) == sorted([*SOURCES, *TARGETS])
+    assert capfd.readouterr().err == ""
+
+
 def test_a_run_is_a_preset(preprocessor, run):
     task = Translator.from_preset(run)
     first, last = read_metrics(RunFolder(run).metrics)
@@ -195,6 +209,7 @@ def test_a_run_is_a_preset(preprocessor, run):
         (lambda t: t.fit([[4, 5]], [[4, 5]]), r"the preprocessor makes the ids.*x\[0\]=\[4, 5\]"),
         (lambda t: t.fit(np.ones((2, 3)), np.ones((2, 3))), r"the preprocessor makes the ids.*x\["),
         (lambda t: t.fit("a b", "c d"), "sequence of strings.*Received: x='a b'"),
+        (lambda t: t.fit({"a": "b"}, ["c"]), "sequence of strings.*Received: x={'a': 'b'}"),
         (lambda t: t.fit(["a", " "], ["b", "c"]), r"should have words. Received: x\[1\]=' '"),
         (lambda t: t.fit([], []), "at least one pair.*Received: none"),
         (lambda t: t.fit(SOURCES), r"as `fit\(x, y\)`, or pairs of strings.*Received: x=\['a man"),
@@ -232,6 +247,11 @@ def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
             (SOURCES, TARGETS),
             {"validation_split": 0.2, "epochs": 0},
             "training.epochs must be at least 1",
+        ),
+        (
+            (SOURCES, TARGETS),
+            {"validation_split": 0.2, "workers": 2},
+            "keys of a training section.*Received: workers",
         ),
     ):
         with pytest.raises(ValueError, match=message):

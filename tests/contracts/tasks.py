@@ -75,7 +75,7 @@ TASKS = {
             "attention": LuongAttention("concat", units=5),
             "cell": keras.layers.LSTMCell(6),
         },
-        networks=tuple(SIZES),
+        networks=(*SIZES, translation.Ensemble),  # whose own test is test_ensemble.py
     ),
     "Summarizer": TaskEntry(
         make=lambda **arguments: summarization.Summarizer.from_texts(

@@ -1,4 +1,4 @@
-"""What every translation network offers, whatever its architecture, and the loss it trains with."""
+"""The base of the translation networks, and the loss that they train with."""
 
 from typing import ClassVar
 

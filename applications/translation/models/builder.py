@@ -13,7 +13,7 @@ NETWORKS = {
     "transformer": Transformer,
 }
 RECURRENT_SIZE = 256
-"""What null stands for in a recurrent model's sizes, which in the papers are 620 to 1000."""
+"""The default (null) of a recurrent model's sizes, which in the papers are 620 to 1000."""
 
 
 def build_model(

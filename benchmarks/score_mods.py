@@ -1,0 +1,193 @@
+"""`python -m benchmarks.score_mods`: functions of places, beside causal attention and dense scores.
+
+Self-attention of one sequence, width 512, 8 heads: causal; causal within documents, by `mask_mod`;
+causal with a learned bias, by `score_mod`; and the two with all scores at once, in plain Keras.
+Each runs in a process of its own, in turns. Outputs, gradients of inputs and weights, and of what
+is learned, are compared with the dense form's first.
+"""
+
+import argparse
+import functools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import machine, report
+from benchmarks.children import ROOT, environment
+from benchmarks.problems import PASSES
+from benchmarks.worker import WARM_UP_STEPS, peak_megabytes, time_steps
+
+WIDTH, HEADS, DOCUMENTS = 512, 8, 4
+DENSE = {"documents": "dense documents", "bias": "dense bias"}
+FORMS = ("causal", *DENSE, *DENSE.values())
+TOLERANCE = 1e-5
+
+
+def main(arguments=None) -> int:
+    """Print a table; 0, or 2 after one line where a form failed or differs from the dense one."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.score_mods")
+    parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        print(json.dumps(measure(options.child, options.length, options.results)))
+        return 0
+    print(report.machine_line(machine.facts()), flush=True)
+    rounds: dict[str, list[dict]] = {form: [] for form in FORMS}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(options.rounds):
+            for form in FORMS[turn % len(FORMS) :] + FORMS[: turn % len(FORMS)]:
+                results = Path(folder) / f"{form}.npz"
+                child = subprocess.run(
+                    [sys.executable, "-m", "benchmarks.score_mods", "--child", form]
+                    + ["--length", str(options.length), "--results", str(results)],
+                    cwd=ROOT,
+                    env=environment(),
+                    capture_output=True,
+                    text=True,
+                )
+                if child.returncode:
+                    last = (child.stderr.strip().splitlines() or ["no message"])[-1]
+                    print(f"error: {form} failed: {last}", file=sys.stderr)
+                    return 2
+                rounds[form].append(json.loads(child.stdout.strip().splitlines()[-1]))
+        for form, dense in DENSE.items():
+            error = difference(Path(folder) / f"{form}.npz", Path(folder) / f"{dense}.npz")
+            print(f"{form} against {dense}: differ by {error:.1e} of the greatest value at most")
+            if error > TOLERANCE:
+                print(f"error: more than {TOLERANCE}", file=sys.stderr)
+                return 2
+    print(table(rounds))
+    return 0
+
+
+def table(rounds: dict[str, list[dict]]) -> str:
+    """Return seconds and peak memory by form, and the times as ratios to causal attention's."""
+    header = [f"{name} {what}" for name in PASSES for what in ("s", "/ causal", "peak MB")]
+    lines = [f"| form | {' | '.join(header)} |", "| --- |" + " --: |" * len(header)]
+    for form, found in rounds.items():
+        cells = []
+        for name in PASSES:
+            ratios = [
+                mine[name] / causal[name]
+                for mine, causal in zip(found, rounds["causal"], strict=True)
+            ]
+            cells += [
+                f"{statistics.median(one[name] for one in found):.2f}",
+                f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+                f"{statistics.median(one[f'{name}_peak_mb'] for one in found):.0f}",
+            ]
+        lines.append(f"| {' | '.join([form, *cells])} |")
+    return "\n".join(lines)
+
+
+def difference(ours: Path, dense: Path) -> float:
+    """Return the greatest difference of any array, as a share of its greatest value."""
+    with np.load(ours) as mine, np.load(dense) as theirs:
+        return max(
+            float(np.abs(mine[name] - theirs[name]).max() / np.abs(theirs[name]).max())
+            for name in theirs.files
+        )
+
+
+def measure(form: str, length: int, results: Path) -> dict:
+    """Return the least time of each pass and its peak above the imported framework."""
+    import tensorflow as tf
+    from keras import ops, random
+
+    layer = build(form, length)
+    inputs = tf.Variable(random.normal((1, length, WIDTH), seed=1))
+    attend = functools.partial(layer, **({"use_causal_mask": True} if form == "causal" else {}))
+    attend(inputs[:, :32])
+    for seed, weight in enumerate(layer.weights):
+        weight.assign(random.normal(weight.shape, stddev=WIDTH**-0.5, seed=seed))
+    factor = random.normal((1, length, WIDTH), seed=2)
+
+    @tf.function
+    def forward():
+        return attend(inputs)
+
+    @tf.function
+    def train():
+        with tf.GradientTape() as tape:
+            loss = ops.sum(attend(inputs) * factor)
+        return tape.gradient(loss, [inputs, *(one.value for one in layer.trainable_weights)])
+
+    baseline = peak_megabytes()
+    found = {}
+    for name, step in zip(PASSES, (forward, train), strict=True):
+        for _ in range(WARM_UP_STEPS):
+            step()
+        found[f"{name}_peak_mb"] = peak_megabytes() - baseline
+        found[name] = min(time_steps(step, 2.0))
+    gradients = {f"gradient {index}": one.numpy() for index, one in enumerate(train())}
+    np.savez(results, outputs=forward().numpy(), **gradients)
+    return found
+
+
+def build(form: str, length: int):
+    """Return the layer of a form."""
+    import keras
+    from keras import ops
+
+    from keras_attention.layers import MultiHeadAttention
+    from keras_attention.ops.dot_product.mods import all_of, causal, documents, look_up
+
+    ends = np.sort(np.random.default_rng(5).choice(length, DOCUMENTS - 1, replace=False))
+    packed = np.searchsorted(ends, np.arange(length), side="right")[None].astype("int32")
+
+    class Slope(keras.layers.Layer):
+        """A learned slope of distance for each head."""
+
+        def build(self, score_shape, *places):
+            self.slope = self.add_weight((HEADS,), name="slope")
+
+        def call(self, score, batch, head, query, key):
+            distance = ops.cast(ops.abs(query - key), score.dtype)
+            return score - look_up(self.slope, head) * distance
+
+    class Dense(keras.layers.Layer):
+        """Attention with all scores at once."""
+
+        def __init__(self):
+            super().__init__()
+            axes, split = (None, HEADS, WIDTH // HEADS), "btd,dhc->bthc"
+            self.query = keras.layers.EinsumDense(split, axes, bias_axes="hc")
+            self.key = keras.layers.EinsumDense(split, axes, bias_axes="hc")
+            self.value = keras.layers.EinsumDense(split, axes, bias_axes="hc")
+            self.out = keras.layers.EinsumDense("bthc,hcd->btd", (None, WIDTH), bias_axes="d")
+            self.score_mod = Slope() if form == "dense bias" else None
+            if self.score_mod is not None:
+                self.score_mod.build((1, HEADS))
+
+        def call(self, inputs):
+            query, key, value = self.query(inputs), self.key(inputs), self.value(inputs)
+            scores = ops.einsum("bthc,bshc->bhts", query * (WIDTH // HEADS) ** -0.5, key)
+            places = ops.arange(ops.shape(inputs)[1])
+            rows, columns = places[:, None], places[None]
+            seen = rows >= columns
+            if self.score_mod is None:
+                text = ops.convert_to_tensor(packed[0])
+                seen = seen & (ops.take(text, rows) == ops.take(text, columns))
+            else:
+                head = ops.reshape(ops.arange(HEADS), (HEADS, 1, 1))
+                scores = self.score_mod(scores, ops.zeros((1,), int), head, rows, columns)
+            weights = ops.softmax(ops.where(seen, scores, -1e9))
+            return self.out(ops.einsum("bhts,bshc->bthc", weights, value))
+
+    if form in DENSE.values():
+        return Dense()
+    mods = {"documents": {"mask_mod": all_of(causal, documents(packed))}}
+    mods["bias"] = {"score_mod": Slope(), "mask_mod": causal}
+    return MultiHeadAttention(HEADS, WIDTH // HEADS, **mods.get(form, {}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
