@@ -19,6 +19,7 @@ from .backend import compiled
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
+from .streams import in_streams, stream_count
 from .weights import load_weights as read_weights
 
 
@@ -74,6 +75,8 @@ class TextTask(keras_hub.models.Task):
     """Suffixes of the pages that `visualize` writes beside pictures."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
+    preset_folder: Path | None = None
+    """The folder on this machine that the task was read from, where its user named one."""
 
     def __init__(
         self,
@@ -340,6 +343,7 @@ class TextTask(keras_hub.models.Task):
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE)
+        task.preset_folder = folder if Path(preset).is_dir() else None
         return task
 
     @classmethod
@@ -410,18 +414,32 @@ class SearchTask(TextTask):
         self._seed = keras.random.SeedGenerator(0)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "search": dataclasses.asdict(self.search)}
+        search = dataclasses.asdict(self.search)
+        if search["streams"] is None:  # as earlier versions, which know no streams, can read it
+            del search["streams"]
+        return {**super().get_config(), "search": search}
 
     def _search(self, options: SearchOptions, attention: bool) -> Callable:
         """Return the compiled search; where it samples, its seed starts anew."""
         if options.sample:
             seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
             self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
-        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
+        # None of these shapes the graph.
+        options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing = (options, attention), [self._seed.state]
         return self._compiled(key, function, self.source_rank, changing=changing)
+
+    def _streams(self, options: SearchOptions) -> int:
+        """Return how many streams to search in; samples are drawn in one, batch after batch."""
+        return 1 if options.sample else stream_count(options.streams)
+
+    def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
+        """Call `use` with each batch, which calls `find`, `streams` at a time."""
+        if streams > 1 and hasattr(find, "get_concrete_function"):
+            find.get_concrete_function()  # traced here: Keras' settings are those of a thread
+        in_streams(use, batches, streams)
 
 
 def _is_auto(given: Any) -> bool:

@@ -17,6 +17,7 @@ from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_t
 from ..common.backend import service_of
 from ..common.errors import UserError
 from ..common.preprocessor import check_equally_many
+from ..common.streams import rows_of_a_batch
 from ..common.task import SearchTask
 from ..training.config import load_config
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
@@ -156,19 +157,26 @@ class Summarizer(SearchTask):
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        find = self._search(chosen, return_attention)
+        find, streams = self._search(chosen, return_attention), self._streams(chosen)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
         results = [
             Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
         ]
-        for rows in self._batches(encoded, chosen.batch_size):
+
+        def summarize(rows: list[int]) -> None:
             source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
             found = [x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)]
             for place, row in enumerate(rows):
                 parts = [x if x is None else x[place] for x in found]
                 ranked = list(self._ranked(encoded[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+
+        size = rows_of_a_batch(len(encoded), chosen.batch_size, streams)
+        batches = list(self._batches(encoded, size))
+        if streams > 1:  # the longest first, so that streams end together
+            batches.reverse()
+        self._in_streams(find, summarize, batches, max(1, min(streams, len(batches))))
         return results
 
     def evaluate_text(
