@@ -207,10 +207,13 @@ class _Search:
 
     def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
         options = self._options
+        # All of a beam where our length penalty is to rank them; as it does itself, CTranslate2
+        # then goes on until so many are complete.
+        count = options.beam_size if options.length_penalty else options.n_best
         return self._translator.translate_batch(
             rows,
             beam_size=options.beam_size,
-            num_hypotheses=options.beam_size,  # to be ranked by our length penalty
+            num_hypotheses=count,
             length_penalty=0.0,
             min_decoding_length=min(options.min_length, limit),
             max_decoding_length=limit,
