@@ -17,7 +17,6 @@ from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_t
 from ..common.backend import service_of
 from ..common.errors import UserError
 from ..common.preprocessor import check_equally_many
-from ..common.streams import rows_of_a_batch
 from ..common.task import SearchTask
 from ..training.config import load_config
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
@@ -157,7 +156,7 @@ class Summarizer(SearchTask):
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        find, streams = self._search(chosen, return_attention), self._streams(chosen)
+        find, size, streams = self._planned(len(encoded), chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
         results = [
@@ -172,11 +171,10 @@ class Summarizer(SearchTask):
                 ranked = list(self._ranked(encoded[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
 
-        size = rows_of_a_batch(len(encoded), chosen.batch_size, streams)
         batches = list(self._batches(encoded, size))
         if streams > 1:  # the longest first, so that streams end together
             batches.reverse()
-        self._in_streams(find, summarize, batches, max(1, min(streams, len(batches))))
+        self._in_streams(find, summarize, batches, streams)
         return results
 
     def evaluate_text(

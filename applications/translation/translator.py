@@ -157,13 +157,10 @@ class Translator(SearchTask):
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
         ids = read.encode(lines)
-        filled, streams = [row for row, each in enumerate(ids) if each], self._streams(chosen)
-        size = rows_of_a_batch(len(filled), chosen.batch_size, streams)
-        batches = list(batches_of(filled, list(map(len, ids)), size))
-        streams = max(1, min(streams, len(batches)))
-        find = self._find(
-            chosen, has_attention and (return_alignments or replaces), streams, engine, compute_type
-        )
+        filled = [row for row, each in enumerate(ids) if each]
+        needs = has_attention and (return_alignments or replaces)
+        given = (engine, compute_type)
+        find, size, streams = self._found_by(*given, len(filled), chosen, needs)
 
         def translate(rows: list[int]) -> None:
             found = find(padded([ids[row] for row in rows]))
@@ -180,6 +177,7 @@ class Translator(SearchTask):
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
 
+        batches = list(batches_of(filled, list(map(len, ids)), size))
         self._in_streams(find, translate, batches, streams)
         return results[0] if isinstance(texts, str) else results
 
@@ -223,7 +221,7 @@ class Translator(SearchTask):
                 results[row] = Translation(targets[row], total, total, *tokens, matrix)
 
         batches = list(batches_of(range(len(sources)), lengths, size))
-        self._in_streams(forced, score, batches, max(1, min(streams, len(batches))))
+        self._in_streams(forced, score, batches, streams)
         return results
 
     align = score
@@ -430,21 +428,25 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _find(self, options, attention, streams, engine, compute_type):
-        """Return what finds translations of ids: the compiled search, or that of an engine."""
+    def _found_by(self, engine, compute_type, rows, options, attention):
+        """Do as `_planned`, with the search of an engine where one is named."""
         if engine is None:
             if compute_type is not None:
                 raise ValueError(
                     "`compute_type` is an engine's: give `engine` too. "
                     f"Received: compute_type={compute_type!r}, engine=None"
                 )
-            return self._search(options, attention)
+            return self._planned(rows, options, attention)
         if engine not in ENGINES:
             raise ValueError(f"`engine` should be one of {ENGINES}. Received: engine={engine!r}")
         from .ctranslate2_engine import CTranslate2
 
         self._engine = self._engine or CTranslate2(self)
-        return self._engine.search(options, compute_type or "float32", attention, streams)
+        streams = stream_count(options.streams)
+        size = rows_of_a_batch(rows, options.batch_size, streams)
+        streams = max(1, min(streams, math.ceil(rows / size)))
+        find = self._engine.search(options, compute_type or "float32", attention, streams)
+        return find, size, streams
 
     def _translation(self, words, source, tokens, length, score, log_probability, alignment):
         """Return one hypothesis of a search as a `Translation`; `words` are the target's."""

@@ -146,6 +146,37 @@ def test_many_streams_give_the_translations_of_one(architecture, monkeypatch):
     assert set(traced) == {threading.main_thread()} and len(traced) == 2
 
 
+@pytest.mark.parametrize("architecture", ["luong", "transformer"])
+def test_the_first_calls_of_one_batch_are_not_compiled(architecture, monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("compiled at once elsewhere")
+    import tensorflow as tf
+
+    graphs = []
+
+    def counted(*arguments, **options):
+        graphs.append(not tf.executing_eagerly())
+        return search(*arguments, **options)
+
+    search = Translator.find
+    monkeypatch.setattr(Translator, "find", staticmethod(counted))
+    translator = make_translator(architecture=architecture)
+    lines, options = random_lines(7), {"batch_size": 9, "n_best": 2}
+    found = [translator.translate(lines, **options) for _ in range(6)]
+    assert graphs == [False, False, False, True]
+    for results in found[1:]:
+        for one, other in zip(found[0], results, strict=True):
+            assert [each.text for each in other.ranked] == [each.text for each in one.ranked]
+            assert other.score == pytest.approx(one.score, rel=1e-3)
+            np.testing.assert_allclose(other.alignment, one.alignment, atol=1e-4)
+    translator.translate(random_lines(10), batch_size=9, beam_size=1)  # two batches
+    assert graphs[4:] == [True]
+    drawn = [translator.translate(lines, sample=True, seed=3, batch_size=9) for _ in range(4)]
+    assert graphs[5:] == [False, False, False, True]
+    texts = [[each.text for each in results] for results in drawn]
+    assert texts[0] == texts[1] == texts[3]
+
+
 def test_scores_of_given_translations_are_those_of_one_stream():
     translator = make_translator()
     targets = [*TARGET_LINES, *TARGET_LINES[::-1]]
