@@ -21,7 +21,8 @@ from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
 from .common.files import check_new_file, check_picture, refuse_existing_output
 from .common.presets import preset_folder
-from .common.task import TextTask
+from .common.streams import share_cores, stream_count
+from .common.task import SearchTask, TextTask
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config
 from .training.run_folder import RunFolder, is_free
@@ -99,10 +100,15 @@ def _on_a_run(options):
     task_class = load_task(name)
     _check_output(task_class, options)
     options.config = tasks.config_of(task_class, folder)
-    task = task_class.from_preset(folder, dtype=tasks.precision_of(options.config))
+    if issubclass(task_class, SearchTask) and options.verb in ("evaluate", "predict", "score"):
+        own = getattr(getattr(options.config, "decoding", None), "streams", None)
+        share_cores(stream_count(getattr(options, "streams", None) or own))
+    # An engine rounds the weights itself.
+    has_engine = getattr(options, "engine", None)
+    dtype = "float32" if has_engine else tasks.precision_of(options.config)
+    task = task_class.from_preset(folder, dtype=dtype)
     if more := getattr(options, "more", None):
-        precision = tasks.precision_of(options.config)
-        others = [task_class.from_preset(preset_folder(each), dtype=precision) for each in more]
+        others = [task_class.from_preset(preset_folder(each), dtype=dtype) for each in more]
         task = task_class.ensemble([task, *others])
     if options.verb == "export":
         form = getattr(options, "format", "saved_model")

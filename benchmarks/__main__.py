@@ -6,8 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import machine, report
+from benchmarks import goals, machine, report
 from benchmarks.children import BenchmarkError, measure
+from benchmarks.contenders import contenders_for
 from benchmarks.problems import (
     ATTENTION_SIZES,
     ATTENTIONS,
@@ -63,6 +64,13 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
         metavar="BATCHxSTEPSxMEMORYxUNITS",
         help="in place of the sizes of the project's goals; may be repeated",
     )
+    add(
+        "--program",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="measure this program (a name in the JSON) beside ours alone; may be repeated",
+    )
     add("--rounds", type=_positive(int), help="default: 5, with --quick 2")
     add(
         "--seconds",
@@ -105,6 +113,9 @@ def _positive(number):
 def chosen_problems(options: argparse.Namespace) -> list[Problem]:
     """The problems that the options ask for, each kind at its own sizes if none is given."""
     kinds = CHOICES[options.only] if options.only else tuple(SIZES)
+    known = {each.name for kind in kinds for each in contenders_for(kind, extra=True)}
+    if unknown := set(options.program) - known:
+        raise BenchmarkError(f"no program is called {', '.join(unknown)}; known: {sorted(known)}")
     problems = []
     for kind in kinds:
         problems += [Problem(kind, size) for size in options.size or SIZES[kind]]
@@ -129,11 +140,15 @@ def run(options: argparse.Namespace, output: Path) -> None:
         "seconds": options.seconds,
         "problems": [],
     }
+    watch = machine.Watch()
     for problem in problems:
-        measured = measure(problem, options.rounds, options.seconds, options.torch_compile, _tell)
+        how = (options.rounds, options.seconds, options.torch_compile, _tell, options.program)
+        measured = measure(problem, *how)
         print(f"\n{report.table(problem, measured)}", flush=True)
+        facts["others"] = watch.share_of_others()
         figures["problems"].append(report.to_json(problem, measured))
         output.write_text(json.dumps(figures, indent=1) + "\n")
+    print(f"\n### Goals\n\n{goals.table(figures)}", flush=True)
 
 
 def _tell(line: str) -> None:

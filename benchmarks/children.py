@@ -56,7 +56,7 @@ class Child:
             stderr=self._errors,
             text=True,
             cwd=ROOT,
-            env=environment(),
+            env=environment(1 if contender.streams else None),
         )
         try:
             self.measurement = Measurement(contender, self._answer())
@@ -94,12 +94,14 @@ class Child:
         self._errors.close()
 
 
-def environment() -> dict[str, str]:
-    """The same for all: the CPU alone, as many threads as there are cores."""
-    threads = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+def environment(threads: int | None = None) -> dict[str, str]:
+    """The CPU alone, an operation on as many threads as given, or as there are cores."""
+    cores = str(os.cpu_count() or 1)
+    names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
     return {
         **os.environ,
-        **dict.fromkeys(threads, str(os.cpu_count() or 1)),
+        **dict.fromkeys(names, str(threads or cores)),
+        "TF_NUM_INTEROP_THREADS": cores,
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "CUDA_VISIBLE_DEVICES": "",
@@ -172,8 +174,10 @@ def check_agreement(children: list[Child], problem: Problem) -> None:
             raise BenchmarkError(f"{names} differ in {name} by {gap:.2g} (allowed {allowed:g})")
 
 
-def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=print):
+def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=print, only=()):
     """Measures every contender on one problem; returns one `Measurement` each, ours first.
+
+    With `only`, those of its names, and "ours", which the others' results are compared with.
 
     All are built and checked first, one after the other. Then in each round each takes its turn,
     in an order that moves on by one a round, so that whatever else the machine does falls on all.
@@ -182,6 +186,8 @@ def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=prin
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         children = []
         for contender in contenders_for(problem.kind, extra):
+            if only and contender.name not in ("ours", *only):
+                continue
             tell(f"{problem}: building {contender.label}")
             children.append(stack.enter_context(Child(contender, problem, folder)))
         check_agreement(children, problem)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,6 +30,40 @@ def installed(package: str) -> str | None:
 def load() -> float:
     """How many processes wanted a core in the last minute, on average."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+class Watch:
+    """How much of the machine other programs take while this one and its children work.
+
+    Where the system does not tell (Linux does), it is taken for busy by the load alone.
+    """
+
+    def __init__(self):
+        self._start, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def share_of_others(self) -> float | None:
+        """The part of all cores that others have used since; once all children have ended."""
+        busy = _busy_seconds()
+        if busy is None or self._busy is None:
+            return None
+        others = busy - self._busy - (_own_seconds() - self._own)
+        seconds = (time.monotonic() - self._start) * (os.cpu_count() or 1)
+        return max(0.0, others / max(seconds, 1e-9))
+
+
+def _busy_seconds() -> float | None:
+    """Seconds that all cores together have worked since the system started."""
+    try:
+        numbers = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    except OSError:
+        return None
+    user, nice, system, _, _, interrupts, soft, stolen = map(int, numbers[:8])
+    return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """Those of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def facts() -> dict:

@@ -74,7 +74,7 @@ UNKNOWN_WORDS = 20
 """Of a document to summarise; their ids follow the vocabulary's."""
 TRANSFORMER_SIZES = (Size(170, 24, 24, 128), Size(32, 25, 25, 512))
 TRANSFORMERS = ("transformer",)
-TRANSLATION_SIZES = (Size(32, 30, 20, 512), Size(1, 30, 20, 512))
+TRANSLATION_SIZES = (Size(320, 30, 20, 512), Size(32, 30, 20, 512), Size(1, 30, 20, 512))
 TRANSLATIONS = ("translation",)
 PASSES = ("forward", "train")
 SEARCHES = ("greedy", "beam")

@@ -4,6 +4,8 @@ import numpy as np
 
 from benchmarks.children import Measurement
 from benchmarks.contenders import (
+    BY_ENGINE,
+    BY_ENGINE_INT8,
     ENGINE,
     ENGINE_INT8,
     GRU,
@@ -49,6 +51,13 @@ PEERS = {
     ENGINE: "CTranslate2 in float32",
     ENGINE_INT8: "CTranslate2 in int8",
 }
+COMPARED = {
+    OURS: tuple(PEERS),
+    OURS_HALF: tuple(PEERS),
+    BY_ENGINE: (ENGINE,),
+    BY_ENGINE_INT8: (ENGINE_INT8,),
+}
+"""What each side of ours is measured by."""
 
 
 def _fastest(measurements: list[Measurement], side: str, name: str) -> Measurement | None:
@@ -63,6 +72,7 @@ def _comparison(ours: Measurement, peer: Measurement, name: str) -> dict:
     return {
         "pass": name,
         "ours": ours.contender.name,
+        "ours_side": ours.contender.side,
         "peer": peer.contender.name,
         "peer_side": peer.contender.side,
         "times_faster": float(np.median(ratios)),
@@ -75,9 +85,9 @@ def comparisons(measurements: list[Measurement]) -> list[dict]:
     """For each pass, our faster program against each peer's fastest; with rounded weights, too."""
     results = []
     for name in measurements[0].rounds:
-        for own in (OURS, OURS_HALF):
+        for own, sides in COMPARED.items():
             ours = _fastest(measurements, own, name)
-            peers = [_fastest(measurements, side, name) for side in PEERS]
+            peers = [_fastest(measurements, side, name) for side in sides]
             results += [_comparison(ours, peer, name) for peer in peers if ours and peer]
     return results
 

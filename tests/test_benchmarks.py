@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import answer_selection, architectures, children, report
+from benchmarks import answer_selection, architectures, children, goals, machine, report
 from benchmarks.children import (
     TOLERANCE,
     BenchmarkError,
@@ -171,6 +171,59 @@ def test_translations_are_told_in_tokens_a_second():
     assert "greedy: 2.00 times as fast as CTranslate2 in float32 (2.00 to 2.00 by round) (" in text
     assert "beam 4: 1.50 times as fast as CTranslate2 in float32" in text
     assert json.loads(json.dumps(report.to_json(problem, rows)))["kind"] == "translation"
+
+
+def figures_of(kind, size, *comparisons, load=0.1, others=0.01):
+    """A run's figures with comparisons `(our side, peer side, pass, times as fast)`."""
+    keys = ("ours_side", "peer_side", "pass", "times_faster")
+    sizes = dict(zip(("batch", "steps", "memory_steps", "units"), size, strict=True))
+    found = [dict(zip(keys, each, strict=True)) for each in comparisons]
+    facts = {"load_before": load, "cores": 2, "others": others}
+    return {"machine": facts, "problems": [{"kind": kind, **sizes, "comparisons": found}]}
+
+
+def test_goals_are_met_or_missed_where_the_machine_was_quiet():
+    found = [
+        ("ours", "engine", "greedy", 1.0),
+        ("ours", "engine", "beam", 0.99),
+        ("ours", "engine-int8", "beam", 9.0),  # no goal
+        ("ours-by-engine", "engine", "greedy", 0.96),
+    ]
+    text = goals.table(figures_of("translation", (320, 30, 20, 512), *found))
+    rows = [line.split(" | ") for line in text.splitlines()[2:]]
+    assert [row[2:4] + row[5:] for row in rows] == [
+        ["ours", "CTranslate2 in float32", "1", "met |"],
+        ["ours", "CTranslate2 in float32", "1", "**missed** |"],
+        ["translate(engine=)", "CTranslate2 in float32", "0.95", "met |"],
+    ]
+    few = goals.table(figures_of("translation", (32, 30, 20, 512), *found))
+    assert few == "None of these problems has a goal at this size."
+    for busy in ({"load": 1.5}, {"others": 0.06}):
+        text = goals.table(figures_of("translation", (320, 30, 20, 512), *found, **busy))
+        assert text.startswith("This run was not quiet: ")
+        assert text.count("not claimed") == 3 and "met |" not in text and "missed" not in text
+
+
+def test_every_goal_is_of_sides_that_are_compared():
+    for kind, wanted in goals.GOALS.items():
+        sides = {contender.side for contender in contenders_for(kind)}
+        for goal in wanted:
+            assert goal.own in sides and goal.peer in report.COMPARED[goal.own]
+            assert goal.peer in sides
+
+
+def test_the_watch_counts_what_others_have_worked(monkeypatch):
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+    for name, values in (("_busy_seconds", [100.0, 130.0]), ("_own_seconds", [5.0, 31.0])):
+        monkeypatch.setattr(machine, name, iter(values).__next__)
+    monkeypatch.setattr(machine.time, "monotonic", iter([50.0, 60.0]).__next__)
+    assert machine.Watch().share_of_others() == pytest.approx((30 - 26) / (10 * 4))
+
+
+def test_an_unknown_program_is_named(tmp_path, capsys):
+    options = ["--only", "attention", "--program", "keras", "--program", "theano"]
+    assert command.main([*options, "--output", str(tmp_path / "f.json")]) == 2
+    assert "no program is called theano" in capsys.readouterr().err
 
 
 def test_the_command_measures_and_keeps_figures(tmp_path, monkeypatch, capsys):

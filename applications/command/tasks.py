@@ -157,6 +157,19 @@ ATTENTION = [
         **OF_A_TRANSFORMER,
     ),
 ]
+ENGINE = [
+    Option(
+        "--engine",
+        "search by this engine in place of our own, where it is installed (architecture "
+        "transformer); the run folder keeps the converted network",
+        choices=("ctranslate2",),
+    ),
+    Option(
+        "--compute-type",
+        "of the engine's weights and products, as far as the processor has it (default: float32)",
+        choices=("float32", "bfloat16", "int16", "int8", "int8_bfloat16"),
+    ),
+]
 LINES = file("--input", "file to read; standard input if not given")
 ALIGNMENTS = switch(
     "--alignments",
@@ -195,8 +208,11 @@ TRANSLATION = TaskCommand(
         "export": "write the translator for use elsewhere",
     },
     options={
-        "evaluate": [MORE, *PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
-        "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
+        "evaluate": [
+            *(MORE, *PAIRS, split("dev", "test"), *GOLD, JSON),
+            *(*ENGINE, *SEARCH.values(), *ATTENTION),
+        ],
+        "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *ENGINE, *SEARCH.values(), *ATTENTION],
         "score": [MORE, *PAIRS, OUTPUT],
         "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
         "export": [FORMAT, FOLDER],
@@ -206,6 +222,7 @@ TRANSLATION = TaskCommand(
 # ---- Summarisation.
 
 OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
+OF_A_SUMMARY += ("streams",)
 SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
 WITH_SUMMARIES = file("--input", "JSON lines with source and target")
 DOCUMENTS = file("--input", "a document a line; standard input if not given")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import keras
 import keras_hub
 import numpy as np
+from keras import ops
 
 from keras_attention.decoding import SearchOptions
 from keras_attention.distribute import GlobalMean
@@ -19,7 +20,11 @@ from .backend import compiled
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
+from .streams import in_streams, rows_of_a_batch, stream_count
 from .weights import load_weights as read_weights
+
+UNCOMPILED_CALLS = 3
+"""Calls of one batch before a search is compiled, which takes as long as some of them."""
 
 
 class TextTask(keras_hub.models.Task):
@@ -74,6 +79,8 @@ class TextTask(keras_hub.models.Task):
     """Suffixes of the pages that `visualize` writes beside pictures."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
+    preset_folder: Path | None = None
+    """The folder on this machine that the task was read from, where its user named one."""
 
     def __init__(
         self,
@@ -340,6 +347,7 @@ class TextTask(keras_hub.models.Task):
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE)
+        task.preset_folder = folder if Path(preset).is_dir() else None
         return task
 
     @classmethod
@@ -408,20 +416,47 @@ class SearchTask(TextTask):
             raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
         super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
+        self._uncompiled: dict[Any, int] = {}
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "search": dataclasses.asdict(self.search)}
+        search = dataclasses.asdict(self.search)
+        if search["streams"] is None:  # as earlier versions, which know no streams, can read it
+            del search["streams"]
+        return {**super().get_config(), "search": search}
 
-    def _search(self, options: SearchOptions, attention: bool) -> Callable:
-        """Return the compiled search; where it samples, its seed starts anew."""
-        if options.sample:
+    def _planned(
+        self, rows: int, options: SearchOptions, attention: bool
+    ) -> tuple[Callable, int, int]:
+        """Return the search for so many rows, the rows of a batch, and the streams."""
+        if options.sample:  # the seed starts anew
             seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
             self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
-        options = dataclasses.replace(options, seed=None, batch_size=1)  # neither shapes the graph
+        # Samples are drawn batch after batch.
+        streams = 1 if options.sample else stream_count(options.streams)
+        most = options.batch_size
+        # None of these shapes the graph.
+        options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing = (options, attention), [self._seed.state]
-        return self._compiled(key, function, self.source_rank, changing=changing)
+        if rows <= most and self._is_not_worth_compiling(key):
+            return (lambda source: function(ops.convert_to_tensor(source))), most, 1
+        ready = self._compiled(key, function, self.source_rank, changing=changing)
+        return ready, rows_of_a_batch(rows, most, streams), streams
+
+    def _is_not_worth_compiling(self, key: Any) -> bool:
+        """Whether a single batch is searched operation by operation: so it is for the first few."""
+        if key in self._compiled_functions or keras.backend.backend() != "tensorflow":
+            return False
+        self._uncompiled[key] = self._uncompiled.get(key, 0) + 1
+        return self._uncompiled[key] <= UNCOMPILED_CALLS
+
+    def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
+        """Call `use` with each batch, which calls `find`, `streams` at a time."""
+        streams = max(1, min(streams, len(batches)))
+        if streams > 1 and hasattr(find, "get_concrete_function"):
+            find.get_concrete_function()  # traced here: Keras' settings are those of a thread
+        in_streams(use, batches, streams)
 
 
 def _is_auto(given: Any) -> bool:

@@ -156,19 +156,25 @@ class Summarizer(SearchTask):
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        find = self._search(chosen, return_attention)
+        find, size, streams = self._planned(len(encoded), chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
         results = [
             Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
         ]
-        for rows in self._batches(encoded, chosen.batch_size):
+
+        def summarize(rows: list[int]) -> None:
             source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
             found = [x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)]
             for place, row in enumerate(rows):
                 parts = [x if x is None else x[place] for x in found]
                 ranked = list(self._ranked(encoded[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+
+        batches = list(self._batches(encoded, size))
+        if streams > 1:  # the longest first, so that streams end together
+            batches.reverse()
+        self._in_streams(find, summarize, batches, streams)
         return results
 
     def evaluate_text(

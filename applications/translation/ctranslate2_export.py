@@ -46,31 +46,42 @@ def export_ctranslate2(task: TextTask, output: Path | str) -> None:
     Raises:
         UserError: if `output` exists, CTranslate2 is not installed or does not know the network.
     """
-    _check(task.backbone)
-    specification = _specification(task)
+    check_network(task.backbone, "--format saved_model exports it.")
+    require_ctranslate2("--format ctranslate2")
     with new_folder(output) as folder:
-        (folder / MODEL_FOLDER).mkdir(parents=True)
-        specification.validate()
-        specification.optimize()
-        specification.save(str(folder / MODEL_FOLDER))
+        save_model(task, folder / MODEL_FOLDER)
         for side in ("source", "target"):
             getattr(task.preprocessor, f"{side}_tokenizer").save(folder / "tokenizers", side)
 
 
-def _check(network):
+def check_network(network, way_out: str) -> None:
+    """Refuse a network that CTranslate2 does not know, and name the way out."""
     positions = getattr(network, "positions", None)
     if not isinstance(network, Transformer) or positions != "sinusoidal":
         name = type(network).__name__ + (f" with {positions} positions" if positions else "")
         raise UserError(
             "CTranslate2 runs a Transformer with sinusoidal positions only. "
-            f"Received: {name}; --format saved_model exports it."
+            f"Received: {name}; {way_out}"
         )
+
+
+def require_ctranslate2(action: str) -> None:
+    """Refuse to go on where CTranslate2 is not installed."""
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
         raise UserError(
-            "--format ctranslate2 needs the package ctranslate2: pip install ctranslate2."
+            f"{action} needs the package ctranslate2: pip install ctranslate2."
         ) from None
+
+
+def save_model(task: TextTask, folder: Path) -> None:
+    """Write the model alone, in float32, into a new folder."""
+    specification = _specification(task)
+    folder.mkdir(parents=True)
+    specification.validate()
+    specification.optimize()
+    specification.save(str(folder))
 
 
 def _specification(task):

@@ -18,6 +18,7 @@ from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load
 
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
+from ..common.streams import rows_of_a_batch, stream_count
 from ..common.task import SearchTask
 from ..training.config import load_config
 from . import data
@@ -30,6 +31,7 @@ from .preprocessor import TranslationPreprocessor, as_pairs
 from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
 from .search import batches_of, force, search
 
+ENGINES = ("ctranslate2",)
 FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
 
 
@@ -80,6 +82,7 @@ class Translator(SearchTask):
         self.dictionary = dict(dictionary or {})
         self.label_smoothing = label_smoothing
         super().__init__(backbone, preprocessor, search, **kwargs)
+        self._engine: Any = None
 
     @classmethod
     def from_texts(
@@ -144,6 +147,8 @@ class Translator(SearchTask):
         search: SearchOptions | None = None,
         *,
         return_alignments: bool = True,
+        engine: str | None = None,
+        compute_type: str | None = None,
         **options: Any,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or many: lines of like lengths share a batch.
@@ -154,6 +159,11 @@ class Translator(SearchTask):
             texts: a sentence, or a sequence of sentences.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
+            engine: what searches: None for our own search, or `"ctranslate2"`, for a `Transformer`
+                with sinusoidal positions. It needs that package, and converts the network first; a
+                run folder or preset that the task was read from keeps the result.
+            compute_type: of the engine: `"float32"` (where not given), `"bfloat16"`, `"int16"`,
+                `"int8"` or `"int8_bfloat16"`, as far as the processor has it.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -161,29 +171,39 @@ class Translator(SearchTask):
             One `Translation`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range, or something is no string.
+            ValueError: where an option is out of its range, something is no string, or the engine
+                is missing or does not do what is asked for.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = (search or self.search).replace(**options)
         read = self.require_preprocessor().source_tokenizer
+        words = self.preprocessor.target_tokenizer.vocabulary
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
-        run_search = self._search(chosen, has_attention and (return_alignments or replaces))
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
         ids = read.encode(lines)
-        filled = [row for row, sequence in enumerate(ids) if sequence]
-        for rows in batches_of(filled, list(map(len, ids)), chosen.batch_size):
-            found = run_search(padded([ids[row] for row in rows]))
+        filled = [row for row, each in enumerate(ids) if each]
+        needs = has_attention and (return_alignments or replaces)
+        given = (engine, compute_type)
+        find, size, streams = self._found_by(*given, len(filled), chosen, needs)
+
+        def translate(rows: list[int]) -> None:
+            found = find(padded([ids[row] for row in rows]))
             found = [part if part is None else ops.convert_to_numpy(part) for part in found]
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
                 ranked = [
-                    self._translation(source, *(x if x is None else x[place, rank] for x in found))
+                    self._translation(
+                        words, source, *(x if x is None else x[place, rank] for x in found)
+                    )
                     for rank in np.flatnonzero(found[1][place])  # of no length: there is none
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+
+        batches = list(batches_of(filled, list(map(len, ids)), size))
+        self._in_streams(find, translate, batches, streams)
         return results[0] if isinstance(texts, str) else results
 
     def score(
@@ -207,20 +227,26 @@ class Translator(SearchTask):
         forced = self._forced(attention=True)
         lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
         results: list[Any] = [None] * len(sources)
-        for rows in batches_of(range(len(sources)), lengths, batch_size or self.search.batch_size):
+        streams = stream_count(self.search.streams)
+        size = rows_of_a_batch(len(sources), batch_size or self.search.batch_size, streams)
+
+        def score(rows: list[int]) -> None:
             losses, attention = forced(
                 padded([source_ids[row] for row in rows]),
                 padded([[START_ID, *target_ids[row]] for row in rows]),
                 padded([[*target_ids[row], END_ID] for row in rows]),
             )
-            scores = -ops.convert_to_numpy(losses).sum(axis=1)
+            totals = -ops.convert_to_numpy(losses).sum(axis=1)
             attention = None if attention is None else ops.convert_to_numpy(attention)
             for place, row in enumerate(rows):
-                matrix, score = None, float(scores[place])
+                matrix, total = None, float(totals[place])
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
                 tokens = write.tokens(targets[row]), read.tokens(sources[row])
-                results[row] = Translation(targets[row], score, score, *tokens, matrix)
+                results[row] = Translation(targets[row], total, total, *tokens, matrix)
+
+        batches = list(batches_of(range(len(sources)), lengths, size))
+        self._in_streams(forced, score, batches, streams)
         return results
 
     align = score
@@ -238,6 +264,9 @@ class Translator(SearchTask):
         sources: Sequence[str],
         targets: Sequence[str],
         search: SearchOptions | None = None,
+        *,
+        engine: str | None = None,
+        compute_type: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
@@ -246,6 +275,8 @@ class Translator(SearchTask):
             sources: sentences.
             targets: their translations.
             search: how to search; None for the task's own options.
+            engine: what translates, as of `translate`; the perplexity is our own network's.
+            compute_type: of the engine.
             **options: fields of `SearchOptions` to change.
 
         Returns:
@@ -253,7 +284,9 @@ class Translator(SearchTask):
         """
         sources, targets = as_pairs(sources, targets)
         chosen = (search or self.search).replace(**options)
-        found = self.translate(sources, chosen, return_alignments=False)
+        found = self.translate(
+            sources, chosen, return_alignments=False, engine=engine, compute_type=compute_type
+        )
         report = evaluation_report(sources, [each.text for each in found], targets)
         perplexity = self.perplexity(sources, targets)
         return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
@@ -410,7 +443,7 @@ class Translator(SearchTask):
             with np.errstate(over="ignore"):  # inf, which ends the training
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
             if config.training.early_stopping == "bleu":
-                results = self.translate(corpus.source, beam_size=1, n_best=1)
+                results = self.translate(corpus.source, beam_size=1, n_best=1, streams=1)
                 found["val_bleu"] = bleu([each.text for each in results], corpus.target).value
             return found
 
@@ -420,12 +453,32 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _translation(self, source, tokens, length, score, log_probability, alignment):
-        """Return one hypothesis of a search as a `Translation`."""
+    def _found_by(self, engine, compute_type, rows, options, attention):
+        """Do as `_planned`, with the search of an engine where one is named."""
+        if engine is None:
+            if compute_type is not None:
+                raise ValueError(
+                    "`compute_type` is an engine's: give `engine` too. "
+                    f"Received: compute_type={compute_type!r}, engine=None"
+                )
+            return self._planned(rows, options, attention)
+        if engine not in ENGINES:
+            raise ValueError(f"`engine` should be one of {ENGINES}. Received: engine={engine!r}")
+        from .ctranslate2_engine import CTranslate2
+
+        self._engine = self._engine or CTranslate2(self)
+        streams = stream_count(options.streams)
+        size = rows_of_a_batch(rows, options.batch_size, streams)
+        streams = max(1, min(streams, math.ceil(rows / size)))
+        find = self._engine.search(options, compute_type or "float32", attention, streams)
+        return find, size, streams
+
+    def _translation(self, words, source, tokens, length, score, log_probability, alignment):
+        """Return one hypothesis of a search as a `Translation`; `words` are the target's."""
         target = self.preprocessor.target_tokenizer
         ids = tokens[:length]
         ids = ids[ids != END_ID]
-        written, text = [target.vocabulary[token] for token in ids], target.decode([ids])[0]
+        written, text = [words[token] for token in ids], target.decode([ids])[0]
         if alignment is not None:
             alignment = alignment[: len(written), : len(source)]
             if self.preprocessor.replace_unknown:

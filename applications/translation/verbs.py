@@ -27,7 +27,7 @@ def evaluate(task: Translator, options: Namespace) -> None:
             task, corpus, options.gold, one_indexed=options.gold_start == 1
         )
     search = search_of(options, task.search)
-    report |= task.evaluate_text(corpus.source, corpus.target, search)
+    report |= task.evaluate_text(corpus.source, corpus.target, search, **engine_of(options))
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -106,13 +106,21 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     return load_corpus(options.config.data, split)
 
 
+def engine_of(options: Namespace) -> dict[str, str | None]:
+    """Return what the flags of a command say of the engine."""
+    if options.compute_type and not options.engine:
+        raise UserError("--compute-type goes with --engine ctranslate2 only.")
+    return {"engine": options.engine, "compute_type": options.compute_type}
+
+
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
-    number = 0
+    number, engine = 0, engine_of(options)
     chunks = chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size)
     for index, chunk in enumerate(chunks):
         if search.sample:  # another seed for each chunk, or they would draw alike
             search = dataclasses.replace(search, seed=(options.seed or 0) + index)
-        for result in task.translate(chunk, search, return_alignments=options.alignments):
+        found = task.translate(chunk, search, return_alignments=options.alignments, **engine)
+        for result in found:
             for ranked in result.ranked:
                 parts = [ranked.text]
                 if options.n_best:

@@ -17,8 +17,9 @@ from benchmarks.problems import INNER, POINTERS, TRANSFORMERS, TRANSLATIONS
 
 OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
 OURS_HALF, KERAS_HUB, ENGINE, ENGINE_INT8 = "ours-half", "keras-hub", "engine", "engine-int8"
+BY_ENGINE, BY_ENGINE_INT8 = "ours-by-engine", "ours-by-engine-int8"
 # Whose results are another's: a yardstick that computes something else, and rounded weights.
-INEXACT = (GRU, OURS_HALF, ENGINE_INT8)
+INEXACT = (GRU, OURS_HALF, ENGINE_INT8, BY_ENGINE_INT8)
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Contender:
     """A program, as a side of the comparison runs it.
 
     `compiled` is XLA (`jit_compile=True`) for TensorFlow programs and `torch.compile` for PyTorch.
-    Sides in `INEXACT` are no part of the comparison of results.
+    Sides in `INEXACT` are no part of the comparison of results. With `streams` it works on as many
+    batches at once as there are cores, a thread each.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Contender:
     program: str
     compiled: bool
     label: str
+    streams: bool = False
 
     def load(self):
         """Imports the program's framework and returns what builds it."""
@@ -80,18 +83,42 @@ _TRANSFORMERS = [
 ]
 _TRANSLATORS = [
     Contender("ours", OURS, "translators", "OurTranslator", False, "Transformer"),
+    Contender("ours-streams", OURS, "translators", "OurStreams", False, "in streams", True),
     Contender("half", OURS_HALF, "translators", "OurHalfTranslator", False, "bfloat16"),
-    *_tensorflow("hub", KERAS_HUB, "translators", "KerasHubTranslator", "KerasHub"),
     Contender(
-        "engine", ENGINE, "ctranslate2_engine", "CTranslate2Translator", False, "CTranslate2"
+        "half-streams", OURS_HALF, "translators", "OurHalfStreams", False, "bfloat16 streams", True
     ),
-    Contender(
-        "engine-int8",
-        ENGINE_INT8,
-        "ctranslate2_engine",
-        "CTranslate2Int8",
-        False,
-        "CTranslate2 int8",
+    *_tensorflow("hub", KERAS_HUB, "translators", "KerasHubTranslator", "KerasHub"),
+    *(
+        Contender(
+            f"{name}{'-streams' * streams}",
+            side,
+            "ctranslate2_engine",
+            program,
+            False,
+            label,
+            streams,
+        )
+        for name, side, streams, program, label in (
+            ("engine", ENGINE, False, "CTranslate2Translator", "CTranslate2"),
+            ("engine", ENGINE, True, "CTranslate2Streams", "CTranslate2 streams"),
+            ("engine-int8", ENGINE_INT8, False, "CTranslate2Int8", "CTranslate2 int8"),
+            (
+                "engine-int8",
+                ENGINE_INT8,
+                True,
+                "CTranslate2Int8Streams",
+                "CTranslate2 int8 streams",
+            ),
+            ("engine-by-ours", BY_ENGINE, False, "OurEngine", "translate(engine=)"),
+            (
+                "engine-by-ours-int8",
+                BY_ENGINE_INT8,
+                False,
+                "OurEngineInt8",
+                "translate(engine=) int8",
+            ),
+        )
     ),
 ]
 _EXTRA = [

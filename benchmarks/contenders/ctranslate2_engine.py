@@ -1,8 +1,8 @@
 """CTranslate2 with the same weights, its model written by this package's exporter."""
 
-import os
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import ctranslate2
 import numpy as np
@@ -10,53 +10,97 @@ import numpy as np
 from benchmarks.contenders.transformers import OurModel, set_weights
 from benchmarks.contenders.translators import Translator
 from benchmarks.transformer_problem import FIRST_WORD, architecture_of
+from keras_attention.applications.common.streams import usable_cores
 from keras_attention.applications.translation import TranslationPreprocessor
 from keras_attention.applications.translation import Translator as TranslationTask
 from keras_attention.text import WordTokenizer
 
 
-class CTranslate2Translator(Translator):
-    """CTranslate2, its model written by this package's exporter."""
-
-    compute_type = "float32"
+class _WithWords(Translator):
+    """Our model, with words for its ids and the source in words."""
 
     def build(self, uses_xla):
-        self._words = [f"w{index}" for index in range(self._vocabulary_size - FIRST_WORD)]
-        with tempfile.TemporaryDirectory() as folder:
-            self._export(Path(folder) / "exported")
-            self._engine = ctranslate2.Translator(
-                str(Path(folder) / "exported" / "model"),
-                compute_type=self.compute_type,
-                inter_threads=1,
-                intra_threads=os.cpu_count() or 1,
-            )
-        self._sentences = [[self._words[word - FIRST_WORD] for word in row] for row in self._source]
-
-    @property
-    def _vocabulary_size(self):
-        return architecture_of(self._size.units).vocabulary_size
-
-    def _export(self, folder: Path) -> None:
-        model = OurModel(self._size.units)
+        count = architecture_of(self._size.units).vocabulary_size
+        words = [f"w{index}" for index in range(count - FIRST_WORD)]
+        self._sentences = [[words[word - FIRST_WORD] for word in row] for row in self._source]
+        model, tokenizer = OurModel(self._size.units), WordTokenizer(words)
         set_weights(model, self._problem)
-        tokenizer = WordTokenizer(self._words)
-        preprocessor = TranslationPreprocessor(tokenizer, tokenizer)
-        TranslationTask(model.model, preprocessor).export(folder, format="ctranslate2")
+        self._task = TranslationTask(model.model, TranslationPreprocessor(tokenizer, tokenizer))
+
+    def _ids(self, sentences):
+        return np.array([[FIRST_WORD + int(word[1:]) for word in words] for words in sentences])
+
+
+class CTranslate2Translator(_WithWords):
+    """CTranslate2, its model written by this package's exporter: all cores for each batch."""
+
+    compute_type = "float32"
+    threads: ClassVar = {"inter_threads": 1, "intra_threads": usable_cores()}
+    batch_size = 64
+
+    def build(self, uses_xla):
+        super().build(uses_xla)
+        with tempfile.TemporaryDirectory() as folder:
+            self._task.export(Path(folder) / "exported", format="ctranslate2")
+            model = str(Path(folder) / "exported" / "model")
+            self._engine = ctranslate2.Translator(
+                model, compute_type=self.compute_type, **self.threads
+            )
 
     def translate(self, beam_size):
         results = self._engine.translate_batch(
             self._sentences,
+            max_batch_size=self.batch_size,
             beam_size=beam_size,
             length_penalty=0.0,
             min_decoding_length=self._size.steps,
             max_decoding_length=self._size.steps,
         )
-        return np.array(
-            [[FIRST_WORD + int(word[1:]) for word in each.hypotheses[0]] for each in results]
-        )
+        return self._ids(each.hypotheses[0] for each in results)
+
+
+class CTranslate2Streams(CTranslate2Translator):
+    """The same with a core for each batch, and as many batches at once as there are cores."""
+
+    threads: ClassVar = {"inter_threads": usable_cores(), "intra_threads": 1}
+    batch_size = 32
 
 
 class CTranslate2Int8(CTranslate2Translator):
+    """The first with weights of eight bits."""
+
+    compute_type = "int8"
+
+
+class CTranslate2Int8Streams(CTranslate2Streams):
+    """The second with weights of eight bits."""
+
+    compute_type = "int8"
+
+
+class OurEngine(_WithWords):
+    """CTranslate2 as the engine of `translate`, from texts to texts."""
+
+    compute_type = "float32"
+
+    def build(self, uses_xla):
+        super().build(uses_xla)
+        self._lines = [" ".join(words) for words in self._sentences]
+        self._options = {"max_length": self._size.steps, "length_penalty": 0.0}
+
+    def translate(self, beam_size):
+        results = self._task.translate(
+            self._lines,
+            engine="ctranslate2",
+            compute_type=self.compute_type,
+            return_alignments=False,
+            beam_size=beam_size,
+            **self._options,
+        )
+        return self._ids(each.tokens for each in results)
+
+
+class OurEngineInt8(OurEngine):
     """The same with weights of eight bits."""
 
     compute_type = "int8"

@@ -15,6 +15,7 @@ from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weig
 from benchmarks.problems import Problem
 from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
 from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.common.streams import in_streams, rows_of_a_batch, usable_cores
 from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
 
@@ -43,9 +44,10 @@ class Translator:
 
 
 class OurTranslator(Translator):
-    """What `predict` runs."""
+    """What `predict` runs, in one stream."""
 
     dtype = None
+    streams = 1
 
     def build(self, uses_xla):
         model = OurModel(self._size.units, dtype=self.dtype)
@@ -57,11 +59,32 @@ class OurTranslator(Translator):
             self._searches[beam_size] = compiled(run, model.model, 2)
 
     def translate(self, beam_size):
-        return self._searches[beam_size](self._source).tokens.numpy()[:, 0]
+        size = rows_of_a_batch(len(self._source), SearchOptions().batch_size, self.streams)
+        found = {}
+
+        def search_batch(first):
+            source = self._source[first : first + size]
+            found[first] = self._searches[beam_size](source).tokens.numpy()[:, 0]
+
+        firsts = range(0, len(self._source), size)
+        in_streams(search_batch, firsts, min(self.streams, len(firsts)))
+        return np.concatenate([found[first] for first in firsts])
+
+
+class OurStreams(OurTranslator):
+    """What `predict` runs, a stream a core."""
+
+    streams = usable_cores()
 
 
 class OurHalfTranslator(OurTranslator):
     """The same with `decoding.precision: bfloat16`."""
+
+    dtype = "bfloat16"
+
+
+class OurHalfStreams(OurStreams):
+    """That in streams."""
 
     dtype = "bfloat16"
 

@@ -48,6 +48,9 @@ class SearchOptions:
         top_p: sample from the likeliest tokens that make up this probability; 1 for all.
         seed: of the samples; the same seed draws the same samples, null draws anew at each call.
         batch_size: sentences searched together.
+        streams: batches that the applications search at once, a thread each, where nothing is
+            sampled; null for one on each core, eight at most, and for a single one on a GPU. No
+            translation depends on it. `search` knows nothing of batches and ignores both.
 
     Raises:
         ValueError: when a field has a wrong type or lies outside its range, `n_best` exceeds
@@ -74,12 +77,15 @@ class SearchOptions:
     top_p: float = 1.0
     seed: int | None = None
     batch_size: int = 64
+    streams: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "n_best", "max_length", "batch_size"):
             check_integer(name, getattr(self, name), 1)
         for name in ("min_length", "no_repeat_ngram"):
             check_integer(name, getattr(self, name), 0)
+        if self.streams is not None:
+            check_integer("streams", self.streams, 1)
         if self.seed is not None:
             check_integer("seed", self.seed, 0)
         if not isinstance(self.sample, bool):

@@ -1,0 +1,248 @@
+"""CTranslate2 in place of our own search: the same network, options and form of results."""
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_attention.decoding import DecodingResult, LengthPenalty, SearchOptions
+from keras_attention.text import PAD_ID, START_ID
+
+from ..common.errors import UserError, check_choice
+from ..common.files import checksum, known_checksums, new_folder, write_checksums
+from ..common.presets import PRESETS
+from ..common.streams import usable_cores
+from ..common.task import TextTask
+from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
+
+FOLDER = "ctranslate2"
+"""The folder of a run or preset for converted networks, each in one named after its content."""
+VERSION = 1
+"""Of the conversion: a higher number makes folders of earlier ones stale."""
+WAY_OUT = "without the engine, our own search does it."
+
+
+class CTranslate2:
+    """The engine of a translator: its network converted, anew only when its weights have changed.
+
+    Args:
+        task: a `Translator` over a `Transformer` with sinusoidal positions.
+    """
+
+    def __init__(self, task: TextTask):
+        self._task = task
+        self._made: dict[tuple[str, int], Any] = {}
+        self._weights: list[int] = []
+
+    def search(
+        self, options: SearchOptions, compute_type: str, attention: bool, streams: int
+    ) -> Callable[[np.ndarray], DecodingResult]:
+        """Return a search in the form of our own, which `streams` threads may call at once.
+
+        Raises:
+            UserError: where CTranslate2 is not installed or does not do what is asked for.
+        """
+        check_network(self._task.backbone, WAY_OUT)
+        require_ctranslate2("The engine ctranslate2")
+        _check_options(options, self._task.backbone.attention_head if attention else None)
+        import ctranslate2
+
+        supported = ctranslate2.get_supported_compute_types("cpu")
+        check_choice("the compute type of CTranslate2 here", compute_type, sorted(supported))
+        sides = (self._task.preprocessor.source_tokenizer, self._task.preprocessor.target_tokenizer)
+        vocabularies = [list(side.vocabulary) for side in sides]
+        return _Search(self._translator(compute_type, streams), *vocabularies, options, attention)
+
+    def _translator(self, compute_type: str, streams: int) -> Any:
+        import ctranslate2
+
+        weights = [_sum_of(each) for each in _arrays(self._task.backbone)]
+        weights.append(self._task.backbone.attention_layer)
+        if weights != self._weights:
+            self._made, self._weights = {}, weights
+        key = compute_type, streams
+        if key not in self._made:
+            threads = {"inter_threads": streams, "intra_threads": max(1, usable_cores() // streams)}
+            with converted(self._task) as model:
+                settings = {"compute_type": compute_type, **threads}
+                self._made[key] = ctranslate2.Translator(str(model), **settings)
+        return self._made[key]
+
+
+@contextmanager
+def converted(task: TextTask) -> Iterator[Path]:
+    """Give the folder of a task's network in CTranslate2's form.
+
+    A run folder or preset that can be written to keeps it; what it kept of other weights goes.
+    """
+    folder = task.preset_folder
+    if folder is None or folder.parent == PRESETS or not _can_be_written(folder / FOLDER):
+        with tempfile.TemporaryDirectory() as temporary:
+            model = Path(temporary) / "model"
+            save_model(task, model)
+            yield model
+        return
+    model = folder / FOLDER / _name_of(task)
+    if not _is_whole(model):
+        shutil.rmtree(model, ignore_errors=True)
+        with suppress(FileExistsError), new_folder(model, _refuse_whole) as new:
+            save_model(task, new)
+            write_checksums(new)
+    for other in model.parent.iterdir():
+        if other != model and re.fullmatch("[0-9a-f]{32}", other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    yield model
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Whether a folder can be made and written to, and leads nowhere else."""
+    if folder.is_symlink():
+        return False
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    return False
+
+
+def _refuse_whole(model: Path) -> None:
+    """Leave a conversion that another process has made meanwhile as it is."""
+    if _is_whole(model):
+        raise FileExistsError(model)
+
+
+def _is_whole(model: Path) -> bool:
+    """Whether a folder holds a conversion, undamaged."""
+    try:
+        known = known_checksums(model)
+        return bool(known) and all(checksum(model / name) in known[name] for name in known)
+    except UserError:
+        return False
+
+
+def _name_of(task: TextTask) -> str:
+    """Return a name for all that a conversion is made of: settings, vocabularies, weights."""
+    digest = hashlib.sha256()
+    read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
+    settings = {**task.backbone.get_config(), "name": None, "attention_head": None}
+    parts = [VERSION, settings, list(read.vocabulary), list(write.vocabulary)]
+    digest.update(json.dumps(parts, default=str, sort_keys=True).encode())
+    for array in _arrays(task.backbone):
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _arrays(network: Any) -> Iterator[np.ndarray]:
+    return (np.ascontiguousarray(ops.convert_to_numpy(each)) for each in network.weights)
+
+
+def _sum_of(array: np.ndarray) -> int:
+    """Return the sum of an array's bits, eight bytes a number: ten times as fast as a checksum."""
+    flat = array.reshape(-1).view(np.uint8)
+    whole = len(flat) // 8 * 8
+    return int(flat[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(flat[whole:].sum())
+
+
+def _check_options(options: SearchOptions, head: int | None) -> None:
+    """Refuse what CTranslate2 does not do, or not as our own search."""
+    if options.sample:
+        raise UserError(f"CTranslate2 does not sample by a seed here: {WAY_OUT}")
+    if options.uses_coverage:
+        raise UserError(
+            "CTranslate2 knows no coverage penalty of this kind. "
+            f"Received: coverage_penalty={options.coverage_penalty}; {WAY_OUT}"
+        )
+    if head is not None:
+        raise UserError(
+            "CTranslate2 gives the mean of a layer's attention heads, not a single one. "
+            f"Received: attention_head={head}; leave it out, or {WAY_OUT}"
+        )
+
+
+class _Search:
+    """Translates a batch of ids `(B, S)`; the results are those of `DecodingResult`, as arrays."""
+
+    def __init__(
+        self,
+        translator: Any,
+        source: Sequence[str],
+        target: Sequence[str],
+        options: SearchOptions,
+        attention: bool,
+    ):
+        self._translator, self._options, self._attention = translator, options, attention
+        self._source = source
+        self._ids = {token: place for place, token in enumerate(target)}
+        self._unwritable = [[target[PAD_ID]], [target[START_ID]]]
+
+    def __call__(self, source: np.ndarray) -> DecodingResult:
+        options = self._options
+        rows = [[self._source[word] for word in row if word != PAD_ID] for row in source]
+        limits = ops.convert_to_numpy(options.limits(np.array(list(map(len, rows)), "int32")))
+        longest = max(int(limits.max()), source.shape[1])
+        if longest > LONGEST:
+            raise UserError(
+                f"A network in CTranslate2 has {LONGEST} positions. Received: a sentence or a "
+                f"limit of {longest} tokens; {WAY_OUT}"
+            )
+        found = self._translated(rows, int(limits.max()))
+        # A limit is one for all sentences there: those that passed their own once more, by it.
+        passed = [
+            row for row, each in enumerate(found) if max(map(len, each.hypotheses)) > limits[row]
+        ]
+        for limit in {int(limits[row]) for row in passed}:
+            same = [row for row in passed if limits[row] == limit]
+            again = self._translated([rows[row] for row in same], limit)
+            for row, each in zip(same, again, strict=True):
+                found[row] = each
+        return self._as_arrays(found, source.shape[1])
+
+    def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
+        options = self._options
+        # All of a beam where our length penalty is to rank them; as it does itself, CTranslate2
+        # then goes on until so many are complete.
+        count = options.beam_size if options.length_penalty else options.n_best
+        return self._translator.translate_batch(
+            rows,
+            beam_size=options.beam_size,
+            num_hypotheses=count,
+            length_penalty=0.0,
+            min_decoding_length=min(options.min_length, limit),
+            max_decoding_length=limit,
+            max_input_length=0,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            suppress_sequences=self._unwritable,
+            return_scores=True,
+            return_attention=self._attention,
+            return_end_token=True,
+        )
+
+    def _as_arrays(self, found: list[Any], width: int) -> DecodingResult:
+        options, count = self._options, self._options.n_best
+        divisor = LengthPenalty(options.length_penalty if options.beam_size > 1 else 0.0)
+        length = max(len(words) for each in found for words in each.hypotheses)
+        shape = (len(found), count)
+        tokens = np.full((*shape, length), PAD_ID, "int32")
+        lengths = np.zeros(shape, "int32")
+        totals = np.full(shape, -np.inf, "float32")
+        scores = totals.copy()
+        weights = np.zeros((*shape, length, width), "float32") if self._attention else None
+        for row, each in enumerate(found):
+            sizes = np.array(list(map(len, each.hypotheses)))
+            ranked = np.array(each.scores) / np.asarray(divisor(np.maximum(sizes, 1)))
+            for rank, place in enumerate(np.argsort(-ranked, kind="stable")[:count]):
+                ids = [self._ids[token] for token in each.hypotheses[place]]
+                tokens[row, rank, : len(ids)], lengths[row, rank] = ids, len(ids)
+                scores[row, rank], totals[row, rank] = ranked[place], each.scores[place]
+                if weights is not None:
+                    given = np.array(each.attention[place])
+                    weights[row, rank, : len(given), : given.shape[1]] = given
+        return DecodingResult(tokens, lengths, scores, totals, weights)

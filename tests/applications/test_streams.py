@@ -1,0 +1,237 @@
+"""Searching in several streams: the results of one, in order; errors and interruptions."""
+
+import _thread
+import json
+import math
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention.applications.common import streams
+from keras_attention.applications.common.streams import in_streams, rows_of_a_batch
+from keras_attention.applications.summarization import Summarizer
+from keras_attention.applications.translation import Translator
+from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
+
+WORDS = sorted({word for line in SOURCE_LINES for word in line.split()})
+
+
+def random_lines(count: int, seed: int = 1) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(0, 9))) for _ in range(count)]
+
+
+# ---- The streams alone.
+
+
+def test_batches_run_at_once_and_each_once():
+    meeting, seen = threading.Barrier(3, timeout=20), []
+
+    def function(batch):
+        meeting.wait()  # three at a time, or this breaks
+        seen.append(batch)
+
+    in_streams(function, range(9), 3)
+    assert sorted(seen) == list(range(9))
+
+
+def test_no_more_than_the_streams_run_at_once():
+    running, most = [], []
+
+    def function(batch):
+        running.append(batch)
+        most.append(len(running))
+        time.sleep(0.01)
+        running.remove(batch)
+
+    for count in (1, 2):
+        most.clear()
+        in_streams(function, range(11), count)
+        assert max(most) == count
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_ends_all_streams_and_is_raised_once(count):
+    begun, threads = [], threading.active_count()
+
+    def function(batch):
+        begun.append(batch)
+        if batch == 1:
+            raise ValueError("the second batch")
+        time.sleep(0.02)
+
+    with pytest.raises(ValueError, match="the second batch"):
+        in_streams(function, range(100), count)
+    assert len(begun) <= 3  # those of the moment, and none of the other ninety
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_ends_all_streams(count):
+    begun, threads = [], threading.active_count()
+
+    def function(batch):
+        begun.append(batch)
+        if batch == 1:
+            _thread.interrupt_main()  # as a SIGINT does, whose handler runs in the main thread
+        time.sleep(0.05)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_streams(function, range(100), count)
+    assert len(begun) <= 5
+    assert threading.active_count() == threads
+
+
+def test_batches_are_cut_for_all_streams_to_have_work():
+    random = np.random.default_rng(2)
+    for rows, most, count in random.integers(1, [400, 90, 9], (300, 3)).tolist():
+        size = rows_of_a_batch(rows, most, count)
+        assert 1 <= size <= most
+        if count > 1 and rows >= 16 * count:  # else the batches would be too small
+            assert math.ceil(rows / size) % count in (0, count - 1) or size == min(most, 16)
+    assert rows_of_a_batch(64, 64, 2) == 32
+    assert rows_of_a_batch(320, 64, 2) == 54
+    assert rows_of_a_batch(20, 64, 2) == 16
+    assert rows_of_a_batch(65, 64, 1) == 64
+    assert rows_of_a_batch(0, 64, 2) >= 1
+
+
+def test_cores_are_shared_in_the_command_alone(monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("TensorFlow's threads")
+    import tensorflow as tf
+
+    set_to = []
+    threading_settings = tf.config.threading
+    monkeypatch.setattr(threading_settings, "set_intra_op_parallelism_threads", set_to.append)
+    monkeypatch.setattr(streams, "usable_cores", lambda: 6)
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    assert streams.stream_count(None) == 6 and streams.stream_count(2) == 2
+    for count in (1, 2, 6, 100):
+        streams.share_cores(count)
+    assert set_to == [6, 3, 1, 1]
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "4")
+    streams.share_cores(3)
+    assert len(set_to) == 4
+
+
+# ---- In the tasks.
+
+
+@pytest.mark.parametrize("architecture", ["rnnsearch", "transformer"])
+def test_many_streams_give_the_translations_of_one(architecture, monkeypatch):
+    traced = []
+
+    def counted(*arguments, **options):
+        traced.append(threading.current_thread())
+        return search(*arguments, **options)
+
+    search = Translator.find
+    monkeypatch.setattr(Translator, "find", staticmethod(counted))
+    translator = make_translator(architecture=architecture)
+    lines = random_lines(23)
+    alone = translator.translate(lines, streams=1, n_best=2)
+    again = translator.translate(lines, streams=3, n_best=2)
+    for one, other in zip(alone, again, strict=True):
+        assert [each.text for each in other.ranked] == [each.text for each in one.ranked]
+        assert other.score == pytest.approx(one.score, rel=1e-3)
+        assert other.source_tokens == one.source_tokens
+        np.testing.assert_allclose(other.alignment, one.alignment, atol=1e-4)
+    assert len({each.text for each in alone}) > 3
+    fresh = Translator(translator.backbone, translator.preprocessor, translator.search)
+    assert fresh.translate(lines, streams=3, beam_size=1)[5].text is not None
+    assert set(traced) == {threading.main_thread()} and len(traced) == 2
+
+
+@pytest.mark.parametrize("architecture", ["luong", "transformer"])
+def test_the_first_calls_of_one_batch_are_not_compiled(architecture, monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("compiled at once elsewhere")
+    import tensorflow as tf
+
+    graphs = []
+
+    def counted(*arguments, **options):
+        graphs.append(not tf.executing_eagerly())
+        return search(*arguments, **options)
+
+    search = Translator.find
+    monkeypatch.setattr(Translator, "find", staticmethod(counted))
+    translator = make_translator(architecture=architecture)
+    lines, options = random_lines(7), {"batch_size": 9, "n_best": 2}
+    found = [translator.translate(lines, **options) for _ in range(6)]
+    assert graphs == [False, False, False, True]
+    for results in found[1:]:
+        for one, other in zip(found[0], results, strict=True):
+            assert [each.text for each in other.ranked] == [each.text for each in one.ranked]
+            assert other.score == pytest.approx(one.score, rel=1e-3)
+            np.testing.assert_allclose(other.alignment, one.alignment, atol=1e-4)
+    translator.translate(random_lines(10), batch_size=9, beam_size=1)  # two batches
+    assert graphs[4:] == [True]
+    drawn = [translator.translate(lines, sample=True, seed=3, batch_size=9) for _ in range(4)]
+    assert graphs[5:] == [False, False, False, True]
+    texts = [[each.text for each in results] for results in drawn]
+    assert texts[0] == texts[1] == texts[3]
+
+
+def test_scores_of_given_translations_are_those_of_one_stream():
+    translator = make_translator()
+    targets = [*TARGET_LINES, *TARGET_LINES[::-1]]
+    alone = translator.score(SOURCE_LINES * 2, targets)
+    translator.search = translator.search.replace(streams=2)
+    for one, other in zip(alone, translator.score(SOURCE_LINES * 2, targets), strict=True):
+        assert other.text == one.text and other.score == pytest.approx(one.score, rel=1e-4)
+
+
+def test_samples_with_a_seed_do_not_depend_on_the_streams():
+    translator = make_translator()
+    lines = random_lines(11)
+
+    def texts(**options):
+        results = translator.translate(lines, sample=True, seed=7, **options)
+        return [each.text for each in results]
+
+    assert texts(streams=3) == texts(streams=1) == texts()
+
+
+def test_an_error_in_a_stream_is_that_of_translate(monkeypatch):
+    translator = make_translator()
+    calls = []
+
+    def broken(*arguments):
+        calls.append(arguments)
+        raise RuntimeError("no memory is left")
+
+    monkeypatch.setattr(translator, "_translation", broken)
+    with pytest.raises(RuntimeError, match="no memory is left"):
+        translator.translate(random_lines(40), streams=2)
+    assert len(calls) <= 4
+
+
+def test_a_preset_holds_the_streams_only_where_a_number_was_given(tmp_path):
+    translator = make_translator(architecture="rnnencdec")
+    translator.save_to_preset(tmp_path / "default")
+    written = json.loads((tmp_path / "default" / "task.json").read_text())
+    assert "streams" not in written["config"]["search"]
+    translator.search = translator.search.replace(streams=3)
+    translator.save_to_preset(tmp_path / "three")
+    assert Translator.from_preset(tmp_path / "three").search.streams == 3
+    assert Translator.from_preset(tmp_path / "default").search.streams is None
+    with pytest.raises(ValueError, match="`streams` should be an integer of at least 1"):
+        translator.translate("a man", streams=0)
+
+
+def test_many_streams_give_the_summaries_of_one():
+    documents = [f"{line}. it rains. {' '.join(WORDS[k:])}." for k, line in enumerate(SOURCE_LINES)]
+    keras.utils.set_random_seed(3)
+    summarizer = Summarizer.from_texts(documents, TARGET_LINES, units=8, embedding_size=6)
+    for variable in summarizer.backbone.trainable_variables:
+        variable.assign(3.0 * np.array(variable))
+    options = {"max_length": 6, "batch_size": 2}
+    alone = summarizer.summarize(documents * 2, streams=1, **options)
+    again = summarizer.summarize(documents * 2, streams=2, **options)
+    assert [each.text for each in again] == [each.text for each in alone]
+    assert len({each.text for each in alone}) > 1
