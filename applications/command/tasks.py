@@ -116,6 +116,13 @@ OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file("--output", "new .png, .svg or .pdf; the terminal if not given", metavar="F.png")
 PAGE = file("--output", "new .html, .png, .svg or .pdf")
 FOLDER = file("--output", "new folder", metavar="D", required=True)
+FORM = Option(
+    "--format",
+    "picture: as the suffix of --output says; html: a page to click, with all the attention there "
+    "is, that needs no server (default: picture)",
+    choices=("picture", "html"),
+    default="picture",
+)
 COUNT = {"type": positive, "metavar": "N"}
 
 
@@ -192,7 +199,7 @@ TRANSLATION = TaskCommand(
         "evaluate": [*PAIRS, split("dev", "test"), *GOLD, JSON, *SEARCH.values(), *ATTENTION],
         "predict": [LINES, OUTPUT, ALIGNMENTS, *SEARCH.values(), *ATTENTION],
         "score": [*PAIRS, OUTPUT],
-        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *ATTENTION],
         "export": [FORMAT, FOLDER],
     },
 )
@@ -224,7 +231,7 @@ SUMMARIZATION = TaskCommand(
     options={
         "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
         "predict": [DOCUMENTS, OUTPUT, JSON_LINES, *SUMMARY_SEARCH],
-        "visualize": [text("--input", "the document"), PICTURE],
+        "visualize": [text("--input", "the document"), PICTURE, FORM],
         "export": [FOLDER],
     },
 )
@@ -256,7 +263,7 @@ ANSWER_SELECTION = TaskCommand(
     options={
         "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
         "predict": [QUESTION, CANDIDATES, OUTPUT, TOP],
-        "visualize": [QUESTION, ANSWERS, PAGE],
+        "visualize": [QUESTION, ANSWERS, PAGE, FORM],
         "export": [FOLDER],
     },
 )
@@ -292,7 +299,7 @@ CLASSIFICATION = TaskCommand(
     options={
         "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
         "predict": [TEXTS, OUTPUT],
-        "visualize": [text("--input", "the text"), SECOND, PAGE],
+        "visualize": [text("--input", "the text"), SECOND, PAGE, FORM],
         "export": [FOLDER],
     },
 )

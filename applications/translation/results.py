@@ -9,8 +9,9 @@ import numpy as np
 
 from keras_attention.metrics import bleu, bleu_by_length, chrf
 from keras_attention.text import Tokenizer
-from keras_attention.visualization import alignment_text, plot_alignment
+from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
+from ..common.explanation import Tokens
 from ..common.shown import Searched
 
 
@@ -27,6 +28,7 @@ class Translation(Searched):
         alignment: attention weights, one row for each of `tokens`, one column for each of
             `source_tokens`; None where the network has no attention or it was not asked for.
         alternatives: the next best translations, best first, where more than one was asked for.
+        ids: the ids of `tokens` as the network wrote them, before unknown words were replaced.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Translation(Searched):
     source_tokens: list[str]
     alignment: np.ndarray | None = dataclasses.field(repr=False)
     alternatives: tuple["Translation", ...] = ()
+    ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -75,6 +78,15 @@ def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
     texts = (tokenizer.join(tokens[: end + 1]) for end in range(len(tokens)))
     # A token that is a space alone begins the word after it.
     return [max(0, len(text.split()) - (not text[-1:].isspace())) for text in texts]
+
+
+def with_words(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokens:
+    """Return tokens as a side of a map, with the words that they are pieces of."""
+    words, of_token = tokenizer.join(tokens).split(), words_of_tokens(tokenizer, tokens)
+    labels = display_tokens(tokens)
+    if len(words) == len(tokens) or any(word >= len(words) for word in of_token):
+        return Tokens(labels)
+    return Tokens(labels, words, of_token, "words")
 
 
 def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:

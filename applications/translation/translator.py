@@ -16,6 +16,13 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load_tokenizer
 
+from ..common.explanation import (
+    AttentionMap,
+    ExplainedAnswer,
+    Explanation,
+    Tokens,
+    attention_map,
+)
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
 from ..common.task import SearchTask
@@ -26,7 +33,14 @@ from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs
-from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
+from .results import (
+    Links,
+    Translation,
+    align_words,
+    evaluation_report,
+    with_words,
+    words_of_tokens,
+)
 from .search import batches_of, force, search
 
 FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
@@ -61,6 +75,7 @@ class Translator(SearchTask):
     """
 
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
+    asks: ClassVar = {"text": "Sentence"}
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find = staticmethod(search)
     must_fit: ClassVar = {
@@ -195,7 +210,8 @@ class Translator(SearchTask):
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
                 tokens = write.tokens(targets[row]), read.tokens(sources[row])
-                results[row] = Translation(targets[row], score, score, *tokens, matrix)
+                given = targets[row], score, score, *tokens, matrix
+                results[row] = Translation(*given, ids=tuple(target_ids[row]))
         return results
 
     align = score
@@ -273,6 +289,48 @@ class Translator(SearchTask):
         if output is not None:
             result.plot(output)
         return result
+
+    def explain(
+        self, text: str, *, beam_size: int | None = None, target: str | None = None
+    ) -> Explanation:
+        """Translate a sentence and return its beams with all attention, for a page or pictures.
+
+        Args:
+            text: the sentence.
+            beam_size: beams of the search, all of which come; None for the task's own.
+            target: a translation that the network is made to write in place of its own.
+        """
+        chosen = self.search.replace(beam_size=beam_size)
+        chosen = chosen.replace(n_best=chosen.beam_size)
+        result = self.score([text], [target])[0] if target else self.translate(text, chosen)
+        ranked = [each for each in result.ranked if each.ids]
+        maps: dict[str, Any] = {}
+        if ranked and result.source_tokens:
+            ids = self.preprocessor.source_tokenizer.encode([text])
+            written = padded([[START_ID, *each.ids[:-1]] for each in ranked])
+            found = self._compiled("maps", self.backbone.attention_maps, 2, 2)
+            maps = found(np.repeat(padded(ids), len(ranked), axis=0), written)
+        maps = {name: ops.convert_to_numpy(weights) for name, weights in maps.items()}
+        answers = [
+            ExplainedAnswer(each.text, each.score, self._maps(each, maps, place))
+            for place, each in enumerate(ranked)
+        ]
+        inputs = {"text": text} | ({"target": target} if target else {})
+        return Explanation(self.name_of_task, inputs, result.text, answers)
+
+    def _maps(self, result: Translation, maps: dict[str, Any], place: int) -> list[AttentionMap]:
+        """Return the maps of a translation out of those of all, `(ranked, layers, heads, ...)`."""
+        read, write = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
+        source, target = with_words(read, result.source_tokens), with_words(write, result.tokens)
+        # What the decoder has read when it writes a word: the start, and the words before.
+        before = Tokens(["<start>", *target.tokens[:-1]])
+        sides = {"cross-attention": (target, source), "encoder self-attention": (source, source)}
+        found = []
+        for name, weights in maps.items():
+            rows, columns = sides.get(name, (Tokens(target.tokens), before))
+            weights = weights[place][..., : len(rows.tokens), : len(columns.tokens)]
+            found.append(attention_map(name, rows, columns, weights))
+        return found
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose whose attention results hold, as `Transformer.show_attention` says."""
@@ -409,4 +467,5 @@ class Translator(SearchTask):
                         word = source[int(alignment[place].argmax())]
                         written[place] = self.dictionary.get(word, word)
                 text = target.join(written)
-        return Translation(text, float(score), float(log_probability), written, source, alignment)
+        scores = float(score), float(log_probability)
+        return Translation(text, *scores, written, source, alignment, ids=tuple(map(int, ids)))
