@@ -1,4 +1,4 @@
-"""Makes the live example of the page, from the preset that comes with the package, at each build."""
+"""Makes the live example of the page, from the package's own preset, at each build."""
 
 import os
 from functools import cache

@@ -7,11 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-if BROWSER is None:
-    pytest.skip("no Chromium is installed: apt-get install chromium", allow_module_level=True)
-for needed in ("playwright.sync_api", "fastapi", "uvicorn"):
-    pytest.importorskip(needed)
+pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+pytest.importorskip("fastapi", reason="the server is an extra: pip install fastapi uvicorn")
 
 import uvicorn
 from playwright.sync_api import sync_playwright
@@ -27,6 +24,10 @@ from keras_attention.applications.serve import Limits, make_app
 from tests.applications.test_serve import Stub, raising
 from tests.contracts.tasks import TEXTS, translator
 
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium is installed: apt-get install chromium"
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 DATE, ISO = "4 juin 1999", "1999-06-04"
 HOSTILE = '<img src=x onerror="window.entered = 1"><script>window.entered = 1</script>'
