@@ -103,9 +103,8 @@ class Summary(Searched):
         source, written = Tokens(words, sentences, places, "sentences"), Tokens(self.tokens)
         maps = [attention_map("attention", written, source, self.attention)]
         if (self.p_gen < 1).any():
-            copied = ["copied, not generated", "copied unknown word"]
-            weights = [1 - self.p_gen, self.copied]
-            maps.append(attention_map("copying", Tokens(copied), written, weights))
+            copied = {"copied, not generated": 1 - self.p_gen, "unknown words copied": self.copied}
+            maps += [attention_map(name, [name], written, [row]) for name, row in copied.items()]
         return maps
 
     def show(self) -> str:

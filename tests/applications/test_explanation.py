@@ -122,11 +122,12 @@ def test_summaries_say_what_they_read_and_copied():
     result = task.summarize(DOCUMENTS[1], **options)
     found = task.explain(DOCUMENTS[1], beam_size=2)
     assert [each.text for each in found.answers] == [each.text for each in result.ranked]
-    words, copying = found.answers[0].maps
+    words, copied, unknown = found.answers[0].maps
     np.testing.assert_allclose(words.matrix()[0], result.attention, atol=1e-4)
     np.testing.assert_allclose(words.matrix(groups=True)[0], result.sentence_weights, atol=1e-3)
     assert words.columns.unit == "sentences" and len(words.columns.groups) == len(result.source)
-    np.testing.assert_allclose(copying.matrix()[0], [1 - result.p_gen, result.copied], atol=1e-4)
+    np.testing.assert_allclose(copied.matrix()[0, 0], 1 - result.p_gen, atol=1e-4)
+    np.testing.assert_array_equal(unknown.matrix()[0, 0], result.copied)
 
 
 def test_classifiers_shade_words_and_weigh_sentences():
