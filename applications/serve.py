@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 from keras_attention import __version__
 
-from .common.errors import UserError, one_line, say
+from .common.errors import UserError, check_range, one_line, say
 from .common.explanation import Explanation, page
 from .common.task import SearchTask, TextTask
 
@@ -153,7 +153,7 @@ class Guard:
             name = None
         if self.hosts is not None and name not in self.hosts:
             return 403, f"this server does not answer as {host!r}: open it by its address"
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.partition("://")[2] != host:
             return 403, "this server answers its own page only"
         return None
 
@@ -310,11 +310,12 @@ def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -
     """
     import uvicorn
 
+    check_range("--port", port, at_least=0, at_most=65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise UserError(f"{host}:{port} cannot be had ({reason}): give another --port.") from None
     name = f"[{host}]" if ":" in host else host
     local = is_local(host)

@@ -85,9 +85,11 @@ def browser():
 @pytest.fixture
 def page(browser, address):
     page = browser.new_page()
+    page.set_default_timeout(20_000)
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(address)
+    page.locator("form").wait_for()
     yield page
     page.close()
     assert not problems
@@ -203,9 +205,7 @@ def test_layers_by_a_slider(page, browser, tmp_path):
 
 def test_models_side_by_side(page):
     choose(page, "dates", "transformer", "shaded")
-    page.get_by_label("Sentence").fill(DATE)
-    page.get_by_role("button", name="Show").click()
-    page.locator("article").nth(2).wait_for()
+    show(page, DATE, "Sentence / Text")
     names = page.locator("article h2").all_inner_texts()
     assert [name.split(" ")[0] for name in names] == ["dates", "transformer", "shaded"]
     assert page.locator(".answer").first.inner_text() == ISO
@@ -227,7 +227,7 @@ def test_shaded_texts_and_sentences(page):
 
 def test_what_goes_wrong_is_said(page):
     choose(page, "failing", "dates")
-    show(page, DATE, "Text")
+    show(page, DATE, "Sentence / Text")
     alert = page.get_by_role("alert")
     assert "the model failed (KeyError" in alert.inner_text() and HOSTILE in alert.inner_text()
     assert page.locator(".answer").inner_text() == ISO  # the other model's
@@ -243,7 +243,7 @@ def test_a_text_is_never_read_as_html(page):
     choose(page, "shaded")
     show(page, HOSTILE, "Text")
     choose(page, "dates", "failing")
-    show(page, HOSTILE[:70])
+    show(page, HOSTILE, "Sentence / Text")
     assert page.evaluate("window.entered") is None
     assert page.locator("main img").count() == 0
 
@@ -252,6 +252,7 @@ def test_two_people_at_once(browser, address):
     pages = [browser.new_context().new_page() for _ in range(2)]
     for page, text in zip(pages, (DATE, "5 juin 1999"), strict=True):
         page.goto(address)
+    page.locator("form").wait_for()
         page.get_by_label("Sentence").fill(text)
     for page in pages:
         page.get_by_role("button", name="Show").click()
@@ -289,16 +290,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (800, "dark")])
 def test_a_phone_and_the_dark(browser, address, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
     )
     page = context.new_page()
     page.goto(address)
+    page.locator("form").wait_for()
     choose(page, "transformer", "shaded")
-    show(page, " ".join(TEXTS[:4]))
+    show(page, " ".join(TEXTS[:4]), "Sentence / Text")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     found = page.evaluate(COLOURS)
     dark = np.mean(found["papers"]) < 128
