@@ -252,7 +252,7 @@ def test_two_people_at_once(browser, address):
     pages = [browser.new_context().new_page() for _ in range(2)]
     for page, text in zip(pages, (DATE, "5 juin 1999"), strict=True):
         page.goto(address)
-    page.locator("form").wait_for()
+        page.locator("form").wait_for()
         page.get_by_label("Sentence").fill(text)
     for page in pages:
         page.get_by_role("button", name="Show").click()
