@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Lengths in inches.
 _CELL, _SMALLEST_PANEL, _LARGEST_PANEL, _LABELS = 0.2, 1.2, 4.0, 1.0
-_POINTS = 72
+_POINTS, _FONT = 72, 7
 
 
 def plot_heads(
@@ -92,8 +92,8 @@ def _draw(
     colormap: str,
     dpi: int,
 ) -> "Figure":
-    across = min(4, len(heads))
-    down = math.ceil(len(heads) / across)
+    down = math.ceil(len(heads) / 4)
+    across = math.ceil(len(heads) / down)
     width, height = (
         float(np.clip(_CELL * len(tokens), _SMALLEST_PANEL, _LARGEST_PANEL))
         for tokens in (source, target)
@@ -101,28 +101,30 @@ def _draw(
     size = (across * width + 2 * _LABELS, down * (height + 0.35) + _LABELS + (0.4 if title else 0))
     figure = new_figure(figsize=size, dpi=dpi, layout="constrained")
     style: dict[str, Any] = {"family": families, "parse_math": False}
-    panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
+    # Where cells are smaller than letters, only every so many tokens can have a label.
+    strides = [
+        math.ceil((_FONT + 1) * len(tokens) / (inches * _POINTS))
+        for tokens, inches in ((source, width), (target, height))
+    ]
+    panels = figure.subplots(down, across, squeeze=False).ravel()
     for number, panel in enumerate(panels):
         if number >= len(heads):
             panel.set_visible(False)
             continue
         image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
         panel.set_xlabel(f"head {number}", fontsize=8)
-        panel.tick_params(length=2, width=0.5, pad=2, bottom=False)
-        panel.tick_params(top=number < across, labeltop=number < across, labelbottom=False)
+        columns = source[:: strides[0]] if number < across else []
+        rows = target[:: strides[1]] if number % across == 0 else []
+        places = range(0, len(source), strides[0])[: len(columns)]
+        panel.set_xticks(places, columns, rotation=90, fontsize=_FONT, **style)
+        places = range(0, len(target), strides[1])[: len(rows)]
+        panel.set_yticks(places, rows, fontsize=_FONT, **style)
+        panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
+        panel.tick_params(labeltop=True, labelbottom=False)
         panel.spines[:].set_linewidth(0.5)
-    # Where cells are smaller than letters, only every so many tokens can have a label.
-    for names, inches, set_ticks, more in (
-        (source, width, panels[0].set_xticks, {"rotation": 90}),
-        (target, height, panels[0].set_yticks, {}),
-    ):
-        stride = math.ceil(8 * len(names) / (inches * _POINTS))
-        set_ticks(range(0, len(names), stride), names[::stride], fontsize=7, **style, **more)
-    for panel in panels[1:across]:
-        for label in panel.get_xticklabels():
-            label.set(rotation=90, fontsize=7, **style)
-    bar = figure.colorbar(image, ax=list(panels), shrink=0.6, label="attention weight")
-    bar.ax.tick_params(labelsize=7)
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.6)
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=_FONT)
     if title:
         figure.suptitle(title, fontsize=11, **style)
     return figure
