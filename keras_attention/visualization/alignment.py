@@ -86,10 +86,7 @@ def plot_alignment(
     ```
     """
     weights = check_weights(attention, source_tokens, target_tokens)
-    if maximum is None:
-        maximum = max(1.0, float(weights.max()))
-    elif not maximum > 0:
-        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    maximum = check_maximum(maximum, weights)
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
 
@@ -164,6 +161,15 @@ def check_weights(
             f"Received: values from {weights.min()} to {weights.max()}"
         )
     return weights
+
+
+def check_maximum(maximum: float | None, weights: np.ndarray) -> float:
+    """Return the weight of the darkest colour, or raise a ValueError where it is not positive."""
+    if maximum is None:
+        return max(1.0, float(weights.max()))
+    if not maximum > 0:
+        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    return maximum
 
 
 def labels_of(tokens: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .alignment import check_weights, labels_of
+from .alignment import check_maximum, check_weights, labels_of
 from .figures import make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plot_heads(
 
     Raises:
         ValueError: If the weights have no heads, do not fit the tokens, or are negative or not
-            finite, or if the path's suffix is no format of matplotlib.
+            finite, `maximum` is not positive, or the path's suffix is no format of matplotlib.
         FileExistsError: If the file exists and `overwrite` is False.
 
     Example:
@@ -72,7 +72,7 @@ def plot_heads(
         )
     for head in heads:
         check_weights(head, source_tokens, target_tokens)
-    maximum = max(1.0, float(heads.max())) if maximum is None else maximum
+    maximum = check_maximum(maximum, heads)
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
 

@@ -220,6 +220,7 @@ def test_shaded_texts_and_sentences(page):
     words = page.get_by_role("toolbar", name="text").get_by_role("button")
     words.nth(1).click()
     assert page.locator(".said").inner_text() == "“bad” 25 %"
+    assert page.get_by_role("radio").count() == 2
     page.get_by_role("radio").nth(1).check()
     page.get_by_label("Whole sentences").check()
     assert words.all_inner_texts() == ["good", "but long"]

@@ -36,6 +36,8 @@ def test_heads_that_do_not_fit_are_refused(tmp_path):
     for weights in (np.ones((3, 7)), np.ones((0, 3, 7)), np.ones((2, 3, 5)), -np.ones((2, 3, 7))):
         with pytest.raises(ValueError, match="Received"):
             plot_heads(weights, list("abcdefg"), list("xyz"))
+    with pytest.raises(ValueError, match="greater than 0.*Received: maximum=0"):
+        plot_heads(np.ones((2, 3, 7)), list("abcdefg"), list("xyz"), maximum=0)
 
 
 FRESH = """
