@@ -111,7 +111,8 @@ class Desk:
 
     def _ended(self, working):
         self.slots.release()
-        working.exception()  # so that asyncio does not report one that nobody waits for
+        if not working.cancelled():
+            working.exception()  # so that asyncio does not report one that nobody waits for
 
 
 class Guard:
