@@ -149,7 +149,9 @@ class Prediction(Shown):
     def explanation(self, inputs: Mapping[str, str]) -> Explanation:
         """Return the labels, likeliest first, and what was attended to, for a page."""
         maps = [
-            each.map(name) for name, each in zip(inputs, self.weights, strict=False) if each.tokens
+            each.map(name)
+            for name, each in zip(inputs, self.weights, strict=False)
+            if any(each.tokens)
         ]
         ranked = sorted(self.probabilities.items(), key=lambda each: -each[1])
         answers = [ExplainedAnswer(str(name), p) for name, p in ranked]

@@ -249,8 +249,8 @@ class Summarizer(SearchTask):
             text: the document.
             beam_size: beams of the search, all of which come; None for the task's own.
         """
-        chosen = self.search.replace(beam_size=beam_size)
-        result = self.summarize(text, chosen.replace(n_best=chosen.beam_size))
+        size = beam_size or self.search.beam_size
+        result = self.summarize(text, self.search.replace(beam_size=size, n_best=size))
         found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
         return Explanation(self.name_of_task, {"text": text}, result.text, found)
 

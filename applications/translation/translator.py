@@ -300,12 +300,11 @@ class Translator(SearchTask):
             beam_size: beams of the search, all of which come; None for the task's own.
             target: a translation that the network is made to write in place of its own.
         """
-        chosen = self.search.replace(beam_size=beam_size)
-        chosen = chosen.replace(n_best=chosen.beam_size)
-        result = self.score([text], [target])[0] if target else self.translate(text, chosen)
-        ranked = [each for each in result.ranked if each.ids]
-        maps: dict[str, Any] = {}
-        if ranked and result.source_tokens:
+        size = beam_size or self.search.beam_size
+        search = self.search.replace(beam_size=size, n_best=size)
+        result = self.score([text], [target])[0] if target else self.translate(text, search)
+        ranked, maps = result.ranked, {}
+        if result.source_tokens:
             ids = self.preprocessor.source_tokenizer.encode([text])
             written = padded([[START_ID, *each.ids[:-1]] for each in ranked])
             found = self._compiled("maps", self.backbone.attention_maps, 2, 2)
@@ -320,6 +319,8 @@ class Translator(SearchTask):
 
     def _maps(self, result: Translation, maps: dict[str, Any], place: int) -> list[AttentionMap]:
         """Return the maps of a translation out of those of all, `(ranked, layers, heads, ...)`."""
+        if not result.ids:
+            return []
         read, write = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
         source, target = with_words(read, result.source_tokens), with_words(write, result.tokens)
         # What the decoder has read when it writes a word: the start, and the words before.
