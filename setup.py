@@ -13,6 +13,8 @@ APPLICATIONS = [
     "keras_attention." + name for name in find_packages(include=["applications", "applications.*"])
 ]
 
+SERVE = ["fastapi>=0.115", "uvicorn>=0.34"]
+
 VERSION = Path(__file__).with_name("keras_attention") / "version.py"
 VERSION = VERSION.read_text(encoding="utf-8").split('"')[-2]
 
@@ -32,7 +34,7 @@ setup(
     },
     package_data={
         "keras_attention": ["py.typed"],
-        "keras_attention.applications": ["presets/*/*"],
+        "keras_attention.applications": ["presets/*/*", "common/page.html"],
     },
     python_requires=">=3.10",
     classifiers=[
@@ -79,6 +81,9 @@ setup(
             "uv",
             "gensim>=4.4",
             "ctranslate2",
+            *SERVE,
+            "httpx>=0.28",
+            "playwright>=1.60",
         ],
         "docs": ["mkdocs<2", "mkdocs-material<10", "mkdocstrings[python]", "ruff", "ziamath"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
@@ -86,6 +91,8 @@ setup(
         "benchmarks": ["torch==2.13.0", "ctranslate2"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
+        # `keras-attention serve` opens a page.
+        "serve": SERVE,
         # `keras-attention --print-completion` writes a script for the shell.
         "completion": ["shtab"],
     },

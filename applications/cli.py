@@ -19,6 +19,7 @@ from typing import Any
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
+from .common.explanation import check_page
 from .common.files import check_new_file, check_picture, refuse_existing_output
 from .common.presets import preset_folder
 from .common.streams import share_cores, stream_count
@@ -121,13 +122,37 @@ def _on_a_run(options):
     getattr(verbs, options.verb)(task, options)
 
 
+def _task_in_use(task_class, folder, config):
+    return task_class.from_preset(folder, dtype=tasks.precision_of(config))
+
+
+def _serve(options):
+    try:
+        from .serve import Limits, serve
+    except ImportError as error:
+        raise UserError(
+            f"`serve` needs FastAPI and uvicorn ({error}): pip install fastapi uvicorn"
+        ) from None
+    served = {}
+    for run in options.runs:
+        folder = preset_folder(run)
+        task_class = load_task(tasks.task_of_folder(folder, TASKS))
+        served[run] = _task_in_use(task_class, folder, tasks.config_of(task_class, folder))
+    limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
+    serve(served, options.host, options.port, limits)
+
+
 def _check_output(task_class, options):
     """Refuse an output that cannot be written, before the model is loaded."""
     output = getattr(options, "output", None)
     if output is None:
+        if options.verb == "visualize" and options.format == "html":
+            raise UserError("--format html writes a page: name it with --output F.html.")
         return
     if options.verb == "export":
         refuse_existing_output(output)
+    elif getattr(options, "format", None) == "html":
+        check_page(output)
     elif options.verb == "visualize" and Path(output).suffix not in task_class.shaded_pages:
         check_picture(output, more=task_class.shaded_pages)
     else:
@@ -153,7 +178,7 @@ def _demo(options):
     run_demo(options.output and Path(options.output))
 
 
-_VERBS = {"train": _train, "average": _average, "init": _init, "demo": _demo}
+_VERBS = {"train": _train, "serve": _serve, "average": _average, "init": _init, "demo": _demo}
 
 
 def _failed(message: str, status: int) -> int:

@@ -72,7 +72,7 @@ def test_wheel_and_sdist_install_and_work(tmp_path):
     packed = set(zipfile.ZipFile(wheel).namelist())
     for folder in (REPOSITORY / "keras_attention", REPOSITORY / "applications"):
         place = Path("keras_attention", "applications" if folder.name == "applications" else "")
-        files = [*folder.rglob("*.py"), *(folder / "presets").glob("*/*")]
+        files = [*folder.rglob("*.py"), *folder.rglob("*.html"), *(folder / "presets").glob("*/*")]
         missing = [
             each for each in files if (place / each.relative_to(folder)).as_posix() not in packed
         ]

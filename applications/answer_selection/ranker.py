@@ -14,6 +14,7 @@ from keras_attention.text import load_tokenizer
 
 from ..common.backend import service_of
 from ..common.errors import UserError, check_choice, say
+from ..common.explanation import ExplainedAnswer, Explanation, attention_map
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
@@ -63,6 +64,7 @@ class AnswerRanker(TextTask):
 
     name_of_task, shaded_pages = "answer-selection", HTML
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
+    asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
     network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
 
@@ -228,6 +230,27 @@ class AnswerRanker(TextTask):
         if output is not None:
             ranking.plot(output)
         return ranking
+
+    def explain(self, question: str, candidates: str | Sequence[str]) -> Explanation:
+        """Rank candidates; return them, best first, with the attention to their words, for a page.
+
+        Args:
+            question: the question.
+            candidates: answers to rank: a list, or a text with one on each line.
+        """
+        if isinstance(candidates, str):
+            candidates = [line for line in candidates.splitlines() if line.strip()]
+        answers = []
+        for each in self.rank(question, candidates):
+            side, weights = [f"{each.score:.3f}"], each.weights
+            maps = (
+                []
+                if weights is None
+                else [attention_map("attention", side, each.tokens, [weights])]
+            )
+            answers.append(ExplainedAnswer(each.text, each.score, maps))
+        inputs = {"question": question, "candidates": "\n".join(candidates)}
+        return Explanation(self.name_of_task, inputs, answers[0].text, answers)
 
     # ---- The hooks of TextTask.
 

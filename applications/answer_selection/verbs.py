@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 
 from ..common.errors import UserError, say
-from ..common.verbs import chunks_of_lines, own_split, write_lines
+from ..common.verbs import chunks_of_lines, own_split, write_lines, write_page
 from .data import QuestionSet, has_split, load_questions, read_questions
 from .ranker import AnswerRanker
 from .results import table
@@ -30,6 +30,8 @@ def predict(task: AnswerRanker, options: Namespace) -> None:
 
 def visualize(task: AnswerRanker, options: Namespace) -> None:
     """Shade the words of answers by their attention, in the terminal and in a file."""
+    if options.format == "html":
+        return write_page(task.explain(options.question, options.answer), options.output)
     print(task.draw(options.question, options.answer, options.output).show())
     if options.output:
         say(f"wrote {options.output}")

@@ -13,6 +13,7 @@ from keras import ops
 from keras_attention.text import BucketedBatches, load_tokenizer
 
 from ..common.errors import UserError, check_key
+from ..common.explanation import Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
@@ -219,6 +220,22 @@ class ClassificationTask(TextTask):
             result.plot(output)
         return result
 
+    def explain(self, text: str, second: str | None = None) -> Explanation:
+        """Label a text, or a pair; return the labels and what was attended to, for a page.
+
+        Args:
+            text: the text.
+            second: the second text, of a `PairClassifier`.
+        """
+        inputs = {"text": text} | ({} if second is None else {"second": second})
+        if list(inputs) != list(self.asks):
+            raise UserError(
+                f"a {type(self).__name__} takes {' and '.join(self.asks)}. "
+                f"Received: {' and '.join(inputs)}."
+            )
+        given = tuple(inputs.values()) if self.pairs else text
+        return self.classify(given).explanation(inputs)
+
     # ---- The hooks of TextTask.
 
     def check_fit(self) -> None:
@@ -408,7 +425,7 @@ class TextClassifier(ClassificationTask):
     ```
     """
 
-    pairs = False
+    pairs, asks = False, {"text": "Text"}
     default_architecture = "pooling"
 
 
@@ -429,5 +446,5 @@ class PairClassifier(ClassificationTask):
     ```
     """
 
-    pairs = True
+    pairs, asks = True, {"text": "First text", "second": "Second text"}
     default_architecture = "cross"

@@ -10,10 +10,22 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from keras_attention.metrics import calibration, confusion_matrix, f1_scores
-from keras_attention.visualization import ShadedTokens
+from keras_attention.visualization import (
+    ShadedTokens,
+    display_tokens,
+    make_figure,
+    new_figure,
+)
 
 from ..common.errors import UserError
-from ..common.files import check_picture, replacing
+from ..common.explanation import (
+    AttentionMap,
+    ExplainedAnswer,
+    Explanation,
+    Tokens,
+    attention_map,
+)
+from ..common.files import check_picture
 from ..common.shown import Shown
 from .preprocessor import Labels
 
@@ -58,6 +70,17 @@ class Weights:
             ShadedTokens(tokens, words * weight, label=f"{weight:.3f}")
             for tokens, words, weight in sentences
         ]
+
+    def map(self, name: str) -> AttentionMap:
+        """Return the weights of the words of all sentences on end, shaded, as a map for a page."""
+        words = display_tokens([token for sentence in self.tokens for token in sentence])
+        side = Tokens(words)
+        if len(self.tokens) > 1:
+            places = [place for place, sentence in enumerate(self.tokens) for _ in sentence]
+            side = Tokens(words, [" ".join(each) for each in self.tokens], places, "sentences")
+        return attention_map(
+            name, [name], side, [np.concatenate([each.weights for each in self.rows])]
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,6 +145,20 @@ class Prediction(Shown):
         answer = {"labels": list(self.labels), "probabilities": self.probabilities}
         answer = answer if self.number is None else {"number": self.number}
         return answer | {name: True for name in ("truncated", "empty") if getattr(self, name)}
+
+    def explanation(self, inputs: Mapping[str, str]) -> Explanation:
+        """Return the labels, likeliest first, and what was attended to, for a page."""
+        maps = [
+            each.map(name)
+            for name, each in zip(inputs, self.weights, strict=False)
+            if any(each.tokens)
+        ]
+        ranked = sorted(self.probabilities.items(), key=lambda each: -each[1])
+        answers = [ExplainedAnswer(str(name), p) for name, p in ranked]
+        answers = answers or [ExplainedAnswer(self.summary)]
+        answers[0] = dataclasses.replace(answers[0], maps=maps)
+        notes = ["A text has no words."] if self.empty else []
+        return Explanation("classification", dict(inputs), self.summary, answers, notes)
 
     def _repr_html_(self) -> str:
         return super()._repr_html_() if self.rows else f"<b>{html.escape(self.summary)}</b>"
@@ -258,9 +295,6 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
     Raises:
         ValueError: where the report has no confusion matrix or the file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     check_picture(output)
     if "confusion" not in report:
         raise UserError("a confusion matrix is of tasks with one label a text (data.labels one).")
@@ -268,19 +302,21 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
     names = list(map(str, report["label_names"]))
     parts = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = 1.8 + 0.55 * min(len(names), 30)
-    figure = Figure(figsize=(side + 1, side), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    image = axes.imshow(parts, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
-    axes.set_yticks(range(len(names)), names, parse_math=False)
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("right")
-    if len(names) <= MOST_LABELS_WITH_COUNTS:
-        for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if parts[row, column] > 0.5 else "black"
-            axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
-    figure.colorbar(image, ax=axes, shrink=0.8, label="part of the row")
-    with replacing(Path(output)) as temporary:
-        figure.savefig(temporary, format=Path(output).suffix[1:].lower())
-    return figure
+
+    def draw(families: list[str]) -> Any:
+        style = {"family": families, "parse_math": False}
+        figure = new_figure(figsize=(side + 1, side), dpi=150, layout="constrained")
+        axes = figure.add_subplot()
+        image = axes.imshow(parts, cmap="Blues", vmin=0, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", **style)
+        axes.set_yticks(range(len(names)), names, **style)
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("right")
+        if len(names) <= MOST_LABELS_WITH_COUNTS:
+            for (row, column), count in np.ndenumerate(counts):
+                colour = "white" if parts[row, column] > 0.5 else "black"
+                axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
+        figure.colorbar(image, ax=axes, shrink=0.8, label="part of the row")
+        return figure
+
+    return make_figure(draw, names, output)

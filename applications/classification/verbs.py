@@ -12,7 +12,7 @@ from typing import Any
 from ..common.errors import UserError, say
 from ..common.files import check_picture
 from ..common.shown import check_shaded
-from ..common.verbs import chunks_of_lines, own_split, write_lines
+from ..common.verbs import chunks_of_lines, own_split, write_lines, write_page
 from .classifier import ClassificationTask
 from .config import DataConfig
 from .data import Examples, has_split, load_examples, read_examples
@@ -59,13 +59,15 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
 
 def visualize(task: ClassificationTask, options: Namespace) -> None:
     """Shade the words of a text, or of a pair, by what is attended to."""
-    if options.output:
+    if options.output and options.format == "picture":
         check_shaded(options.output)
     if task.pairs == (options.second is None):
         raise UserError(
             f"this run reads {'pairs of texts' if task.pairs else 'single texts'}. "
             f"Received: {'a single text' if task.pairs else '2 texts'}."
         )
+    if options.format == "html":
+        return write_page(task.explain(options.input, options.second), options.output)
     text = (options.input, options.second) if task.pairs else options.input
     print(task.draw(text, options.output).show())
     if options.output:

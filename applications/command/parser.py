@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .tasks import PACKAGE, TASKS, TaskCommand, add_options
+from .tasks import PACKAGE, TASKS, TaskCommand, add_options, natural, positive
 
 PROGRAM = "keras-attention"
 VERBS_ON_A_RUN = {
@@ -30,7 +30,7 @@ VERBS_ON_A_RUN = {
     "visualize": "show what a run's model attends to",
     "export": "write the model for use elsewhere",
 }
-VERBS = ("train", *VERBS_ON_A_RUN, "average", "init", "demo")
+VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "init", "demo")
 
 
 class UsageError(Exception):
@@ -206,6 +206,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         run = "a run folder that `train` made, or a preset (`dates`, a folder)"
         verb.add_argument("run", metavar="RUN", help=run)
         add_options(verb, task.options[name] if task else ())
+    _add_serve(parser)
     average = parser.add_verb(
         "average", "write a preset whose weights are the mean of those of several runs"
     )
@@ -233,6 +234,34 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         help="new folder for all of it (default: runs/demo, or the next free runs/demo-N)",
     )
     return parser
+
+
+def _add_serve(parser: _Parser) -> None:
+    serve = parser.add_verb("serve", "open a local page where models show what they attend to")
+    serve.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="run folders or presets (`dates`, a folder), of any task, to compare side by side",
+    )
+    serve.add_argument(
+        "--host",
+        metavar="H",
+        default="127.0.0.1",
+        help="the address to serve at (default: 127.0.0.1, which this machine alone can reach)",
+    )
+    for name, default, meaning in (
+        ("port", 8000, "its port; 0 for a free one"),
+        ("most-characters", 2000, "longest text of a request"),
+        ("most-seconds", 60, "longest time for an answer"),
+    ):
+        serve.add_argument(
+            f"--{name}",
+            metavar="N",
+            type=natural if name == "port" else positive,
+            default=default,
+            help=f"{meaning} (default: {default})",
+        )
 
 
 def _add_train(parser: _Parser) -> None:

@@ -116,6 +116,13 @@ OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file("--output", "new .png, .svg or .pdf; the terminal if not given", metavar="F.png")
 PAGE = file("--output", "new .html, .png, .svg or .pdf")
 FOLDER = file("--output", "new folder", metavar="D", required=True)
+FORM = Option(
+    "--format",
+    "picture: as the suffix of --output says; html: a page to click, with all the attention there "
+    "is, that needs no server (default: picture)",
+    choices=("picture", "html"),
+    default="picture",
+)
 COUNT = {"type": positive, "metavar": "N"}
 
 
@@ -214,7 +221,7 @@ TRANSLATION = TaskCommand(
         ],
         "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *ENGINE, *SEARCH.values(), *ATTENTION],
         "score": [MORE, *PAIRS, OUTPUT],
-        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *ATTENTION],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *ATTENTION],
         "export": [FORMAT, FOLDER],
     },
 )
@@ -247,7 +254,7 @@ SUMMARIZATION = TaskCommand(
     options={
         "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
         "predict": [DOCUMENTS, OUTPUT, JSON_LINES, *SUMMARY_SEARCH],
-        "visualize": [text("--input", "the document"), PICTURE],
+        "visualize": [text("--input", "the document"), PICTURE, FORM],
         "export": [FOLDER],
     },
 )
@@ -279,7 +286,7 @@ ANSWER_SELECTION = TaskCommand(
     options={
         "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
         "predict": [QUESTION, CANDIDATES, OUTPUT, TOP],
-        "visualize": [QUESTION, ANSWERS, PAGE],
+        "visualize": [QUESTION, ANSWERS, PAGE, FORM],
         "export": [FOLDER],
     },
 )
@@ -315,7 +322,7 @@ CLASSIFICATION = TaskCommand(
     options={
         "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
         "predict": [TEXTS, OUTPUT],
-        "visualize": [text("--input", "the text"), SECOND, PAGE],
+        "visualize": [text("--input", "the text"), SECOND, PAGE, FORM],
         "export": [FOLDER],
     },
 )

@@ -17,6 +17,7 @@ from keras_attention.distribute import GlobalMean
 from ..training.config import load_config
 from . import presets
 from .backend import compiled
+from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
@@ -45,6 +46,7 @@ class TextTask(keras_hub.models.Task):
     default_loss()                          the Keras loss that `compile` takes
     service(**options)                      the `tf.Module` from strings to results that `export`
                                             writes
+    explain(*texts, **options)              the answer and what was attended to, for a page
     ```
 
     The command trains the same task from a configuration, with these:
@@ -77,6 +79,8 @@ class TextTask(keras_hub.models.Task):
     """Attributes that must be alike: the preprocessor's, by the name that the network has."""
     shaded_pages: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the pages that `visualize` writes beside pictures."""
+    asks: ClassVar[Mapping[str, str]] = {}
+    """The texts that `explain` takes, by the names of its arguments, as a page labels them."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
     preset_folder: Path | None = None
@@ -146,6 +150,13 @@ class TextTask(keras_hub.models.Task):
     @classmethod
     def check_data(cls, config: Any) -> None:
         """Refuse a configuration that names no training data or nothing to judge by."""
+
+    def explain(self, *texts: Any, **options: Any) -> Explanation:
+        """Return what the task answers and what it attended to: the page that is served shows it.
+
+        A subclass takes the texts that `asks` names, and of a `SearchTask` `beam_size`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not explain its answers.")
 
     # ---- Training.
 

@@ -9,7 +9,8 @@ from typing import Any
 from keras_attention.decoding import SearchOptions
 
 from ..training.config import MOST, MOST_OF_OTHERS
-from .errors import UserError, check_range
+from .errors import UserError, check_range, say
+from .explanation import Explanation
 from .files import decode_line, output_file, read_lines
 
 
@@ -75,6 +76,12 @@ def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
             count += 1
         if not count:
             raise UserError(empty)
+
+
+def write_page(found: Explanation, output: str) -> None:
+    """Write what a task explains as a page."""
+    found.save(output)
+    say(f"wrote {output}")
 
 
 def show_or_draw(result: Any, output: str | None) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from keras_attention.metrics import repeated_ngrams, rouge
-from keras_attention.visualization import alignment_text
+from keras_attention.visualization import alignment_text, make_figure, new_figure
 
-from ..common.files import check_picture, replacing
+from ..common.explanation import AttentionMap, Tokens, attention_map
+from ..common.files import check_picture
 from ..common.shown import Searched
 
 WIDEST = 40
@@ -67,8 +68,6 @@ class Summary(Searched):
         Raises:
             ValueError: where there is nothing to draw.
         """
-        from matplotlib.figure import Figure
-
         words, weights = self._most_read()
         if path is not None:
             check_picture(path)
@@ -80,17 +79,33 @@ class Summary(Searched):
         ]
         widths = [max(matrix.shape[1], 1) for _, matrix, _ in panels]
         size = (2.5 + 0.25 * sum(widths), 1.8 + 0.25 * len(self.tokens))
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(1, 3, width_ratios=widths, sharey=True)
-        for axis, (title, matrix, labels) in zip(axes, panels, strict=True):
-            axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            axis.set_title(title, fontsize=9)
-            axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=8)
-        axes[0].set_yticks(range(len(self.tokens)), self.tokens, fontsize=8)
-        if path is not None:
-            with replacing(Path(path)) as temporary:
-                figure.savefig(temporary, format=Path(path).suffix[1:].lower())
-        return figure
+
+        def draw(families: list[str]) -> Any:
+            style = {"fontsize": 8, "family": families, "parse_math": False}
+            figure = new_figure(figsize=size, layout="constrained")
+            axes = figure.subplots(1, 3, width_ratios=widths, sharey=True)
+            for axis, (title, matrix, labels) in zip(axes, panels, strict=True):
+                axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+                axis.set_title(title, fontsize=9)
+                axis.set_xticks(range(len(labels)), labels, rotation=90, **style)
+            axes[0].set_yticks(range(len(self.tokens)), self.tokens, **style)
+            return figure
+
+        return make_figure(draw, [*words, *self.tokens], path)
+
+    def maps(self) -> list[AttentionMap]:
+        """Return where the words were read, and which were copied, as maps for a page."""
+        if not self.can_be_drawn:
+            return []
+        sentences = [" ".join(sentence) for sentence in self.source]
+        words = [word for sentence in self.source for word in sentence]
+        places = [place for place, sentence in enumerate(self.source) for _ in sentence]
+        source, written = Tokens(words, sentences, places, "sentences"), Tokens(self.tokens)
+        maps = [attention_map("attention", written, source, self.attention)]
+        if (self.p_gen < 1).any():
+            copied = {"copied, not generated": 1 - self.p_gen, "unknown words copied": self.copied}
+            maps += [attention_map(name, [name], written, [row]) for name, row in copied.items()]
+        return maps
 
     def show(self) -> str:
         """Return the words that were read the most, and their weights, as text for a terminal."""

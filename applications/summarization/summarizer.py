@@ -16,6 +16,7 @@ from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_t
 
 from ..common.backend import service_of
 from ..common.errors import UserError
+from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.task import SearchTask
 from ..training.config import load_config
@@ -66,6 +67,7 @@ class Summarizer(SearchTask):
     """
 
     name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
+    asks: ClassVar = {"text": "Document"}
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
     find, source_rank = staticmethod(search_in), 3
@@ -245,6 +247,18 @@ class Summarizer(SearchTask):
         if output is not None:
             result.plot(output)
         return result
+
+    def explain(self, text: str, *, beam_size: int | None = None) -> Explanation:
+        """Summarise a document; return the beams and where their words come from, for a page.
+
+        Args:
+            text: the document.
+            beam_size: beams of the search, all of which come; None for the task's own.
+        """
+        size = beam_size or self.search.beam_size
+        result = self.summarize(text, self.search.replace(beam_size=size, n_best=size))
+        found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
+        return Explanation(self.name_of_task, {"text": text}, result.text, found)
 
     # ---- The hooks of `TextTask`.
 

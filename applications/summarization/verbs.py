@@ -8,7 +8,14 @@ from typing import Any
 from keras_attention.decoding import SearchOptions
 
 from ..common.errors import UserError
-from ..common.verbs import chunks_of_lines, own_split, search_of, show_or_draw, write_lines
+from ..common.verbs import (
+    chunks_of_lines,
+    own_split,
+    search_of,
+    show_or_draw,
+    write_lines,
+    write_page,
+)
 from .config import DataConfig
 from .data import Corpus, has_split, load_corpus, read_corpus
 from .results import table
@@ -37,6 +44,8 @@ def predict(task: Summarizer, options: Namespace) -> None:
 
 def visualize(task: Summarizer, options: Namespace) -> None:
     """Draw what each word of a summary was drawn from."""
+    if options.format == "html":
+        return write_page(task.explain(options.input), options.output)
     result = task.draw(options.input)
     print(result.text)
     show_or_draw(result, options.output)

@@ -1,17 +1,19 @@
 """Results of a translator: translations that show themselves, links of words, and reports."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_attention.metrics import bleu, bleu_by_length, chrf
-from keras_attention.text import Tokenizer
-from keras_attention.visualization import alignment_text, plot_alignment
+from keras_attention.text import END_ID, UNK_ID, Tokenizer
+from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
+from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.shown import Searched
+from .preprocessor import TranslationPreprocessor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Translation(Searched):
         alignment: attention weights, one row for each of `tokens`, one column for each of
             `source_tokens`; None where the network has no attention or it was not asked for.
         alternatives: the next best translations, best first, where more than one was asked for.
+        ids: the ids of `tokens` as the network wrote them, before unknown words were replaced.
     """
 
     text: str
@@ -36,6 +39,7 @@ class Translation(Searched):
     source_tokens: list[str]
     alignment: np.ndarray | None = dataclasses.field(repr=False)
     alternatives: tuple["Translation", ...] = ()
+    ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -75,6 +79,76 @@ def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
     texts = (tokenizer.join(tokens[: end + 1]) for end in range(len(tokens)))
     # A token that is a space alone begins the word after it.
     return [max(0, len(text.split()) - (not text[-1:].isspace())) for text in texts]
+
+
+def translation_of(
+    preprocessor: TranslationPreprocessor,
+    dictionary: Mapping[str, str],
+    words: list[str],
+    source: list[str],
+    tokens: np.ndarray,
+    length: int,
+    score: float,
+    log_probability: float,
+    alignment: np.ndarray | None,
+) -> Translation:
+    """Return one hypothesis of a search as a `Translation`; `words` are the target's vocabulary."""
+    target = preprocessor.target_tokenizer
+    ids = tokens[:length]
+    ids = ids[ids != END_ID]
+    written, text = [words[token] for token in ids], target.decode([ids])[0]
+    if alignment is not None:
+        alignment = alignment[: len(written), : len(source)]
+        if preprocessor.replace_unknown:
+            for place in np.flatnonzero(ids == UNK_ID):
+                if alignment[place].any():
+                    word = source[int(alignment[place].argmax())]
+                    written[place] = dictionary.get(word, word)
+            text = target.join(written)
+    scores = float(score), float(log_probability)
+    return Translation(text, *scores, written, source, alignment, ids=tuple(map(int, ids)))
+
+
+def links_of(translation: Translation, preprocessor: TranslationPreprocessor) -> Links:
+    """Return the links between words, as `Translator.links` says."""
+    if translation.alignment is None:
+        raise ValueError(
+            "Links need a translation with an alignment: a model with attention, and "
+            f"`return_alignments=True`. Received: {translation}"
+        )
+    return align_words(
+        translation.alignment,
+        words_of_tokens(preprocessor.source_tokenizer, translation.source_tokens),
+        words_of_tokens(preprocessor.target_tokenizer, translation.tokens),
+    )
+
+
+def maps_of(
+    result: Translation, maps: dict[str, Any], place: int, preprocessor: TranslationPreprocessor
+) -> list[AttentionMap]:
+    """Return the maps of a translation out of those of all, `(ranked, layers, heads, ...)`."""
+    if not result.ids:
+        return []
+    source = _with_words(preprocessor.source_tokenizer, result.source_tokens)
+    target = _with_words(preprocessor.target_tokenizer, result.tokens)
+    # What the decoder has read when it writes a word: the start, and the words before.
+    before = Tokens(["<start>", *target.tokens[:-1]])
+    sides = {"cross-attention": (target, source), "encoder self-attention": (source, source)}
+    found = []
+    for name, weights in maps.items():
+        rows, columns = sides.get(name, (Tokens(target.tokens), before))
+        weights = weights[place][..., : len(rows.tokens), : len(columns.tokens)]
+        found.append(attention_map(name, rows, columns, weights))
+    return found
+
+
+def _with_words(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokens:
+    """Return tokens as a side of a map, with the words that they are pieces of."""
+    words, of_token = tokenizer.join(tokens).split(), words_of_tokens(tokenizer, tokens)
+    labels = display_tokens(tokens)
+    if len(words) == len(tokens) or any(word >= len(words) for word in of_token):
+        return Tokens(labels)
+    return Tokens(labels, words, of_token, "words")
 
 
 def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:

@@ -14,8 +14,9 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
-from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load_tokenizer
+from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
+from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
 from ..common.streams import rows_of_a_batch, stream_count
@@ -28,7 +29,7 @@ from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs
-from .results import Links, Translation, align_words, evaluation_report, words_of_tokens
+from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, force, search
 
 ENGINES = ("ctranslate2",)
@@ -64,6 +65,7 @@ class Translator(SearchTask):
     """
 
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
+    asks: ClassVar = {"text": "Sentence"}
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find = staticmethod(search)
     must_fit: ClassVar = {
@@ -178,14 +180,15 @@ class Translator(SearchTask):
         chosen = (search or self.search).replace(**options)
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
+        make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
         ids = read.encode(lines)
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
-        given = (engine, compute_type)
-        find, size, streams = self._found_by(*given, len(filled), chosen, needs)
+        plan = self._found_by(engine, compute_type, len(filled), chosen, needs)
+        find, size, streams = plan
 
         def translate(rows: list[int]) -> None:
             found = find(padded([ids[row] for row in rows]))
@@ -193,9 +196,7 @@ class Translator(SearchTask):
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
                 ranked = [
-                    self._translation(
-                        words, source, *(x if x is None else x[place, rank] for x in found)
-                    )
+                    make(source, *(x if x is None else x[place, rank] for x in found))
                     for rank in np.flatnonzero(found[1][place])  # of no length: there is none
                 ]
                 if not return_alignments:
@@ -243,7 +244,8 @@ class Translator(SearchTask):
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
                 tokens = write.tokens(targets[row]), read.tokens(sources[row])
-                results[row] = Translation(targets[row], total, total, *tokens, matrix)
+                given = targets[row], total, total, *tokens, matrix
+                results[row] = Translation(*given, ids=tuple(target_ids[row]))
 
         batches = list(batches_of(range(len(sources)), lengths, size))
         self._in_streams(forced, score, batches, streams)
@@ -299,16 +301,7 @@ class Translator(SearchTask):
         Raises:
             ValueError: where the translation has no alignment.
         """
-        if translation.alignment is None:
-            raise ValueError(
-                "Links need a translation with an alignment: a model with attention, and "
-                f"`return_alignments=True`. Received: {translation}"
-            )
-        return align_words(
-            translation.alignment,
-            words_of_tokens(self.preprocessor.source_tokenizer, translation.source_tokens),
-            words_of_tokens(self.preprocessor.target_tokenizer, translation.tokens),
-        )
+        return links_of(translation, self.require_preprocessor())
 
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
@@ -331,6 +324,33 @@ class Translator(SearchTask):
         if output is not None:
             result.plot(output)
         return result
+
+    def explain(
+        self, text: str, *, beam_size: int | None = None, target: str | None = None
+    ) -> Explanation:
+        """Translate a sentence and return its beams with all attention, for a page or pictures.
+
+        Args:
+            text: the sentence.
+            beam_size: beams of the search, all of which come; None for the task's own.
+            target: a translation that the network is made to write in place of its own.
+        """
+        size = beam_size or self.search.beam_size
+        search = self.search.replace(beam_size=size, n_best=size)
+        result = self.score([text], [target])[0] if target else self.translate(text, search)
+        ranked, maps = result.ranked, {}
+        if result.source_tokens:
+            ids = self.preprocessor.source_tokenizer.encode([text])
+            written = padded([[START_ID, *each.ids[:-1]] for each in ranked])
+            found = self._compiled("maps", self.backbone.attention_maps, 2, 2)
+            maps = found(np.repeat(padded(ids), len(ranked), axis=0), written)
+        maps = {name: ops.convert_to_numpy(weights) for name, weights in maps.items()}
+        answers = [
+            ExplainedAnswer(each.text, each.score, maps_of(each, maps, place, self.preprocessor))
+            for place, each in enumerate(ranked)
+        ]
+        inputs = {"text": text} | ({"target": target} if target else {})
+        return Explanation(self.name_of_task, inputs, result.text, answers)
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose whose attention results hold, as `Transformer.show_attention` says."""
@@ -472,19 +492,3 @@ class Translator(SearchTask):
         streams = max(1, min(streams, math.ceil(rows / size)))
         find = self._engine.search(options, compute_type or "float32", attention, streams)
         return find, size, streams
-
-    def _translation(self, words, source, tokens, length, score, log_probability, alignment):
-        """Return one hypothesis of a search as a `Translation`; `words` are the target's."""
-        target = self.preprocessor.target_tokenizer
-        ids = tokens[:length]
-        ids = ids[ids != END_ID]
-        written, text = [words[token] for token in ids], target.decode([ids])[0]
-        if alignment is not None:
-            alignment = alignment[: len(written), : len(source)]
-            if self.preprocessor.replace_unknown:
-                for place in np.flatnonzero(ids == UNK_ID):
-                    if alignment[place].any():
-                        word = source[int(alignment[place].argmax())]
-                        written[place] = self.dictionary.get(word, word)
-                text = target.join(written)
-        return Translation(text, float(score), float(log_probability), written, source, alignment)

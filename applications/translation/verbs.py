@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
 from ..common.errors import UserError
-from ..common.verbs import chunks_of_lines, own_split, search_of, show_or_draw, write_lines
+from ..common.verbs import (
+    chunks_of_lines,
+    own_split,
+    search_of,
+    show_or_draw,
+    write_lines,
+    write_page,
+)
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
 from .results import align_words, pharaoh, table, words_of_line
@@ -54,6 +61,8 @@ def score(task: Translator, options: Namespace) -> None:
 
 def visualize(task: Translator, options: Namespace) -> None:
     """Draw the alignment of a sentence and its translation."""
+    if options.format == "html":
+        return write_page(task.explain(options.input, target=options.target), options.output)
     _choose_attention(task, options)
     result = task.draw(options.input, target=options.target)
     print(result.text)

@@ -1,14 +1,20 @@
-"""Pictures of attention: heat maps and shaded tokens, in files and in the terminal."""
+"""Pictures of attention: heat maps and shaded tokens, for files, notebooks and terminals."""
 
 from .alignment import alignment_text, plot_alignment
-from .figures import display_tokens
+from .figures import display_tokens, make_figure, new_figure
+from .film import AttentionImages
+from .heads import plot_heads
 from .shaded import ShadedTokens, plot_shaded, shaded_html, shaded_text
 
 __all__ = [
+    "AttentionImages",
     "ShadedTokens",
     "alignment_text",
     "display_tokens",
+    "make_figure",
+    "new_figure",
     "plot_alignment",
+    "plot_heads",
     "plot_shaded",
     "shaded_html",
     "shaded_text",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import display_tokens, extents, make_figure, shape_right_to_left
+from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,15 +85,9 @@ def plot_alignment(
     )
     ```
     """
-    weights = _weights(attention, source_tokens, target_tokens)
-    if maximum is None:
-        maximum = max(1.0, float(weights.max()))
-    elif not maximum > 0:
-        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
-    source, target = (
-        [shape_right_to_left("".join(_clusters(label))) for label in display_tokens(tokens)]
-        for tokens in (source_tokens, target_tokens)
-    )
+    weights = check_weights(attention, source_tokens, target_tokens)
+    maximum = check_maximum(maximum, weights)
+    source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
 
     def draw(families: list[str]) -> "Figure":
@@ -130,7 +124,7 @@ def alignment_text(
     print(alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"]))
     ```
     """
-    weights = _weights(attention, source_tokens, target_tokens)
+    weights = check_weights(attention, source_tokens, target_tokens)
     source = [_clusters(label) for label in display_tokens(source_tokens)]
     target = [_clusters(label) for label in display_tokens(target_tokens)]
     margin = max(map(_columns, target)) + 1
@@ -145,7 +139,7 @@ def alignment_text(
     return "\n\n".join([*maps, _LEGEND])
 
 
-def _weights(
+def check_weights(
     attention: Any, source_tokens: Sequence[str], target_tokens: Sequence[str]
 ) -> np.ndarray:
     """Return the weights as a float array (T, S), or raise a ValueError that says what is wrong."""
@@ -169,6 +163,20 @@ def _weights(
     return weights
 
 
+def check_maximum(maximum: float | None, weights: np.ndarray) -> float:
+    """Return the weight of the darkest colour, or raise a ValueError where it is not positive."""
+    if maximum is None:
+        return max(1.0, float(weights.max()))
+    if not maximum > 0:
+        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    return maximum
+
+
+def labels_of(tokens: Sequence[str]) -> list[str]:
+    """Return the labels of tokens as matplotlib draws them, long ones cut."""
+    return [shape_right_to_left("".join(_clusters(label))) for label in display_tokens(tokens)]
+
+
 def _draw(
     weights: np.ndarray,
     source: list[str],
@@ -179,14 +187,10 @@ def _draw(
     colormap: str,
     dpi: int,
 ) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
     cell = min(cell, _LARGEST_SIDE / max(steps, memory))
-    figure = Figure(dpi=dpi)
-    FigureCanvasAgg(figure)
+    figure = new_figure(dpi=dpi)
     axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(weights, cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
     style = {

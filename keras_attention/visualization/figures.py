@@ -59,13 +59,66 @@ def display_tokens(tokens: Sequence[str]) -> list[str]:
     ]
 
 
+def new_figure(**settings: Any) -> "Figure":
+    """Return a figure that needs no display and that every notebook shows.
+
+    A notebook shows matplotlib's own figures only once `matplotlib.pyplot` has been imported.
+
+    Args:
+        **settings: Arguments of `matplotlib.figure.Figure`, such as `figsize` and `layout`.
+
+    Returns:
+        The empty `matplotlib.figure.Figure`.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import new_figure
+
+    figure = new_figure(figsize=(4, 3))
+    figure.subplots().plot([1, 3, 2])
+    ```
+    """
+    from .shown_figure import ShownFigure
+
+    return ShownFigure(**settings)
+
+
 def make_figure(
     draw: Callable[[list[str]], "Figure"],
     texts: Iterable[str],
-    path: str | os.PathLike | None,
-    overwrite: bool,
+    path: str | os.PathLike | None = None,
+    overwrite: bool = False,
 ) -> "Figure":
-    """Return what `draw` makes with the font families that `texts` need, written where asked."""
+    """Return what a function draws with the fonts that its texts need, and write it where asked.
+
+    Args:
+        draw: Function of a list of font families that returns a `matplotlib.figure.Figure`.
+        texts: All that is to be written, in any script. A warning names the scripts for which no
+            installed font was found, and the package to install.
+        path: File to write; its suffix says the format. `None` writes nothing.
+        overwrite: Whether an existing file is replaced.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If the path's suffix is no format of matplotlib.
+        FileExistsError: If the file exists and `overwrite` is False.
+
+    Example:
+
+    ```python
+    from keras_attention.visualization import make_figure, new_figure
+
+    def draw(families):
+        figure = new_figure(figsize=(2, 1))
+        figure.text(0.1, 0.5, "слово", family=families)
+        return figure
+
+    figure = make_figure(draw, ["слово"])
+    ```
+    """
     if path is not None:
         path = _checked_path(path, overwrite)
     families = choose_families(texts)

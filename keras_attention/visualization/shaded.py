@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import display_tokens, extents, make_figure, shape_right_to_left
+from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -232,11 +232,8 @@ def _draw(
     dpi: int,
 ) -> "Figure":
     import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, 1), dpi=dpi)
-    FigureCanvasAgg(figure)
+    figure = new_figure(figsize=(width, 1), dpi=dpi)
     colours = matplotlib.colormaps[colormap]
     style: dict[str, Any] = {
         "family": families,

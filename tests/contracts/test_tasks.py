@@ -117,6 +117,22 @@ def test_figures_of_texts_name_their_signature(trained, name, traced_nowhere):
     json.dumps(report)
 
 
+GIVEN = {"text": "a dog runs .", "second": "a bird", "question": "a dog", "candidates": "one\ntwo"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_explanation_says_what_was_attended_to(trained, name, traced_nowhere):
+    task = trained[1][name]
+    found = json.loads(task.explain(**{name: GIVEN[name] for name in task.asks}).to_json())
+    assert found["task"] == task.name_of_task and set(found["inputs"]) == set(task.asks)
+    assert found["answers"]
+    maps = [each for answer in found["answers"] for each in answer["maps"]]
+    assert maps or not any(answer["text"] for answer in found["answers"])
+    for each in maps:
+        shape = np.array(each["weights"]).shape
+        assert shape[2:] == (len(each["rows"]["tokens"]), len(each["columns"]["tokens"]))
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, traced_nowhere):
     task = trained[1][name]

@@ -142,6 +142,20 @@ class TranslationModel(Network):
         features, scores = self.decode(source, target, return_attention_scores=True)
         return self.logits(features), scores
 
+    def attention_maps(self, source, target):
+        """Return all attention weights of given translations, `(B, layers, heads, rows, columns)`.
+
+        Args:
+            source: Token ids `(B, S)`.
+            target: Token ids `(B, T)`, the start token first.
+
+        Returns:
+            Dictionary of the weights by name: `"cross-attention"`, of which row `t` is that of the
+            word after `target[:, t]`. Empty without attention.
+        """
+        scores = self.score(source, target)[1]
+        return {} if scores is None else {"cross-attention": scores[:, None, None]}
+
     def step(self, tokens, state, index=None):
         """Return the logits `(N, V)` and the state after one more word.
 

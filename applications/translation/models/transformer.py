@@ -11,6 +11,7 @@ from .base import TranslationModel, check_layers
 from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
+ATTENTIONS = ("cross-attention", "encoder self-attention", "decoder self-attention")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -192,6 +193,24 @@ class Transformer(TranslationModel):
             x, weights = results if wanted else (results, None)
             scores = self._scores(weights) if wanted else scores
         return self.decoder_norm(x), scores
+
+    def attention_maps(self, source, target):
+        """Return the weights of every layer and head, `(B, layers, heads, rows, columns)`, by name.
+
+        `"encoder self-attention"` is among source words; of `"cross-attention"` and
+        `"decoder self-attention"`, row `t` is that of the word after `target[:, t]`.
+        """
+        mask, found = padding_mask(source), {name: [] for name in ATTENTIONS}
+        x = self.embed_source(source)
+        for layer in self.encoders:
+            x, weights = layer(x, inputs_mask=mask, return_attention_scores=True)
+            found["encoder self-attention"].append(weights)
+        memory, x = self.encoder_norm(x), self.embed_target(target)
+        for layer in self.decoders:
+            x, weights = layer(x, memory, value_mask=mask, return_attention_scores=True)
+            found["cross-attention"].append(weights["cross_attention"])
+            found["decoder self-attention"].append(weights["self_attention"])
+        return {name: ops.stack(layers, axis=1) for name, layers in found.items()}
 
     def start(self, source, max_length=None):
         memory, mask = self.encode(source)

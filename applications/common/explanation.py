@@ -1,0 +1,243 @@
+"""What a task answers and what it attended to, in one plain form: for pages and pictures."""
+
+import dataclasses
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attention.visualization import (
+    ShadedTokens,
+    display_tokens,
+    plot_alignment,
+    plot_heads,
+    plot_shaded,
+)
+
+from .errors import UserError, check_choice
+from .files import check_new_file, check_picture, write_text
+from .shown import HTML
+
+PAGE = Path(__file__).with_name("page.html")
+PLACE = '<script id="data" type="application/json">null</script>'
+MOST_WEIGHTS = 1_000_000
+"""A map with more weights is sent as the mean of the heads, and if need be of the last layer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """What stands along a side of a map, as people read it, and the words or sentences of it.
+
+    Args:
+        tokens: a label for each row or column.
+        groups: what the tokens are parts of, such as words; none where they are not parts.
+        group_of: of each token, the number of its group.
+        unit: what the groups are, `"words"` or `"sentences"`.
+    """
+
+    tokens: list[str]
+    groups: list[str] = dataclasses.field(default_factory=list)
+    group_of: list[int] = dataclasses.field(default_factory=list)
+    unit: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMap:
+    """Attention weights: how much each row looked at each column.
+
+    Args:
+        name: of the attention, such as `"cross-attention"`.
+        rows: what looked. A map with one row shades its columns.
+        columns: what was looked at.
+        weights: numbers from 0, as `[layer][head][row][column]`.
+    """
+
+    name: str
+    rows: Tokens
+    columns: Tokens
+    weights: list[list[list[list[float]]]]
+
+    def matrix(self, layer: int = -1, groups: bool = False) -> np.ndarray:
+        """Return the weights `(heads, rows, columns)` of a layer.
+
+        Args:
+            layer: its number; -1 for the last.
+            groups: whether to give the weights of words (or sentences) in place of those of tokens:
+                a word is looked at by as much as all its pieces are, and looks as its pieces do in
+                the mean.
+        """
+        weights = np.array(self.weights[layer])
+        if groups and self.columns.groups:
+            weights = weights @ np.eye(len(self.columns.groups))[self.columns.group_of]
+        if groups and self.rows.groups:
+            member = np.eye(len(self.rows.groups))[self.rows.group_of]
+            weights = (member / np.maximum(member.sum(axis=0), 1)).T @ weights
+        return weights
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplainedAnswer:
+    """One of the answers of a task.
+
+    Args:
+        text: the answer.
+        score: what answers are ranked by; None where the task gives none.
+        maps: what was attended to; none where it was the same as for the first answer.
+    """
+
+    text: str
+    score: float | None = None
+    maps: list[AttentionMap] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What a task answers to a text, and what it attended to. In a notebook it is a page to click.
+
+    Args:
+        task: the task, such as `"translation"`.
+        inputs: the texts that were given, by their names.
+        text: the answer, in a line.
+        answers: the answers, best first.
+        notes: what else the reader should know.
+        model: a name of the model.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.translation import Translator
+
+    found = Translator.from_preset("dates").explain("4 juin 1999", beam_size=2)
+    print(found.text, [answer.text for answer in found.answers])
+    found.plot("words.png", groups=True)  # words in place of pieces
+    found.save("page.html")
+    ```
+    """
+
+    task: str
+    inputs: dict[str, str]
+    text: str
+    answers: list[ExplainedAnswer]
+    notes: list[str] = dataclasses.field(default_factory=list)
+    model: str = ""
+
+    def to_json(self) -> str:
+        """Return all of it as JSON: what `keras-attention serve` answers."""
+        try:
+            return json.dumps(self, default=vars, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            raise ValueError(
+                "The model gave scores or weights that are no finite numbers: train it anew. "
+                f"Received: {[answer.score for answer in self.answers]}"
+            ) from None
+
+    def save(self, path: Path | str) -> None:
+        """Write a page of HTML, which needs no server and no other file.
+
+        Args:
+            path: a new file, .html or .htm.
+
+        Raises:
+            ValueError: where the file exists or has another suffix.
+        """
+        check_page(path)
+        write_text(Path(path), page([self]))
+
+    def plot(
+        self,
+        path: Path | str | None = None,
+        *,
+        answer: int = 0,
+        attention: int | str = 0,
+        layer: int = -1,
+        head: int | str | None = None,
+        groups: bool = False,
+    ) -> Any:
+        """Return a picture of a map as a `matplotlib.figure.Figure`, and write it where asked to.
+
+        Args:
+            path: a new .png, .svg or .pdf.
+            answer: the place of the answer.
+            attention: the place or the name of its map.
+            layer: the layer.
+            head: its head; None for the mean of all, `"all"` for a sheet with every head.
+            groups: whether to draw words (or sentences) in place of tokens.
+
+        Raises:
+            ValueError: where there is no such map, layer or head, or the file exists.
+        """
+        if path is not None:
+            check_picture(path)
+        found = self._map(answer, attention)
+        layers, heads = len(found.weights), len(found.weights[0])
+        check_choice("layer", layer, range(-layers, layers))
+        check_choice("head", head, [None, "all", *range(heads)])
+        weights = found.matrix(layer, groups)
+        rows, columns = (
+            (groups and each.groups) or each.tokens for each in (found.rows, found.columns)
+        )
+        if head == "all":
+            return plot_heads(weights, columns, rows, path, title=found.name)
+        chosen = weights.mean(axis=0) if head is None else weights[head]
+        if len(rows) > 1:
+            return plot_alignment(chosen, columns, rows, path)
+        return plot_shaded([ShadedTokens(columns, chosen[0], rows[0])], path, title=self.text)
+
+    def _map(self, answer, attention):
+        check_choice("answer", answer, range(len(self.answers)))
+        maps = self.answers[answer].maps or self.answers[0].maps
+        if not maps:
+            raise ValueError(
+                "There is nothing to draw: a picture needs a model with attention and texts with "
+                f"words. Received: {self.inputs}"
+            )
+        names = [each.name for each in maps]
+        check_choice("attention", attention, [*range(len(maps)), *names])
+        return maps[attention if isinstance(attention, int) else names.index(attention)]
+
+    def _repr_html_(self) -> str:
+        content = html.escape(page([self]), quote=True)
+        return f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+
+def attention_map(
+    name: str, rows: Tokens | Sequence[str], columns: Tokens | Sequence[str], weights: Any
+) -> AttentionMap:
+    """Return a map of weights `(rows, columns)` or `(layers, heads, rows, columns)`."""
+    sides = [
+        each if isinstance(each, Tokens) else Tokens(display_tokens(each))
+        for each in (rows, columns)
+    ]
+    weights = np.asarray(weights, "float64")
+    weights = weights.reshape((1,) * (4 - weights.ndim) + weights.shape)
+    expected = tuple(len(side.tokens) for side in sides)
+    if weights.shape[2:] != expected:
+        raise ValueError(
+            f"`weights` should have a row and a column for each token, {expected}. "
+            f"Received: shape {weights.shape}"
+        )
+    if weights.size > MOST_WEIGHTS and weights.shape[1] > 1:
+        name, weights = f"{name}, mean of the heads", weights.mean(axis=1, keepdims=True)
+    if weights.size > MOST_WEIGHTS and weights.shape[0] > 1:
+        name, weights = f"{name}, last layer", weights[-1:]
+    return AttentionMap(name, *sides, np.round(weights, 4).tolist())
+
+
+def page(explanations: Sequence[Explanation] | None = None) -> str:
+    """Return the page: of explanations that it holds, or for a server that it asks."""
+    template = PAGE.read_text(encoding="utf-8")
+    if explanations is None:
+        return template
+    held = f"[{','.join(each.to_json() for each in explanations)}]"
+    # Inside of a script nothing but `<` could end it.
+    return template.replace(PLACE, PLACE.replace("null", held.replace("<", "\\u003c")))
+
+
+def check_page(path: Path | str) -> None:
+    """Refuse a file that a page cannot be written to."""
+    if Path(path).suffix.lower() not in HTML:
+        raise UserError(f"a page is a file {' or '.join(HTML)}. Received: {path}.")
+    check_new_file(path)

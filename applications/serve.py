@@ -1,0 +1,332 @@
+"""`keras-attention serve`: a local page, and a JSON interface, that show what models attend to.
+
+The models answer in threads: `Limits` says how many at once, how long, and to texts of what length.
+"""
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+import ipaddress
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from keras_attention import __version__
+
+from .common.errors import UserError, check_range, one_line, say
+from .common.explanation import Explanation, page
+from .common.task import SearchTask, TextTask
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+MOST_BEAMS = 10
+SPARE_BYTES = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What the server takes.
+
+    Args:
+        characters: of all texts of a request.
+        seconds: for an answer, waiting included; a model that is late goes on until it is done and
+            keeps its place.
+        at_once: requests that are worked on at the same time; a model answers one at a time.
+        waiting: requests that wait; the next one gets status 503.
+    """
+
+    characters: int = 2000
+    seconds: float = 60.0
+    at_once: int = 2
+    waiting: int = 8
+
+
+class Model(BaseModel):
+    """A model that is served, with the texts that it asks for, by name; beams where it has any."""
+
+    name: str
+    task: str
+    asks: dict[str, str]
+    beam_size: int | None
+
+
+class Models(BaseModel):
+    """The models that are served, and how many characters a request may have."""
+
+    models: list[Model]
+    characters: int
+
+
+class Question(BaseModel):
+    """Texts for a model, by the names that it asks for."""
+
+    model: str
+    inputs: dict[str, str]
+    beam_size: Annotated[int | None, Field(ge=1, le=MOST_BEAMS)] = None
+
+
+class Problem(BaseModel):
+    """What was wrong, in a line."""
+
+    error: str
+
+
+class Desk:
+    """Lets so many requests work at once and so many wait, each for a limited time."""
+
+    def __init__(self, limits: Limits):
+        self.limits, self.slots, self.waiting = limits, asyncio.Semaphore(limits.at_once), 0
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Return what `work` gives in a thread; raise an HTTPException where it is too late."""
+        if self.slots.locked() and self.waiting >= self.limits.waiting:
+            raise HTTPException(503, "the server is busy: try again in a moment")
+        try:
+            return await asyncio.wait_for(self._run(work), self.limits.seconds)
+        except asyncio.TimeoutError:
+            raise HTTPException(
+                503,
+                f"no answer within {self.limits.seconds:g} seconds: try a shorter text, or later",
+            ) from None
+
+    async def _run(self, work):
+        self.waiting += 1
+        try:
+            await self.slots.acquire()
+        finally:
+            self.waiting -= 1
+        # The thread cannot be stopped: the place is free when it ends, even if nobody waits for it.
+        working = asyncio.ensure_future(asyncio.to_thread(work))
+        working.add_done_callback(self._ended)
+        return await asyncio.shield(working)
+
+    def _ended(self, working):
+        self.slots.release()
+        if not working.cancelled():
+            working.exception()  # so that asyncio does not report one that nobody waits for
+
+
+class Guard:
+    """Refuses requests that are too large, or come by another name (DNS rebinding) or page."""
+
+    def __init__(self, app: Any, hosts: Iterable[str] | None, most: int, seconds: float):
+        self.app, self.most, self.seconds = app, most, seconds
+        self.hosts = None if hosts is None else set(hosts)
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        problem = self._stranger(
+            {name: value.decode("latin-1") for name, value in scope["headers"]}
+        )
+        if problem is None:
+            try:
+                body = await asyncio.wait_for(self._body(receive), self.seconds)
+            except asyncio.TimeoutError:
+                body, problem = b"", (408, "the request did not arrive in time")
+            else:
+                if body is None:
+                    problem = 413, f"the request has more than {self.most:,} bytes"
+        if problem is not None:
+            status, message = problem
+            return await JSONResponse({"error": message}, status)(scope, receive, send)
+        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay():
+            return next(whole, None) or await receive()
+
+        return await self.app(scope, replay, send)
+
+    def _stranger(self, headers):
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            name = None
+        if self.hosts is not None and name not in self.hosts:
+            return 403, f"this server does not answer as {host!r}: open it by its address"
+        if origin is not None and origin.partition("://")[2] != host:
+            return 403, "this server answers its own page only"
+        return None
+
+    async def _body(self, receive):
+        """Return the body; None as soon as it is too large."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+            if len(body) > self.most:
+                return None
+        return body
+
+
+def make_app(
+    tasks: Mapping[str, TextTask],
+    limits: Limits | None = None,
+    hosts: Iterable[str] | None = LOCAL,
+) -> FastAPI:
+    """Return the application that serves tasks, for any ASGI server.
+
+    Args:
+        tasks: the tasks by the names that the page shows.
+        limits: what it takes.
+        hosts: the names by which it may be called; None for any.
+    """
+    limits = limits or Limits()
+    app = FastAPI(
+        title="keras-attention",
+        version=__version__,
+        description="What models answer, and what they attend to.",
+        docs_url=None,  # these pages would load scripts from elsewhere
+        redoc_url=None,
+    )
+    # Each character is up to 6 bytes, as `\u1234`, and 12 beyond the basic plane.
+    most = 12 * limits.characters + SPARE_BYTES
+    app.add_middleware(Guard, hosts=hosts, most=most, seconds=limits.seconds)
+    _add_answers(app, dict(tasks), limits)
+    _add_problems(app)
+    content = page()
+    headers = {"Content-Security-Policy": _policy(content), "X-Content-Type-Options": "nosniff"}
+
+    @app.get("/", include_in_schema=False)
+    def show_page() -> Response:
+        return Response(content, media_type="text/html", headers=headers)
+
+    return app
+
+
+def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> None:
+    desk = Desk(limits)
+    locks = {name: threading.Lock() for name in tasks}
+    problems: Any = {status: {"model": Problem} for status in (400, 403, 404, 413, 422, 500, 503)}
+
+    @app.get("/api/models", summary="The models")
+    def models() -> Models:
+        served = [
+            Model(
+                name=name,
+                task=task.name_of_task,
+                asks=dict(task.asks),
+                beam_size=task.search.beam_size if isinstance(task, SearchTask) else None,
+            )
+            for name, task in tasks.items()
+        ]
+        return Models(models=served, characters=limits.characters)
+
+    @app.post(
+        "/api/explain",
+        summary="An answer and what was attended to",
+        responses={200: {"model": Explanation}, **problems},
+    )
+    async def explain(question: Question) -> Response:
+        name, inputs = question.model, question.inputs
+        if name not in tasks:
+            raise HTTPException(404, f"there is no model {name!r}: expected {', '.join(tasks)}")
+        task = tasks[name]
+        if set(inputs) != set(task.asks):
+            asked = ", ".join(task.asks)
+            raise HTTPException(400, f"`inputs` of this model should be: {asked}")
+        count = sum(map(len, inputs.values()))
+        if count > limits.characters:
+            raise HTTPException(
+                413, f"the text has {count:,} characters: at most {limits.characters:,} are taken"
+            )
+        options = {"beam_size": question.beam_size} if isinstance(task, SearchTask) else {}
+
+        def work() -> bytes:
+            with locks[name]:  # a Keras model is not made for two threads
+                found = task.explain(**inputs, **options)
+            return dataclasses.replace(found, model=name).to_json().encode("utf-8")
+
+        return Response(await desk.run(work), media_type="application/json")
+
+
+def _add_problems(app: FastAPI) -> None:
+    """Answer every error by a line of JSON."""
+
+    def problem(status: int, message: str) -> JSONResponse:
+        headers = {"Retry-After": "5"} if status == 503 else None
+        return JSONResponse({"error": message}, status, headers)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return problem(error.status_code, str(error.detail))
+
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(request: Request, error: RequestValidationError) -> JSONResponse:
+        said = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return problem(422, one_line("; ".join(said)))
+
+    @app.exception_handler(ValueError)
+    async def wrong(request: Request, error: ValueError) -> JSONResponse:
+        return problem(400, one_line(error))
+
+    @app.middleware("http")
+    async def broken(request: Request, call_next: Any) -> Response:
+        try:
+            return await call_next(request)
+        except Exception as error:
+            message = f"the model failed ({type(error).__name__}: {one_line(error)[:300]})"
+            say(message)
+            return problem(500, message)
+
+
+def _policy(content: str) -> str:
+    """Return what the page may do: run its own script and style, ask this server, nothing else."""
+
+    def hashes(tag: str) -> str:
+        parts = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
+        digests = (hashlib.sha256(part.encode("utf-8")).digest() for part in parts)
+        return " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests)
+
+    return (
+        f"default-src 'none'; script-src {hashes('script')}; style-src {hashes('style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -> None:
+    """Serve tasks until interrupted.
+
+    Raises:
+        UserError: where the address cannot be had.
+    """
+    import uvicorn
+
+    check_range("--port", port, at_least=0, at_most=65535)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{host}:{port} cannot be had ({reason}): give another --port.") from None
+    name = f"[{host}]" if ":" in host else host
+    local = is_local(host)
+    if not local:
+        say(f"note: whoever reaches {host} can use this server, which asks for no password.")
+    app = make_app(tasks, limits, (*LOCAL, host) if local else None)
+    print(f"http://{name}:{listening.getsockname()[1]}/", flush=True)
+    say("Ctrl-C ends.")
+    config = uvicorn.Config(app, log_level="warning", limit_concurrency=64, timeout_keep_alive=5)
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        say("stopped.")

@@ -1,0 +1,25 @@
+"""Makes the live example of the page, from the package's own preset, at each build."""
+
+import os
+from functools import cache
+
+from mkdocs.structure.files import File, Files
+
+EXAMPLES = ("den 3. Mai 1984", "4 juin 1999")
+
+
+@cache
+def content() -> str:
+    """Return the page with what the preset `dates` answers to the examples."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from keras_attention.applications.common.explanation import page
+    from keras_attention.applications.translation import Translator
+
+    translator = Translator.from_preset("dates")
+    return page([translator.explain(text, beam_size=3) for text in EXAMPLES])
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the page to the site."""
+    files.append(File.generated(config, "live/dates.html", content=content()))
+    return files

@@ -1,0 +1,89 @@
+"""A model's attention over its training, an epoch a frame, for TensorBoard."""
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+
+class AttentionImages(keras.callbacks.Callback):
+    """Draws a model's attention before training and after epochs, and logs it to TensorBoard.
+
+    TensorBoard shows the pictures under "Images", with a slider over the epochs. Pictures of one
+    text with one given result compare best. It needs TensorFlow and the package tensorboard,
+    whatever backend Keras runs on.
+
+    Args:
+        draw: Function without arguments that returns a `matplotlib.figure.Figure`, such as
+            [`plot_alignment`][keras_attention.visualization.plot_alignment] of the model's weights
+            as they are now.
+        log_dir: Folder of TensorBoard's logs.
+        name: What TensorBoard calls the picture.
+        every: Epochs from one picture to the next.
+
+    Raises:
+        ValueError: If `draw` cannot be called or `every` is no positive whole number.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.translation import Translator
+    from keras_attention.visualization import AttentionImages
+
+    translator = Translator.from_texts(["one two", "two one"], ["eins zwei", "zwei eins"], units=8)
+    film = AttentionImages(
+        lambda: translator.draw("one two", target="eins zwei").plot(), "logs/attention"
+    )
+    translator.fit(
+        ["one two", "two one"], ["eins zwei", "zwei eins"], epochs=2, verbose=0, callbacks=[film]
+    )
+    # tensorboard --logdir logs
+    ```
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[], Any],
+        log_dir: str | os.PathLike,
+        name: str = "attention",
+        every: int = 1,
+    ):
+        super().__init__()
+        if not callable(draw):
+            raise ValueError(
+                "`draw` should be a function that returns a figure: "
+                f"lambda: plot_alignment(...). Received: draw={draw!r}"
+            )
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise ValueError(
+                f"`every` should be a positive whole number. Received: every={every!r}"
+            )
+        self.draw, self.log_dir, self.name, self.every = draw, log_dir, name, every
+        self._writer: Any = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 0:
+            self._write(0)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if (epoch + 1) % self.every == 0:
+            self._write(epoch + 1)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write(self, step: int) -> None:
+        import tensorflow as tf
+
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(os.fspath(self.log_dir))
+        content = io.BytesIO()
+        self.draw().savefig(content, format="png")
+        with self._writer.as_default():
+            picture = tf.io.decode_png(content.getvalue(), channels=3)
+            tf.summary.image(self.name, picture[None], step=step)
+        self._writer.flush()

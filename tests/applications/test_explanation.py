@@ -1,0 +1,241 @@
+"""What tasks say of an answer: the maps are those of the network; files, pictures, pages."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from keras_attention.applications import classification, summarization, translation
+from keras_attention.applications.common import explanation
+from keras_attention.applications.common.explanation import (
+    ExplainedAnswer,
+    Explanation,
+    Tokens,
+    attention_map,
+    page,
+)
+from keras_attention.text import UNK_ID
+from tests.applications.commands import call_command
+from tests.contracts.tasks import DOCUMENTS, LABELS, TEXTS, translator
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return translation.Translator.from_preset("dates")
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    sizes = {"embedding_size": 6, "layers": 2, "heads": 3, "feed_forward_size": 7}
+    preprocessor = translation.TranslationPreprocessor.adapt(TEXTS, TEXTS, kind="words")
+    counts = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+    return translation.Translator(
+        translation.Transformer(*counts, **sizes),
+        preprocessor,
+        search={"beam_size": 3, "n_best": 3, "max_length": 5, "min_length": 3},
+    )
+
+
+def shape(found):
+    return np.array(found.weights).shape
+
+
+def test_maps_of_a_transformer_are_those_of_each_layer_and_head(transformer):
+    found = transformer.explain(TEXTS[1])
+    best = found.answers[0]
+    maps = {each.name: each for each in best.maps}
+    cross, own, before = (maps[name] for name in translation.models.transformer.ATTENTIONS)
+    source, target = TEXTS[1].split(), best.maps[0].rows.tokens
+    assert cross.columns.tokens == own.rows.tokens == own.columns.tokens == source
+    assert before.rows.tokens == target and before.columns.tokens == ["<start>", *target[:-1]]
+    for each in maps.values():
+        assert shape(each)[:2] == (2, 3)
+        np.testing.assert_allclose(np.array(each.weights).sum(axis=-1), 1, atol=1e-3)
+    assert not np.triu(np.array(before.weights), k=1).any()
+    for layer, head in ((0, 2), (1, 0)):
+        transformer.show_attention(layer, head)
+        alignment = transformer.translate(TEXTS[1], n_best=1).alignment
+        np.testing.assert_allclose(cross.matrix(layer)[head], alignment, atol=1e-4)
+    transformer.show_attention()
+
+
+def test_all_beams_come_with_their_own_maps(transformer):
+    found = transformer.explain(TEXTS[2], beam_size=2)
+    results = transformer.translate(TEXTS[2], beam_size=2, n_best=2).ranked
+    assert [each.text for each in found.answers] == [each.text for each in results]
+    assert found.answers[0].score > found.answers[1].score
+    for answer, result in zip(found.answers, results, strict=True):
+        weights = answer.maps[0].matrix().mean(axis=0)
+        np.testing.assert_allclose(weights, result.alignment, atol=1e-4)
+
+
+def test_a_given_translation_is_explained(dates):
+    found = dates.explain("4 juin 1999", target="1999-06-05")
+    assert found.text == "1999-06-05" and found.inputs["target"] == "1999-06-05"
+    alignment = dates.score(["4 juin 1999"], ["1999-06-05"])[0].alignment
+    np.testing.assert_allclose(found.answers[0].maps[0].matrix()[0], alignment, atol=1e-4)
+
+
+def test_whole_words_take_the_weights_of_their_pieces(dates):
+    result = dates.translate("den 3. Mai 1984")
+    (found,) = dates.explain("den 3. Mai 1984", beam_size=1).answers[0].maps
+    assert found.columns.groups == ["den", "3.", "Mai", "1984"] and found.columns.unit == "words"
+    assert found.rows.groups == [result.text]
+    weights = found.matrix(groups=True)[0]
+    expected = np.zeros(4)
+    for row in result.alignment:
+        for piece, weight in enumerate(row):
+            expected[found.columns.group_of[piece]] += weight / len(result.alignment)
+    np.testing.assert_allclose(weights, expected[None], atol=1e-3)
+
+
+def test_what_replaced_unknown_words_does_not_change_the_maps():
+    task = translator(translation.Transformer)
+    task.preprocessor.replace_unknown = True
+    bias = task.backbone.word_logits.bias
+    bias.assign(np.eye(bias.shape[0])[UNK_ID] * 100)
+    result = task.translate("a dog zebra", beam_size=1, max_length=3)
+    assert set(result.ids) == {UNK_ID}
+    assert set(result.tokens) <= {"a", "dog", "zebra"}
+    found = task.explain("a dog zebra", beam_size=1).answers[0].maps[0]
+    np.testing.assert_allclose(
+        found.matrix().mean(axis=0)[: len(result.tokens)], result.alignment, atol=1e-4
+    )
+
+
+def test_without_attention_there_are_answers_and_no_picture():
+    task = translator(translation.RNNEncDec)
+    task.search = task.search.replace(min_length=2)
+    found = task.explain(TEXTS[0], beam_size=2)
+    assert len(found.answers) == 2 and not found.answers[0].maps
+    with pytest.raises(ValueError, match="nothing to draw.*Received"):
+        found.plot()
+    (nothing,) = task.explain(" ").answers
+    assert (nothing.text, nothing.maps) == ("", [])
+
+
+def test_summaries_say_what_they_read_and_copied():
+    task = summarization.Summarizer.from_texts(DOCUMENTS, TEXTS, units=5, embedding_size=3)
+    options = {"beam_size": 2, "n_best": 2}
+    task.search = task.search.replace(min_length=3, max_length=4)
+    result = task.summarize(DOCUMENTS[1], **options)
+    found = task.explain(DOCUMENTS[1], beam_size=2)
+    assert [each.text for each in found.answers] == [each.text for each in result.ranked]
+    words, copied, unknown = found.answers[0].maps
+    np.testing.assert_allclose(words.matrix()[0], result.attention, atol=1e-4)
+    np.testing.assert_allclose(words.matrix(groups=True)[0], result.sentence_weights, atol=1e-3)
+    assert words.columns.unit == "sentences" and len(words.columns.groups) == len(result.source)
+    np.testing.assert_allclose(copied.matrix()[0, 0], 1 - result.p_gen, atol=1e-4)
+    np.testing.assert_array_equal(unknown.matrix()[0, 0], result.copied)
+
+
+def test_classifiers_shade_words_and_weigh_sentences():
+    task = classification.TextClassifier.from_texts(
+        DOCUMENTS, LABELS, architecture="han", encoder="none", units=5
+    )
+    result, found = task.classify(DOCUMENTS[1]), task.explain(DOCUMENTS[1])
+    assert found.answers[0].text == result.label
+    assert [each.score for each in found.answers] == sorted(result.probabilities.values())[::-1]
+    (words,) = found.answers[0].maps
+    assert not found.answers[1].maps  # those of the first
+    sentences = result.weights[0].sentences
+    assert len(words.columns.groups) == len(sentences) > 1
+    np.testing.assert_allclose(words.matrix(groups=True)[0, 0], sentences, atol=1e-3)
+    with pytest.raises(ValueError, match="takes text.*Received: text and second"):
+        task.explain("a dog", "a bird")
+
+
+PLAIN = Explanation(
+    "translation",
+    {"text": "</script><b>"},
+    "x",
+    [
+        ExplainedAnswer(
+            "x", -1.5, [attention_map("cross-attention", ["a", "b"], ["c"], [[1], [0.5]])]
+        )
+    ],
+)
+
+
+def test_a_page_holds_its_data_and_nothing_ends_its_script():
+    held = re.search(r'<script id="data" type="application/json">(.*?)</script>', page([PLAIN]))[1]
+    assert json.loads(held) == [json.loads(PLAIN.to_json())]
+    assert json.loads(held)[0]["inputs"]["text"] == "</script><b>"
+    assert 'type="application/json">null<' in page()
+
+
+def test_the_page_loads_nothing_from_elsewhere():
+    assert not re.findall(r"""(?:src|href)=["'](?!data:)|url\(|@import|https?:""", page())
+
+
+def test_a_page_is_a_new_html_file(tmp_path):
+    PLAIN.save(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == page([PLAIN])
+    with pytest.raises(ValueError, match="already exists"):
+        PLAIN.save(tmp_path / "a.html")
+    with pytest.raises(ValueError, match="a page is a file .html.*Received"):
+        PLAIN.save(tmp_path / "a.png")
+    assert "srcdoc=" in PLAIN._repr_html_() and "&lt;b>" not in PLAIN._repr_html_()
+
+
+def test_scores_that_are_no_numbers_are_refused():
+    broken = dataclasses.replace(PLAIN, answers=[ExplainedAnswer("x", float("nan"))])
+    with pytest.raises(ValueError, match=r"no finite numbers.*Received: \[nan\]"):
+        broken.to_json()
+
+
+def test_pictures_of_heads_layers_and_words(transformer, tmp_path):
+    found = transformer.explain(TEXTS[1], beam_size=1)
+    sheet = found.plot(tmp_path / "a.png", head="all", attention="encoder self-attention")
+    panels = [each for each in sheet.axes if each.images]
+    assert [each.get_xlabel() for each in panels] == ["head 0", "head 1", "head 2"]
+    shown = np.array(panels[1].images[0].get_array())
+    np.testing.assert_array_equal(shown, found.answers[0].maps[1].matrix()[1])
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    one = found.plot(layer=0, head=2).axes[0].images[0].get_array()
+    np.testing.assert_array_equal(np.array(one), found.answers[0].maps[0].matrix(0)[2])
+    for wrong, message in (
+        ({"layer": 2}, "layer must be one of"),
+        ({"head": 3}, "head must be one of"),
+        ({"attention": "x"}, "attention must be one of"),
+        ({"answer": 1}, "answer must be one of"),
+        ({"path": tmp_path / "a.png"}, "already exists"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.plot(**wrong)
+
+
+def test_a_map_of_one_row_is_shaded(dates):
+    found = dates.explain("4 juin 1999", beam_size=1).plot(groups=True)
+    assert not any(axes.images for axes in found.axes)
+    assert {"4", "juin", "1999"} <= {text.get_text() for text in found.texts}
+
+
+def test_too_many_weights_become_means(monkeypatch):
+    weights = np.random.default_rng(7).random((3, 2, 5, 7))
+    sides = Tokens(list("abcde")), Tokens(list("abcdefg"))
+    monkeypatch.setattr(explanation, "MOST_WEIGHTS", 3 * 35)
+    found = attention_map("x", *sides, weights)
+    assert found.name == "x, mean of the heads" and shape(found) == (3, 1, 5, 7)
+    np.testing.assert_allclose(found.matrix(1)[0], weights[1].mean(axis=0), atol=1e-4)
+    monkeypatch.setattr(explanation, "MOST_WEIGHTS", 2 * 35)
+    assert attention_map("x", *sides, weights).name == "x, mean of the heads, last layer"
+    with pytest.raises(ValueError, match=r"\(5, 7\).*Received: shape \(3, 2, 5, 6\)"):
+        attention_map("x", *sides, weights[..., :6])
+
+
+def test_the_command_writes_a_page(tmp_path, capsys):
+    output = tmp_path / "dates.html"
+    given = ["visualize", "dates", "--input", "4 juin 1999", "--format", "html"]
+    done = call_command(capsys, *given, "--output", output)
+    assert done.status == 0 and f"wrote {output}" in done.err
+    assert '"text": "1999-06-04"' in output.read_text(encoding="utf-8")
+    for more, message in (
+        ((), "--format html writes a page: name it with --output"),
+        (("--output", output), "already exists"),
+        (("--output", tmp_path / "dates.png"), "a page is a file .html"),
+    ):
+        done = call_command(capsys, *given, *more)
+        assert done.status == 2 and message in done.err and done.err.count("\n") == 1
