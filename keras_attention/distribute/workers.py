@@ -34,18 +34,22 @@ class Cluster:
         """Whether this worker writes what is shared."""
         return self.index == 0
 
+    def others(self) -> list[str]:
+        """Return the addresses of the other workers."""
+        return [each for i, each in enumerate(self.addresses) if i != self.index]
+
 
 def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
     """Return the cluster that `TF_CONFIG` or else Slurm describes; None where neither does.
 
-    Of Slurm's variables, those that `srun` sets for each task are read, by TensorFlow's
-    `SlurmClusterResolver`: each task is a worker. (`srun` with one task is no cluster.)
+    TensorFlow's `SlurmClusterResolver` reads the variables that `srun` sets for each task: each
+    task is a worker. (`srun` with one task is no cluster.)
 
     Args:
         environment: The environment variables. Slurm's are always those of the process.
 
     Raises:
-        ValueError: Where `TF_CONFIG` is not what it should be: what was expected is named.
+        ValueError: Where `TF_CONFIG` is malformed; the message shows the form.
 
     Example:
 
@@ -99,7 +103,7 @@ def wait_for_workers(cluster: Cluster, timeout: float) -> None:
     """Wait for an answer from all other workers; a socket answers here until TensorFlow does."""
     end = time.monotonic() + timeout
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
-    missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]
+    missing = cluster.others()
     with _listening(port):
         while missing:
             missing = [address for address in missing if not _answers(address)]
@@ -123,9 +127,8 @@ class Workers:
     nothing is sent.
 
     Args:
-        strategy: What `multi_worker_strategy` returned; any other strategy, and none, is one of one
-            process.
-        cluster: Its workers; None for one process.
+        strategy: What `multi_worker_strategy` returned.
+        cluster: Its workers; None for one process, with any strategy or none.
 
     Example:
 
@@ -136,19 +139,18 @@ class Workers:
     def __init__(
         self, strategy: "tf.distribute.Strategy | None" = None, cluster: Cluster | None = None
     ) -> None:
-        self.cluster = cluster
-        self.count = len(cluster.addresses) if cluster else 1
-        self._index = cluster.index if cluster else 0
+        self.cluster = cluster or Cluster(("this process",), 0)
+        self.count = len(self.cluster.addresses)
         self._sum: Any = _sum_function(strategy, self.count) if self.count > 1 else None
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes what is shared."""
-        return self._index == 0
+        return self.cluster.is_chief
 
     def address(self, index: int) -> str:
         """Return how a worker is called in messages."""
-        return self.cluster.addresses[index] if self.cluster else "this process"
+        return self.cluster.addresses[index]
 
     def texts(self, text: str) -> list[str]:
         """Return the texts that all workers have given, in their order."""
@@ -163,10 +165,7 @@ class Workers:
 
     def any(self, flag: bool) -> bool:
         """Return whether one of them says so."""
-        if self.count == 1:
-            return flag
-        with naming_lost_workers():
-            return bool(self._sum(np.array([[flag]], "float32")).numpy().any())
+        return flag if self.count == 1 else bool(self._gathered(np.array([flag])).any())
 
     def wait(self) -> None:
         """Wait until all have come so far."""
@@ -195,13 +194,12 @@ class Workers:
 
     def silent(self) -> list[str]:
         """Return the addresses of the other workers at which nobody answers any more."""
-        others = self.cluster.addresses if self.cluster else ()
-        return [each for i, each in enumerate(others) if i != self._index and not _answers(each)]
+        return [address for address in self.cluster.others() if not _answers(address)]
 
     def _gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values (n,) of all workers, (workers, n); each below 2**24."""
         rows = np.zeros((self.count, len(values)), "float32")
-        rows[self._index] = values
+        rows[self.cluster.index] = values
         with naming_lost_workers():
             return self._sum(rows).numpy()
 
@@ -212,15 +210,10 @@ def naming_lost_workers() -> Iterator[None]:
     import tensorflow as tf
 
     errors = tf.errors
+    lost = (errors.UnavailableError, errors.AbortedError, errors.CancelledError)
     try:
         yield
-    except (
-        errors.UnavailableError,
-        errors.AbortedError,
-        errors.CancelledError,
-        errors.DeadlineExceededError,
-        errors.InternalError,
-    ) as error:
+    except (*lost, errors.DeadlineExceededError, errors.InternalError) as error:
         raise WorkerLost("another worker has ended or cannot be reached") from error
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import check_integer, check_number, fresh
+from .arguments import check_integer, check_number, fresh
 
 
 class AdaptableKernels:
@@ -28,9 +28,10 @@ class AdaptableKernels:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
     """
 
-    # Shape and number of input axes of each adapted kernel, by name.
-    _adapted: dict[str, tuple[tuple[int, ...], int]] = {}
+    # Of each adapted kernel, by name, its shape, and that as a matrix from inputs to outputs.
+    _adapted: dict[str, tuple[tuple[int, ...], tuple[int, int]]] = {}
     lora_enabled = False
+    _is_quantized = False
 
     def kernels_to_adapt(self) -> dict[str, int]:
         """Return the names of kernels, with the number of axes that their input has."""
@@ -83,8 +84,7 @@ class AdaptableKernels:
         self._note_kernels()
         # Keras has no public way to add a weight to a built layer; its own layers do the same.
         self._tracker.unlock()
-        for name, (shape, input_axes) in self._adapted.items():
-            rows, columns = _matrix(shape, input_axes)
+        for name, (_, (rows, columns)) in self._adapted.items():
             # In float32, as Keras does it: small changes do not vanish in a half.
             first, second = (keras.initializers.get(i) for i in (a_initializer, b_initializer))
             self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype="float32")
@@ -144,17 +144,14 @@ class AdaptableKernels:
         self._note_kernels()
         self._block_size = block_size if block_size and block_size > 0 else None
         self._bits = 4 if mode == "int4" else 8
-        for name, (shape, input_axes) in self._adapted.items():
-            rows, columns = _matrix(shape, input_axes)
-            kernel = getattr(self, name)
-            parts = self._quantized(ops.reshape(ops.convert_to_tensor(kernel), (rows, columns)))
+        for name, (_, matrix) in self._adapted.items():
+            kernel = ops.convert_to_tensor(getattr(self, name))
+            parts = self._quantized(ops.reshape(kernel, matrix))
             delattr(self, name)
             for part, value in parts.items():
-                options = {
-                    "dtype": keras.backend.standardize_dtype(value.dtype),
-                    "trainable": False,
-                }
-                self._make_weight(name + part, tuple(value.shape), "zeros", **options).assign(value)
+                dtype, shape = keras.backend.standardize_dtype(value.dtype), tuple(value.shape)
+                options = {"dtype": dtype, "trainable": False}
+                self._make_weight(name + part, shape, "zeros", **options).assign(value)
         self._is_quantized = True
 
     def _quantized(self, kernel):
@@ -173,10 +170,9 @@ class AdaptableKernels:
 
     def _merged(self, name):
         """Return a kernel in float: dequantized, with LoRA's change."""
-        shape, input_axes = self._adapted[name]
+        shape, (rows, columns) = self._adapted[name]
         kernel = ops.convert_to_tensor(getattr(self, name))
-        if self._is_stored:
-            rows, columns = _matrix(shape, input_axes)
+        if self._is_quantized:
             if self._bits == 4:
                 kernel = keras.quantizers.unpack_int4(kernel, columns, axis=-1)
             step = ops.cast(getattr(self, f"{name}_step"), "float32")
@@ -196,12 +192,12 @@ class AdaptableKernels:
         if not self.lora_enabled:
             return super().save_own_variables(store)
         merged = {}
-        for name, (shape, input_axes) in self._adapted.items():
+        for name, (_, matrix) in self._adapted.items():
             kernel = self._merged(name)
-            if not self._is_stored:
+            if not self._is_quantized:
                 merged[name] = ops.cast(kernel, getattr(self, name).dtype)
                 continue
-            parts = self._quantized(ops.reshape(kernel, _matrix(shape, input_axes)))
+            parts = self._quantized(ops.reshape(kernel, matrix))
             merged |= {name + part: value for part, value in parts.items()}
         for place, weight in enumerate(self._own_weights()):
             store[str(place)] = merged.get(weight.name, weight)
@@ -221,15 +217,13 @@ class AdaptableKernels:
             weight = getattr(self, f"{name}_lora_b")
             weight.assign(ops.zeros(weight.shape))
 
-    @property
-    def _is_stored(self):
-        return getattr(self, "_is_quantized", False)
-
     def _note_kernels(self):
         if not self._adapted:
-            axes = self.kernels_to_adapt()
-            shapes = {name: tuple(getattr(self, name).shape) for name in axes}
-            self._adapted = {name: (shapes[name], axes[name]) for name in axes}
+            adapted = {}
+            for name, axes in self.kernels_to_adapt().items():
+                shape = tuple(getattr(self, name).shape)
+                adapted[name] = (shape, (math.prod(shape[:axes]), math.prod(shape[axes:])))
+            self._adapted = adapted
 
     def _own_weights(self):
         """Return the layer's own weights but LoRA's, in the order of a file."""
@@ -237,8 +231,3 @@ class AdaptableKernels:
         super().save_own_variables(own)
         lora = {f"{name}_lora_{part}" for name in self._adapted for part in "ab"}
         return [weight for weight in own.values() if weight.name not in lora]
-
-
-def _matrix(shape, input_axes):
-    """Return the shape of a kernel as a matrix from inputs to outputs."""
-    return math.prod(shape[:input_axes]), math.prod(shape[input_axes:])

@@ -1,5 +1,6 @@
 """Boolean masks. True means: attend. No other convention appears in the package."""
 
+import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -9,13 +10,8 @@ from .types import Tensor
 
 def combine_masks(*masks: Tensor) -> Tensor:
     """Return the logical and of the masks that are not `None`, broadcast; `None` where all are."""
-    combined = None
-    for mask in masks:
-        if mask is None:
-            continue
-        mask = ops.cast(mask, "bool")
-        combined = mask if combined is None else ops.logical_and(combined, mask)
-    return combined
+    given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, given) if given else None
 
 
 def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import check_choice, check_integer, fresh, with_arguments
-from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.attention.loop_scores import AdditiveScore, DotScore, LoopScore
-from keras_attention.ops.scores import additive_score, dot_score, location_score
+from ...ops.scores import additive_score, dot_score, location_score
+from ..arguments import check_choice, check_integer, fresh
+from .base import AttentionMechanism
+from .loop_scores import AdditiveScore, DotScore, LoopScore
 
 SCORES = ("dot", "general", "concat", "location")
 
@@ -55,6 +55,8 @@ class LuongAttention(AttentionMechanism):
     assert tuple(context.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
     ```
     """
+
+    attribute_of = {"score": "score_name"}
 
     def __init__(
         self,
@@ -132,10 +134,6 @@ class LuongAttention(AttentionMechanism):
         if self.score_name == "concat":
             return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
         return DotScore()
-
-    def get_config(self):
-        config = {**super().get_config(), "score": self.score_name}
-        return with_arguments(config, self, LuongAttention)
 
 
 class LocationScore(LoopScore):

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import keras
 from keras import ops, tree
 
-from keras_attention.layers.attention.loop_scores import LoopScore
-from keras_attention.layers.recurrent.recurrence import (
+from ...ops.masks import combine_masks
+from ...ops.normalizers import masked_softmax
+from ..attention.loop_scores import LoopScore
+from .recurrence import (
     DecoderCell,
     equations_of,
     flatten,
@@ -27,8 +29,6 @@ from keras_attention.layers.recurrent.recurrence import (
     swap_time,
     with_gradient,
 )
-from keras_attention.ops.masks import combine_masks
-from keras_attention.ops.normalizers import masked_softmax
 
 STANDS_FOR = ("project_query", "queries", "score", "attend", "read", "step", "initial_state")
 """The methods of a mechanism that its `loop_score` stands for."""

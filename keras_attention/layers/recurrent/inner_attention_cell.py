@@ -11,16 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.recurrent.recurrence import (
-    GRU,
-    input_bias,
-    recurrent_weights,
-    run_places,
-    shift,
-    total,
-    with_gradient,
-)
+from .. import arguments
+from .recurrence import GRU, input_bias, recurrent_weights, run_places, shift, total, with_gradient
 
 GATES = ("update", "reset", "candidate")
 OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
@@ -32,7 +24,7 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class InnerAttentionGRUCell(keras.layers.GRUCell):
+class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
     """One step of a GRU whose input is weighed by a query before the state reads it.
 
     `InnerAttentionGRU`, whose equations and weights it has, runs it over sequences, faster than
@@ -41,8 +33,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
     Call arguments:
-        inputs: `(B, D)`.
-        states: The list of one state `(B, U)`.
+        inputs, states: `(B, D)`, and the list of one state `(B, U)`.
         query: `(B, Q)`. Default: the inputs, which are their own mean.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weight `α` too; not for `"gate"`.
@@ -227,7 +218,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         config = super().get_config()
         for name in ("activation", "recurrent_activation"):
             del config[name]  # those of the equations
-        return arguments.with_arguments(config, self, InnerAttentionGRUCell)
+        return config
 
 
 def check_scores_wanted(attention, wanted):

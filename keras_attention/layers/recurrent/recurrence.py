@@ -1,12 +1,11 @@
 """Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called, since
-the layer itself would cast every state, masks too, to a float dtype.
+The loop is the inner one of `keras.layers.RNN`, which runs on every backend: the layer itself would
+cast every state, masks too, to a float dtype.
 
-`GRU` and `LSTM` hold the cells' equations, forward and backward, once for every loop. The backward
-pass of a sequence has three parts, of which only the second is a loop: `slopes` gives the factors
-of all steps' gradients, `pull` takes the gradient one step back, and `product_gradients` and
-`weight_gradients` give the rest, for all steps at once.
+`GRU` and `LSTM` hold the cells' equations, forward and backward. Of the backward pass only the
+second part is a loop: `slopes` gives the factors of all steps' gradients, `pull` takes the gradient
+one step back, and `product_gradients` and `weight_gradients` give the rest, of all steps at once.
 """
 
 import inspect
@@ -16,7 +15,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention.ops import vjp
+from ...ops import vjp
 
 
 class _LoopCell:
@@ -37,6 +36,28 @@ def run_loop(step, sequence, states):
     loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
     _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
     return list(outputs), list(states)
+
+
+def run_queries(step, queries, mask, state):
+    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; a loop for several queries.
+
+    `real` is a row `(B, 1)` of the queries' mask `(B, T)`, or `None` without one.
+    """
+    size = ops.shape(queries)[2]
+    if mask is not None:
+        column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
+        queries = ops.concatenate([queries, column], axis=2)
+
+    def one(x, states):
+        real = None if mask is None else x[:, size:] > 0.5
+        output, after = step(x[:, :size], real, states[0])
+        return [output], [after]
+
+    if queries.shape[1] == 1:
+        (output,), (after,) = one(queries[:, 0], [state])
+        return ops.expand_dims(output, 1), after
+    (outputs,), (after,) = run_loop(one, queries, [state])
+    return outputs, after
 
 
 def flatten(structure) -> list:

@@ -5,15 +5,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
 
 # Gated forms of the feed-forward network by name: the activation of the gate.
 GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class FeedForward(AdaptableKernels, keras.layers.Layer):
+class FeedForward(arguments.Configured, AdaptableKernels, keras.layers.Layer):
     """Two products with an activation between them, at every position alike.
 
     $$y = f(x W + b)\\,W' + b', \\qquad\\text{gated:}\\quad y = (f(x W_g + b_g) \\circ (x W + b))\\,
@@ -82,6 +82,3 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, FeedForward)
