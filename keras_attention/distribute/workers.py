@@ -23,7 +23,7 @@ class Cluster:
 
     Args:
         addresses: `host:port` of each worker; the first is the chief.
-        index: which of them this process is.
+        index: The place of this process among them.
     """
 
     addresses: tuple[str, ...]
@@ -149,7 +149,7 @@ class Workers:
         return self.cluster.is_chief
 
     def address(self, index: int) -> str:
-        """Return how a worker is called in messages."""
+        """Return the name of a worker in messages."""
         return self.cluster.addresses[index]
 
     def texts(self, text: str) -> list[str]:
@@ -172,16 +172,13 @@ class Workers:
         self.any(False)
 
     def from_chief(self, make: Callable[[], Any]) -> Any:
-        """Return on each worker what `make` returns on the chief, where alone it is called.
-
-        It is something that JSON keeps; NumPy's numbers become Python's.
-        """
+        """Call `make` on the chief alone; return its result, a JSON value, on every worker."""
         if self.count == 1:
             return make()
         return json.loads(self.texts(json.dumps(make(), default=float) if self.is_chief else "")[0])
 
     def agree(self, facts: dict[str, Any]) -> None:
-        """Raise a ValueError that names the first of the facts, which JSON keeps, that differs."""
+        """Raise a ValueError that names the first fact, a JSON value, in which workers differ."""
         found = [json.loads(text) for text in self.texts(json.dumps(facts))]
         for index, other in enumerate(found[1:], 1):
             for name in dict.fromkeys([*found[0], *other]):
@@ -206,7 +203,7 @@ class Workers:
 
 @contextmanager
 def naming_lost_workers() -> Iterator[None]:
-    """Turn what TensorFlow says inside, where another worker has ended, into `WorkerLost`."""
+    """Turn TensorFlow's errors inside, where another worker has ended, into `WorkerLost`."""
     import tensorflow as tf
 
     errors = tf.errors

@@ -18,11 +18,11 @@ class AdaptableKernels:
 
     A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
     block of inputs), and becomes floating point where it is used: it saves memory, not time.
+    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
 
     A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
-    `self.restore_quantization()`, for files of quantized layers. Every weight of two axes is
-    adapted, if the attribute has the weight's name; others by `kernels_to_adapt`.
-    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
+    `self.restore_quantization()`, for files of quantized layers. Weights of two axes are adapted
+    whose attribute has their name; others by `kernels_to_adapt`.
 
     Reference:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
@@ -39,7 +39,7 @@ class AdaptableKernels:
         return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
 
     def cast(self, tensor: Any) -> Any:
-        """Return a weight or input in the compute dtype; of an adapted kernel what applies."""
+        """Return a weight or input in the compute dtype; an adapted kernel with its change."""
         if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
             return ops.cast(self._merged(tensor.name), self.compute_dtype)
         return ops.cast(tensor, self.compute_dtype)
@@ -62,10 +62,8 @@ class AdaptableKernels:
         """Freeze the layer's weights, and learn a change of low rank for each kernel.
 
         Args:
-            rank: Rank of the change.
-            lora_alpha: The change is multiplied by `lora_alpha / rank`. Default: `rank`.
-            a_initializer: Initializer of `A`.
-            b_initializer: Initializer of `B`. At zero the layer begins unchanged.
+            rank, lora_alpha: Rank of the change, whose factor is `lora_alpha / rank` (default: 1).
+            a_initializer, b_initializer: Of `A` and `B`. With `B` at zero nothing changes at first.
 
         Raises:
             ValueError: Where the layer has no weights yet, or has LoRA already.
@@ -102,8 +100,7 @@ class AdaptableKernels:
         """Store the kernels as integers: `"int8"`, or `"int4"` with two numbers in a byte.
 
         Args:
-            mode: `"int8"` or `"int4"`.
-            type_check, config: As `keras.Model.quantize` passes them; of the `config`
+            mode, type_check, config: As `keras.Model.quantize` passes them; of the `config`
                 (`Int8QuantizationConfig`, `Int4QuantizationConfig`) the block size applies.
 
         Raises:

@@ -209,12 +209,8 @@ def masked_negative_log_likelihood(
     mixture of distributions has no logits.
 
     Args:
-        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
+        target, ignore_index: As in `masked_sparse_categorical_crossentropy`, and so is the result.
         log_probabilities: Of shape `(..., V)`.
-        ignore_index: As in `masked_sparse_categorical_crossentropy`.
-
-    Returns:
-        A float32 tensor with the shape of `target`.
 
     Raises:
         ValueError: If the shapes do not fit each other.

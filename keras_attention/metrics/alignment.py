@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
@@ -58,8 +57,8 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
     Args:
         path: The file's path.
         one_indexed: Whether positions start at 1 in the file, as in several gold alignments, and
-            not at 0, as most aligners write them. No file says which, and the wrong choice fails
-            with a bad error rate alone.
+            not at 0, as most aligners write them. No file says which, and only a bad error rate
+            shows the wrong choice.
 
     Raises:
         ValueError: Naming file and line, if a link is malformed, or 0 where positions start at 1.
@@ -67,19 +66,16 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
     Example:
 
+    >>> from pathlib import Path
     >>> _ = Path("gold").write_text("1-1 2p3\\n\\n")
     >>> first, second = read_alignments("gold", one_indexed=True)
     >>> sorted(first.sure), sorted(first.possible)
     ([(0, 0)], [(0, 0), (1, 2)])
     """
     # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
-    lines = Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [
-        _parse_line(line, one_indexed, f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
-    ]
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        lines = enumerate(file, start=1)
+        return [_parse_line(line, one_indexed, f"{path}, line {n}") for n, line in lines]
 
 
 def alignment_error_rate(

@@ -31,10 +31,8 @@ class F1Scores:
     """F1 over all labels.
 
     Attributes:
-        macro: The mean F1 of the labels that occur in truth or prediction: rare labels count as
-            much as frequent ones.
-        micro: F1 of all decisions together. Where each example has one label and one prediction
-            it is the accuracy.
+        macro: The mean F1 of the labels that occur in truth or prediction, rare or frequent.
+        micro: F1 of all decisions; the accuracy, where examples have one label and one prediction.
         by_label: The figures of each label.
     """
 

@@ -1,5 +1,6 @@
 """Scores of generated text: BLEU and chrF by sacrebleu, ROUGE by rouge-score, and repetition."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,8 +199,7 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
     for number, group in enumerate(groups):
         if not group:
             raise ValueError(f"Each sentence needs a reference. Received: none at index {number}.")
-    depth = max(map(len, groups))
-    return [[group[i] if i < len(group) else None for group in groups] for i in range(depth)]
+    return [list(stream) for stream in itertools.zip_longest(*groups)]
 
 
 def rouge(

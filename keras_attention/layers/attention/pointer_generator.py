@@ -140,7 +140,9 @@ class PointerGenerator(Configured, keras.layers.Layer):
         index = ops.where(is_known, targets, ops.zeros_like(targets))
         generated = ops.exp(-smoothed_crossentropy(ops.expand_dims(index, 2), _float(logits)))
         generated = ops.where(is_known, generated, ops.zeros_like(generated))
-        copied = copy_probability(_float(scores), ops.cast(source_ids, "int32"), targets)
+        ids, wanted = ops.cast(source_ids, "int32"), ops.expand_dims(targets, 2)
+        same = ops.logical_and(ops.expand_dims(ids, 1) == wanted, wanted >= 0)  # -1: no word
+        copied = ops.sum(ops.where(same, _float(scores), ops.zeros_like(same, "float32")), axis=2)
         mixed = ops.sigmoid(gate) * generated + ops.sigmoid(-gate) * copied
         return ops.log(ops.maximum(mixed, SMALLEST))
 
@@ -206,10 +208,3 @@ def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
         num_segments=batch_size * steps * size,
     )
     return ops.reshape(total, (batch_size, steps, size))
-
-
-def copy_probability(scores: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
-    """`sum_(s: x_s = y_t) a_ts`, `(B, T)`, of ids `(B, S)` and targets `(B, T)`, or -1 for none."""
-    same = ops.expand_dims(ids, 1) == ops.expand_dims(targets, 2)
-    same = ops.logical_and(same, ops.expand_dims(targets, 2) >= 0)
-    return ops.sum(ops.where(same, scores, ops.zeros_like(scores)), axis=2)

@@ -1,8 +1,8 @@
 """The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence.
 
-The loop holds only what needs the state before; products with the inputs stand outside. It keeps
-its states, and in training the products with the recurrent kernel too; elsewhere a gradient
-computes those once more, in large products.
+The loop computes only what needs the state before; products with the inputs stand outside. It keeps
+its states, and in training the products with the recurrent kernel; otherwise a gradient computes
+these again, in large products.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 
 @keras.saving.register_keras_serializable("keras_attention")
 class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
-    """One step of a GRU whose input is weighed by a query before the state reads it.
+    """One step of an `InnerAttentionGRU`, whose equations and weights it has.
 
-    `InnerAttentionGRU`, whose equations and weights it has, runs it over sequences, faster than
-    `keras.layers.RNN` does. The cell alone is for stacks and loops of your own.
+    That layer runs it over sequences, faster than `keras.layers.RNN` does. The cell alone is for
+    stacks and loops of your own.
 
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
@@ -39,8 +39,7 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
         return_attention_scores: Whether to return the weight `α` too; not for `"gate"`.
 
     Returns:
-        The output `(B, U)` and the list of the state after the step; with
-        `return_attention_scores` also the weights `(B,)`.
+        The output `(B, U)`, the list of the state, and where asked for the weights `(B,)`.
 
     Reference:
         Wang, Liu and Zhao 2016, section 3.
@@ -306,7 +305,7 @@ class InnerLoop:
         return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
 
     def _slopes(self, given, before, read, products):
-        """Return by what the gradient of a step's state is multiplied, and the gates, of all."""
+        """Return the factors of all steps' gradients, and the gates."""
         unweighed = inputs = [given[name] for name in GATES]
         if "reader" in given:
             energy = ops.sum(given["reader"] * before, axis=2, keepdims=True)

@@ -60,8 +60,8 @@ class PositionalEncoding(_AddedPositions):
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
     There are no weights, and no length is too long. Sines and cosines are interleaved; an odd `D`
-    ends on a sine. They are computed in float32 whatever the policy. A mask passes through, and
-    places are counted from the first step, padding or not.
+    ends on a sine. They are computed in float32 under any policy. A mask passes through, and places
+    count from the first step, padding or not.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
