@@ -38,8 +38,7 @@ class AttentionMechanism(arguments.Configured, AdaptableKernels, keras.layers.La
     Args:
         dropout: Rate at which weights are dropped in training, at the same memory positions for
             every query of a sequence. Scores returned are those before.
-        seed: Seed of the dropout.
-        **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.

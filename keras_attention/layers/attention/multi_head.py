@@ -64,14 +64,13 @@ class MultiHeadAttention(HeadProjections):
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
             kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule takes
             kernels of three axes for a convolution's: small, and a post-norm Transformer trains.
-        seed: Seed of the dropout.
         attention_axes: The axes that attend, of inputs with several axes between batch and
             features; the others are taken one by one. Default: all of them.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
-        **kwargs: Arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`. With more axes

@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from ...ops.crossentropy import smoothed_crossentropy
 from ...ops.types import Tensor
@@ -119,9 +119,7 @@ class PointerGenerator(Configured, keras.layers.Layer):
         logits, scores, context, state, inputs = at_step
         options = {"extra_size": extra_size, "return_p_gen": return_p_gen}
         results = self(logits, scores, source_ids, context, state, inputs, **options)
-        if return_p_gen:
-            return tuple(ops.squeeze(result, 1) for result in results)
-        return ops.squeeze(results, 1)
+        return tree.map_structure(lambda result: ops.squeeze(result, 1), results)
 
     def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
         """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`.

@@ -42,8 +42,7 @@ class InnerAttentionGRU(keras.layers.RNN):
     With `occam` there is `occam_vector` `(Q,)`.
 
     Args:
-        units: Size `U` of the state.
-        attention: `"gate"`, `"word"` or `"context"`.
+        units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
@@ -57,12 +56,11 @@ class InnerAttentionGRU(keras.layers.RNN):
             price it has no gradient.
         dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
             attention sees all of them.
-        seed: Seed of the dropout.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
-        **kwargs: Arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument

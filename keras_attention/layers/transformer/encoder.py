@@ -222,14 +222,12 @@ class TransformerEncoder(TransformerBlock):
         attention_dropout: Rate at which attention weights are dropped. Default: `dropout`.
         activation: Of the feed-forward network: any Keras activation (`"relu"` as published,
             `"gelu"`), or a gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
-        norm: `"post"` or `"pre"`.
-        layer_norm_epsilon: Added to the variance.
+        norm, layer_norm_epsilon: `"post"` or `"pre"`, and what is added to the variance.
         use_bias: Whether projections and feed-forward network have biases.
         kernel_initializer, bias_initializer: Of all kernels, and of all biases.
         positions, window, num_sinks, num_key_value_heads, normalizer, query_key_norm: As in
             `MultiHeadAttention`.
-        seed: Seed of the dropouts.
-        **kwargs: Arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropouts, and the arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`.
