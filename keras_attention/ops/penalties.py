@@ -97,12 +97,8 @@ def occam_penalty(
         )
     given = [ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)]
     of_scores, of_query, of_vector = shapes = [tuple(tensor.shape) for tensor in given]
-    ranks = [len(shape) for shape in shapes]
-    if (
-        ranks != [2, 2, 1]
-        or of_query[1] != of_vector[0]
-        or not can_be_one(of_scores[:1], of_query[:1])
-    ):
+    fits = [len(shape) for shape in shapes] == [2, 2, 1] and of_query[1] == of_vector[0]
+    if not fits or not can_be_one(of_scores[:1], of_query[:1]):
         raise ValueError(
             "Occam's penalty takes scores (batch, steps), a query (batch, features) and a vector "
             f"(features,). Received: scores {of_scores}, query {of_query}, vector {of_vector}"

@@ -129,7 +129,7 @@ class TransformerDecoder(TransformerBlock):
             x, scores["cross_attention"], _ = self._residual(
                 "cross_attention", x, lambda y: cross.step(y, memory, {}, index)
             )
-        return self._feed(x), scores, state
+        return self._feed(x, False), scores, state
 
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
