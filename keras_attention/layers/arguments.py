@@ -108,12 +108,13 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
 
 
 class Configured:
-    """Gives a layer of this package `get_config`: each constructor argument, from its attribute."""
+    """Gives a layer of this package `get_config`, and weights that are attributes."""
 
     attribute_of: dict[str, str] = {}
     """The attribute of an argument, where it has another name."""
 
     def get_config(self) -> dict:
+        """Return all constructor arguments, each from the attribute of its name."""
         config = super().get_config()
         kinds = [kind for kind in type(self).__mro__ if kind.__module__.startswith(__package__)]
         constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
@@ -124,6 +125,12 @@ class Configured:
                 value = keras.activations.serialize(value)
             config[name] = keras.saving.serialize_keras_object(value)
         return config
+
+    def _make_weight(self, name, shape, initializer, **options):
+        """Make a weight, an attribute of the same name."""
+        weight = self.add_weight(shape, initializer=initializer, name=name, **options)
+        setattr(self, name, weight)
+        return weight
 
 
 def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> SimpleNamespace:

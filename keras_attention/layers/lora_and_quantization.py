@@ -6,10 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from .arguments import check_integer, check_number, fresh
+from .arguments import Configured, check_integer, check_number, fresh
 
 
-class AdaptableKernels:
+class AdaptableKernels(Configured):
     """Gives a layer `enable_lora` and `quantize`, as `keras.layers.Dense` has them.
 
     LoRA learns a low-rank change of a kernel: `W + (alpha / rank) A B`, with `A (in, rank)` and
@@ -43,12 +43,6 @@ class AdaptableKernels:
         if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
             return ops.cast(self._merged(tensor.name), self.compute_dtype)
         return ops.cast(tensor, self.compute_dtype)
-
-    def _make_weight(self, name, shape, initializer, **options):
-        """Make a weight, an attribute of the same name."""
-        weight = self.add_weight(shape, initializer=initializer, name=name, **options)
-        setattr(self, name, weight)
-        return weight
 
     # LoRA.
 

@@ -17,7 +17,7 @@ from .loop_scores import LoopScore
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
 
 
-class AttentionMechanism(arguments.Configured, AdaptableKernels, keras.layers.Layer):
+class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     """Base class of the mechanisms: queries read a memory through normalised scores.
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`

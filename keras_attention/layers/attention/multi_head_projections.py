@@ -16,7 +16,7 @@ from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 
 
-class HeadProjections(arguments.Configured, AdaptableKernels, keras.layers.Layer):
+class HeadProjections(AdaptableKernels, keras.layers.Layer):
     """Projects queries, keys and values to heads, and heads to an output."""
 
     def _add_kernel(self, name, inputs, outputs):

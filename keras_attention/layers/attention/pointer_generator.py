@@ -89,14 +89,11 @@ class PointerGenerator(Configured, keras.layers.Layer):
                 "The last axis of logits, context, state and inputs must be known. "
                 f"Received: {self.sizes}"
             )
-        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
-            self._make_weight(f"{name}_vector", (self.sizes[of],), fresh(self.kernel_initializer))
-        self._make_weight("bias", (), self.bias_initializer)
-
-    def _make_weight(self, name, shape, initializer):
         # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
-        weight = self.add_weight(shape, initializer=initializer, autocast=False, name=name)
-        setattr(self, name, weight)
+        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
+            shape, initializer = (self.sizes[of],), fresh(self.kernel_initializer)
+            self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
+        self._make_weight("bias", (), self.bias_initializer, autocast=False)
 
     def call(
         self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False

@@ -13,7 +13,7 @@ from .base import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionPooling(arguments.Configured, AdaptableKernels, keras.layers.Layer):
+class AttentionPooling(AdaptableKernels, keras.layers.Layer):
     """Sum a sequence to one vector, under weights that a learned vector asks for.
 
     `u_s = tanh(W h_s + b)`, `a = softmax_s(u_s . u_w)`, `v = sum_s a_s h_s`

@@ -16,7 +16,7 @@ from .recurrence import DecoderCell, run_loop
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionDecoder(arguments.Configured, AdaptableKernels, keras.layers.Layer):
+class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     """Run a recurrent cell over target inputs, attending to a memory at every step.
 
     The query is one of two states:

@@ -126,19 +126,15 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
         if self.attention == "context":
             self._add("recurrent_attention_kernel", (self.units, self.input_size))
         if self.occam:
-            self.occam_vector = self.add_weight(
-                (self.query_size,), initializer=self.occam_initializer, name="occam_vector"
-            )
+            self._make_weight("occam_vector", (self.query_size,), self.occam_initializer)
 
     def _add(self, name, shape):
-        weight = self.add_weight(
-            shape,
-            initializer=arguments.fresh(self.attention_initializer),
-            regularizer=self.attention_regularizer,
-            constraint=self.attention_constraint,
-            name=name,
-        )
-        setattr(self, name, weight)
+        initializer = arguments.fresh(self.attention_initializer)
+        options = {
+            "regularizer": self.attention_regularizer,
+            "constraint": self.attention_constraint,
+        }
+        self._make_weight(name, shape, initializer, **options)
 
     def call(
         self,

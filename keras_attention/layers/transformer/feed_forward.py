@@ -13,7 +13,7 @@ GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class FeedForward(arguments.Configured, AdaptableKernels, keras.layers.Layer):
+class FeedForward(AdaptableKernels, keras.layers.Layer):
     """Two products with an activation between them, at every position alike.
 
     $$y = f(x W + b)\\,W' + b', \\qquad\\text{gated:}\\quad y = (f(x W_g + b_g) \\circ (x W + b))\\,

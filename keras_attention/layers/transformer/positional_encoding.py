@@ -141,11 +141,8 @@ class LearnedPositions(_AddedPositions):
 
     def build(self, inputs_shape):
         self._check_sequence(inputs_shape)
-        self.embeddings = self.add_weight(
-            (self.max_length, inputs_shape[2]),
-            initializer=self.embeddings_initializer,
-            name="embeddings",
-        )
+        shape = (self.max_length, inputs_shape[2])
+        self._make_weight("embeddings", shape, self.embeddings_initializer)
 
     def codes(self, positions, size):
         known = ops.logical_and(positions >= 0, positions < self.max_length)
