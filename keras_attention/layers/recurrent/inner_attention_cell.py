@@ -130,11 +130,8 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
 
     def _add(self, name, shape):
         initializer = arguments.fresh(self.attention_initializer)
-        options = {
-            "regularizer": self.attention_regularizer,
-            "constraint": self.attention_constraint,
-        }
-        self._make_weight(name, shape, initializer, **options)
+        regularizer, constraint = self.attention_regularizer, self.attention_constraint
+        self._make_weight(name, shape, initializer, regularizer=regularizer, constraint=constraint)
 
     def call(
         self,
