@@ -86,18 +86,14 @@ class LuongAttention(AttentionMechanism):
                 "score='dot' needs queries and keys of one size; score='general' does not. "
                 f"Received: query size {query_size}, key size {key_size}"
             )
-        shapes = {
-            "dot": {},
-            "general": {"score_kernel": (query_size, key_size)},
-            "concat": {
-                "query_kernel": (query_size, self.units),
-                "key_kernel": (key_size, self.units),
-                "score_vector": (self.units,),
-            },
-            "location": {"location_kernel": (query_size, self.max_length)},
-        }[self.score_name]
-        for name, shape in shapes.items():
-            self._add_kernel(name, shape)
+        if self.score_name == "general":
+            self._add_kernel("score_kernel", (query_size, key_size))
+        if self.score_name == "location":
+            self._add_kernel("location_kernel", (query_size, self.max_length))
+        if self.score_name == "concat":
+            self._add_kernel("query_kernel", (query_size, self.units))
+            self._add_kernel("key_kernel", (key_size, self.units))
+            self._add_kernel("score_vector", (self.units,))
 
     def _add_kernel(self, name, shape):
         initializer = self.kernel_initializer

@@ -353,9 +353,8 @@ class DecoderCell:
 
     def __call__(self, inputs, flat_states, training=False):
         """Return the output and the flat list of states after one step."""
-        arguments = {}
-        if "training" in inspect.signature(self.cell.call).parameters:
-            arguments["training"] = bool(training)
+        takes_training = "training" in inspect.signature(self.cell.call).parameters
+        arguments = {"training": bool(training)} if takes_training else {}
         size = self.cell.state_size
         structure = size if tree.is_nested(size) else [size]
         states = tree.pack_sequence_as(structure, list(flat_states))
@@ -371,11 +370,11 @@ class DecoderCell:
         """Return the flat list of first states: those given, or else the cell's own zeros."""
         if given is not None:
             self.check_states(given, batch_size)
-            return [self._cast(leaf) for leaf in tree.flatten(given)]
-        zeros = getattr(self.cell, "get_initial_state", None)
-        if zeros is not None:
-            return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
-        return [ops.zeros((batch_size, size), self.dtype) for size in self.state_sizes]
+        elif hasattr(self.cell, "get_initial_state"):
+            given = self.cell.get_initial_state(batch_size=batch_size)
+        else:
+            given = [ops.zeros((batch_size, size)) for size in self.state_sizes]
+        return [self._cast(state) for state in tree.flatten(given)]
 
     def check_states(self, given, batch_size):
         """Raise a ValueError where states are not this cell's."""

@@ -162,14 +162,11 @@ class TransformerDecoder(TransformerBlock):
         if (value is None) != (self.cross_attention is None):
             built = "without" if self.cross_attention is None else "with"
             raise ValueError(
-                f"This block was built {built} a memory to attend to, and is called so ever "
-                f"after. Received: value={'None' if value is None else tuple(value.shape)}"
+                f"This block was built {built} a memory to attend to: call it in the same way. "
+                f"Received: value={'None' if value is None else tuple(value.shape)}"
             )
-        if value is not None and value.shape[-1] != self.value_size:
-            raise ValueError(
-                f"The block was built for a memory of {self.value_size} features. "
-                f"Received: value of shape {tuple(value.shape)}"
-            )
+        if value is not None:
+            arguments.check_features("value", value.shape, self.value_size)
 
 
 def _check_value(inputs, value):
