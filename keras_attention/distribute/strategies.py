@@ -76,12 +76,8 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
     Example:
 
     ```py
-    import keras
-    from keras_attention.distribute import even_batches, make_data_parallel
-
-    distribution = make_data_parallel()
-    keras.distribution.set_distribution(distribution)
-    ...  # build and compile the model here
+    distribution = keras_attention.distribute.make_data_parallel()
+    keras.distribution.set_distribution(distribution)  # then build and compile the model
     model.fit(even_batches(dataset, distribution.device_mesh.devices.size))
     ```
     """

@@ -62,8 +62,8 @@ class MultiHeadAttention(HeadProjections):
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before they are turned.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule takes
-            kernels of three axes for a convolution's: small, and a post-norm Transformer trains.
+            kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule starts
+            kernels of three axes small, as a convolution's; a post-norm Transformer needs that.
         attention_axes: The axes that attend, of inputs with several axes between batch and
             features; the others are taken one by one. Default: all of them.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.

@@ -72,7 +72,7 @@ class Reach:
     query_mask: Tensor = None  # boolean `(B, T)`: a masked query sees nothing
     value_mask: Tensor = None  # boolean `(B, S)`: a masked place is not seen
     attention_mask: Tensor = None  # boolean, broadcasts to `(B, H, T, S)`
-    mods: Mods = Mods()  # functions that change scores and hide pairs, of the two below too
+    mods: Mods = Mods()  # functions that change scores and hide pairs, by the two fields below
     batch_size: Tensor = None
     heads: Any = None
 
