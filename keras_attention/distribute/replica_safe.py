@@ -21,23 +21,19 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 
     - `MultiWorkerMirroredStrategy` fails in `fit`
       ([keras-team/keras#20585](https://github.com/keras-team/keras/issues/20585), open in Keras
-      3.15): metrics, which are scalars of each replica, are reduced over an axis they do not have,
-      and where a worker has several replicas the first batch, of which the model is built, is
-      averaged over all of them.
+      3.15): it reduces metrics, scalars of each replica, over an axis they do not have, and builds
+      the model of a first batch that it averages over a worker's replicas.
     - Gradients are clipped, and tested for being finite, on each replica before they are added up,
       so that the update depends on the number of replicas.
     - Gradient accumulation and loss scaling inside a conditional fail under `MirroredStrategy`.
-    - Losses that layers add are averaged over each replica's part, and then over replicas.
-    - The loss in the logs is the mean of the replicas' means.
+    - Losses that layers add, and the loss in the logs, are means of the replicas' means.
 
-    This function gives the model other steps. Each replica computes its share of loss and
-    gradients; shares are added up over all replicas; then one update is made of the sum, by the
-    model's optimizer as it is, and every copy of the variables takes it. Logs are those of all
-    replicas together. Losses should be wrapped in `GlobalMean`, and batches cut by
-    `replica_batches`. A loss that a layer adds, which is a mean over its part's rows, counts by
-    their number; so do a regularizer's, which are the same everywhere.
+    Here each replica computes its share of loss and gradients; the model's optimizer makes one
+    update of their sum, which every copy of the variables takes. Logs are those of all replicas
+    together. Wrap losses in `GlobalMean`, and cut batches by `replica_batches`. A loss that a layer
+    adds, a mean over its part's rows, counts by their number; so does a regularizer's.
 
-    It sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
+    This sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
     versions that have them: the building of the model, and the scaling of a layer's loss.
 
     Args:
@@ -190,11 +186,9 @@ def _function(
             tf.while_loop(lambda done: done < steps, one_more, [tf.constant(0)])
         return model.get_metrics_result()
 
-    run = (
-        execute
-        if model.run_eagerly
-        else tf.function(execute, reduce_retracing=True, autograph=False)
-    )
+    run = execute
+    if not model.run_eagerly:
+        run = tf.function(execute, reduce_retracing=True, autograph=False)
 
     @functools.wraps(execute)
     def function(iterator: Any) -> dict:

@@ -18,7 +18,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
         name: `none`, one device (TensorFlow's default strategy); `mirrored`, a replica of the
             model on each of `devices`, or on each visible GPU; or `auto`, which is `mirrored`
             where there are several of those and `none` otherwise.
-        devices: Names such as `GPU:0` and `GPU:1`; all visible GPUs where none are given.
+        devices: Names such as `GPU:0` and `GPU:1`. Default: all visible GPUs.
 
     Raises:
         ValueError: Where the backend is not TensorFlow, the name is unknown, or a device is not
@@ -68,8 +68,7 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
     a size that the number of devices divides: see `even_batches`.
 
     Args:
-        devices: Names such as `gpu:0` and `gpu:1`, in capitals or not; all devices of JAX's
-            default kind where none are given.
+        devices: Names such as `gpu:0`, in capitals or not. Default: all of JAX's default kind.
 
     Raises:
         ValueError: Where the backend is not JAX, or a device is not there or given twice.
@@ -77,12 +76,8 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
     Example:
 
     ```py
-    import keras
-    from keras_attention.distribute import even_batches, make_data_parallel
-
-    distribution = make_data_parallel()
-    keras.distribution.set_distribution(distribution)
-    ...  # build and compile the model here
+    distribution = keras_attention.distribute.make_data_parallel()
+    keras.distribution.set_distribution(distribution)  # then build and compile the model
     model.fit(even_batches(dataset, distribution.device_mesh.devices.size))
     ```
     """
@@ -107,11 +102,8 @@ def even_batches(dataset: "tf.data.Dataset", parts: int) -> "tf.data.Dataset":
 
     Args:
         dataset: Of batches `(x, y)` or `(x, y, sample_weight)`, nested as `fit` takes them, with
-            weights `(B,)`.
+            weights `(B,)`; the result always has weights.
         parts: How many devices share a batch.
-
-    Returns:
-        The dataset of batches `(x, y, sample_weight)`.
 
     Example:
 

@@ -23,7 +23,7 @@ class Cluster:
 
     Args:
         addresses: `host:port` of each worker; the first is the chief.
-        index: which of them this process is.
+        index: The place of this process among them.
     """
 
     addresses: tuple[str, ...]
@@ -34,18 +34,22 @@ class Cluster:
         """Whether this worker writes what is shared."""
         return self.index == 0
 
+    def others(self) -> list[str]:
+        """Return the addresses of the other workers."""
+        return [each for i, each in enumerate(self.addresses) if i != self.index]
+
 
 def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
     """Return the cluster that `TF_CONFIG` or else Slurm describes; None where neither does.
 
-    Of Slurm's variables, those that `srun` sets for each task are read, by TensorFlow's
-    `SlurmClusterResolver`: each task is a worker. (`srun` with one task is no cluster.)
+    TensorFlow's `SlurmClusterResolver` reads the variables that `srun` sets for each task: each
+    task is a worker. (`srun` with one task is no cluster.)
 
     Args:
         environment: The environment variables. Slurm's are always those of the process.
 
     Raises:
-        ValueError: Where `TF_CONFIG` is not what it should be: what was expected is named.
+        ValueError: Where `TF_CONFIG` is malformed; the message shows the form.
 
     Example:
 
@@ -99,7 +103,7 @@ def wait_for_workers(cluster: Cluster, timeout: float) -> None:
     """Wait for an answer from all other workers; a socket answers here until TensorFlow does."""
     end = time.monotonic() + timeout
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
-    missing = [a for i, a in enumerate(cluster.addresses) if i != cluster.index]
+    missing = cluster.others()
     with _listening(port):
         while missing:
             missing = [address for address in missing if not _answers(address)]
@@ -123,9 +127,8 @@ class Workers:
     nothing is sent.
 
     Args:
-        strategy: What `multi_worker_strategy` returned; any other strategy, and none, is one of one
-            process.
-        cluster: Its workers; None for one process.
+        strategy: What `multi_worker_strategy` returned.
+        cluster: Its workers; None for one process, with any strategy or none.
 
     Example:
 
@@ -136,19 +139,18 @@ class Workers:
     def __init__(
         self, strategy: "tf.distribute.Strategy | None" = None, cluster: Cluster | None = None
     ) -> None:
-        self.cluster = cluster
-        self.count = len(cluster.addresses) if cluster else 1
-        self._index = cluster.index if cluster else 0
+        self.cluster = cluster or Cluster(("this process",), 0)
+        self.count = len(self.cluster.addresses)
         self._sum: Any = _sum_function(strategy, self.count) if self.count > 1 else None
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes what is shared."""
-        return self._index == 0
+        return self.cluster.is_chief
 
     def address(self, index: int) -> str:
-        """Return how a worker is called in messages."""
-        return self.cluster.addresses[index] if self.cluster else "this process"
+        """Return the name of a worker in messages."""
+        return self.cluster.addresses[index]
 
     def texts(self, text: str) -> list[str]:
         """Return the texts that all workers have given, in their order."""
@@ -163,26 +165,20 @@ class Workers:
 
     def any(self, flag: bool) -> bool:
         """Return whether one of them says so."""
-        if self.count == 1:
-            return flag
-        with naming_lost_workers():
-            return bool(self._sum(np.array([[flag]], "float32")).numpy().any())
+        return flag if self.count == 1 else bool(self._gathered(np.array([flag])).any())
 
     def wait(self) -> None:
         """Wait until all have come so far."""
         self.any(False)
 
     def from_chief(self, make: Callable[[], Any]) -> Any:
-        """Return on each worker what `make` returns on the chief, where alone it is called.
-
-        It is something that JSON keeps; NumPy's numbers become Python's.
-        """
+        """Call `make` on the chief alone; return its result, a JSON value, on every worker."""
         if self.count == 1:
             return make()
         return json.loads(self.texts(json.dumps(make(), default=float) if self.is_chief else "")[0])
 
     def agree(self, facts: dict[str, Any]) -> None:
-        """Raise a ValueError that names the first of the facts, which JSON keeps, that differs."""
+        """Raise a ValueError that names the first fact, a JSON value, in which workers differ."""
         found = [json.loads(text) for text in self.texts(json.dumps(facts))]
         for index, other in enumerate(found[1:], 1):
             for name in dict.fromkeys([*found[0], *other]):
@@ -195,32 +191,26 @@ class Workers:
 
     def silent(self) -> list[str]:
         """Return the addresses of the other workers at which nobody answers any more."""
-        others = self.cluster.addresses if self.cluster else ()
-        return [each for i, each in enumerate(others) if i != self._index and not _answers(each)]
+        return [address for address in self.cluster.others() if not _answers(address)]
 
     def _gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values (n,) of all workers, (workers, n); each below 2**24."""
         rows = np.zeros((self.count, len(values)), "float32")
-        rows[self._index] = values
+        rows[self.cluster.index] = values
         with naming_lost_workers():
             return self._sum(rows).numpy()
 
 
 @contextmanager
 def naming_lost_workers() -> Iterator[None]:
-    """Turn what TensorFlow says inside, where another worker has ended, into `WorkerLost`."""
+    """Turn TensorFlow's errors inside, where another worker has ended, into `WorkerLost`."""
     import tensorflow as tf
 
     errors = tf.errors
+    lost = (errors.UnavailableError, errors.AbortedError, errors.CancelledError)
     try:
         yield
-    except (
-        errors.UnavailableError,
-        errors.AbortedError,
-        errors.CancelledError,
-        errors.DeadlineExceededError,
-        errors.InternalError,
-    ) as error:
+    except (*lost, errors.DeadlineExceededError, errors.InternalError) as error:
         raise WorkerLost("another worker has ended or cannot be reached") from error
 
 

@@ -19,9 +19,8 @@ SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 def check_integer(name: str, value: Any, minimum: int = 1) -> int:
     """Return an integer of at least `minimum`. A Boolean is no integer."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        kind = {0: "a non-negative integer", 1: "a positive integer"}.get(
-            minimum, f"an integer of at least {minimum}"
-        )
+        kinds = {0: "a non-negative integer", 1: "a positive integer"}
+        kind = kinds.get(minimum, f"an integer of at least {minimum}")
         raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
     return int(value)
 
@@ -108,17 +107,30 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
             raise ValueError(f"{', '.join(given)} must have {same}. {received}")
 
 
-def with_arguments(config: dict, layer: keras.layers.Layer, kind: type) -> dict:
-    """Return a configuration with a constructor's other arguments, read from the attributes."""
-    known = {"self", "kwargs", *config}
-    names = [name for name in inspect.signature(kind.__init__).parameters if name not in known]
-    return config | {name: _plain(name, getattr(layer, name)) for name in names}
+class Configured:
+    """Gives a layer of this package `get_config`, and weights that are attributes."""
 
+    attribute_of: dict[str, str] = {}
+    """The attribute of an argument, where it has another name."""
 
-def _plain(name, value):
-    if name == "activation" and callable(value):
-        return keras.activations.serialize(value)
-    return keras.saving.serialize_keras_object(value)
+    def get_config(self) -> dict:
+        """Return all constructor arguments, each from the attribute of its name."""
+        config = super().get_config()
+        kinds = [kind for kind in type(self).__mro__ if kind.__module__.startswith(__package__)]
+        constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
+        names = {name for each in constructors for name in inspect.signature(each).parameters}
+        for name in sorted(names - {"self", "kwargs", *config}):
+            value = getattr(self, self.attribute_of.get(name, name))
+            if name == "activation" and callable(value):
+                value = keras.activations.serialize(value)
+            config[name] = keras.saving.serialize_keras_object(value)
+        return config
+
+    def _make_weight(self, name, shape, initializer, **options):
+        """Make a weight, an attribute of the same name."""
+        weight = self.add_weight(shape, initializer=initializer, name=name, **options)
+        setattr(self, name, weight)
+        return weight
 
 
 def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> SimpleNamespace:

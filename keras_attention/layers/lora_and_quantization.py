@@ -6,10 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import check_integer, check_number, fresh
+from .arguments import Configured, check_integer, check_number, fresh
 
 
-class AdaptableKernels:
+class AdaptableKernels(Configured):
     """Gives a layer `enable_lora` and `quantize`, as `keras.layers.Dense` has them.
 
     LoRA learns a low-rank change of a kernel: `W + (alpha / rank) A B`, with `A (in, rank)` and
@@ -18,19 +18,20 @@ class AdaptableKernels:
 
     A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
     block of inputs), and becomes floating point where it is used: it saves memory, not time.
+    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
 
     A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
-    `self.restore_quantization()`, for files of quantized layers. Every weight of two axes is
-    adapted, if the attribute has the weight's name; others by `kernels_to_adapt`.
-    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
+    `self.restore_quantization()`, for files of quantized layers. Weights of two axes are adapted
+    whose attribute has their name; others by `kernels_to_adapt`.
 
     Reference:
         Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
     """
 
-    # Shape and number of input axes of each adapted kernel, by name.
-    _adapted: dict[str, tuple[tuple[int, ...], int]] = {}
+    # Of each adapted kernel, by name, its shape, and that as a matrix from inputs to outputs.
+    _adapted: dict[str, tuple[tuple[int, ...], tuple[int, int]]] = {}
     lora_enabled = False
+    _is_quantized = False
 
     def kernels_to_adapt(self) -> dict[str, int]:
         """Return the names of kernels, with the number of axes that their input has."""
@@ -38,16 +39,10 @@ class AdaptableKernels:
         return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
 
     def cast(self, tensor: Any) -> Any:
-        """Return a weight or input in the compute dtype; of an adapted kernel what applies."""
+        """Return a weight or input in the compute dtype; an adapted kernel with its change."""
         if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
             return ops.cast(self._merged(tensor.name), self.compute_dtype)
         return ops.cast(tensor, self.compute_dtype)
-
-    def _make_weight(self, name, shape, initializer, **options):
-        """Make a weight, an attribute of the same name."""
-        weight = self.add_weight(shape, initializer=initializer, name=name, **options)
-        setattr(self, name, weight)
-        return weight
 
     # LoRA.
 
@@ -61,10 +56,8 @@ class AdaptableKernels:
         """Freeze the layer's weights, and learn a change of low rank for each kernel.
 
         Args:
-            rank: Rank of the change.
-            lora_alpha: The change is multiplied by `lora_alpha / rank`. Default: `rank`.
-            a_initializer: Initializer of `A`.
-            b_initializer: Initializer of `B`. At zero the layer begins unchanged.
+            rank, lora_alpha: Rank of the change, whose factor is `lora_alpha / rank` (default: 1).
+            a_initializer, b_initializer: Of `A` and `B`. With `B` at zero nothing changes at first.
 
         Raises:
             ValueError: Where the layer has no weights yet, or has LoRA already.
@@ -83,8 +76,7 @@ class AdaptableKernels:
         self._note_kernels()
         # Keras has no public way to add a weight to a built layer; its own layers do the same.
         self._tracker.unlock()
-        for name, (shape, input_axes) in self._adapted.items():
-            rows, columns = _matrix(shape, input_axes)
+        for name, (_, (rows, columns)) in self._adapted.items():
             # In float32, as Keras does it: small changes do not vanish in a half.
             first, second = (keras.initializers.get(i) for i in (a_initializer, b_initializer))
             self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype="float32")
@@ -102,8 +94,7 @@ class AdaptableKernels:
         """Store the kernels as integers: `"int8"`, or `"int4"` with two numbers in a byte.
 
         Args:
-            mode: `"int8"` or `"int4"`.
-            type_check, config: As `keras.Model.quantize` passes them; of the `config`
+            mode, type_check, config: As `keras.Model.quantize` passes them; of the `config`
                 (`Int8QuantizationConfig`, `Int4QuantizationConfig`) the block size applies.
 
         Raises:
@@ -144,17 +135,14 @@ class AdaptableKernels:
         self._note_kernels()
         self._block_size = block_size if block_size and block_size > 0 else None
         self._bits = 4 if mode == "int4" else 8
-        for name, (shape, input_axes) in self._adapted.items():
-            rows, columns = _matrix(shape, input_axes)
-            kernel = getattr(self, name)
-            parts = self._quantized(ops.reshape(ops.convert_to_tensor(kernel), (rows, columns)))
+        for name, (_, matrix) in self._adapted.items():
+            kernel = ops.convert_to_tensor(getattr(self, name))
+            parts = self._quantized(ops.reshape(kernel, matrix))
             delattr(self, name)
             for part, value in parts.items():
-                options = {
-                    "dtype": keras.backend.standardize_dtype(value.dtype),
-                    "trainable": False,
-                }
-                self._make_weight(name + part, tuple(value.shape), "zeros", **options).assign(value)
+                dtype, shape = keras.backend.standardize_dtype(value.dtype), tuple(value.shape)
+                options = {"dtype": dtype, "trainable": False}
+                self._make_weight(name + part, shape, "zeros", **options).assign(value)
         self._is_quantized = True
 
     def _quantized(self, kernel):
@@ -173,10 +161,9 @@ class AdaptableKernels:
 
     def _merged(self, name):
         """Return a kernel in float: dequantized, with LoRA's change."""
-        shape, input_axes = self._adapted[name]
+        shape, (rows, columns) = self._adapted[name]
         kernel = ops.convert_to_tensor(getattr(self, name))
-        if self._is_stored:
-            rows, columns = _matrix(shape, input_axes)
+        if self._is_quantized:
             if self._bits == 4:
                 kernel = keras.quantizers.unpack_int4(kernel, columns, axis=-1)
             step = ops.cast(getattr(self, f"{name}_step"), "float32")
@@ -196,12 +183,12 @@ class AdaptableKernels:
         if not self.lora_enabled:
             return super().save_own_variables(store)
         merged = {}
-        for name, (shape, input_axes) in self._adapted.items():
+        for name, (_, matrix) in self._adapted.items():
             kernel = self._merged(name)
-            if not self._is_stored:
+            if not self._is_quantized:
                 merged[name] = ops.cast(kernel, getattr(self, name).dtype)
                 continue
-            parts = self._quantized(ops.reshape(kernel, _matrix(shape, input_axes)))
+            parts = self._quantized(ops.reshape(kernel, matrix))
             merged |= {name + part: value for part, value in parts.items()}
         for place, weight in enumerate(self._own_weights()):
             store[str(place)] = merged.get(weight.name, weight)
@@ -221,15 +208,13 @@ class AdaptableKernels:
             weight = getattr(self, f"{name}_lora_b")
             weight.assign(ops.zeros(weight.shape))
 
-    @property
-    def _is_stored(self):
-        return getattr(self, "_is_quantized", False)
-
     def _note_kernels(self):
         if not self._adapted:
-            axes = self.kernels_to_adapt()
-            shapes = {name: tuple(getattr(self, name).shape) for name in axes}
-            self._adapted = {name: (shapes[name], axes[name]) for name in axes}
+            adapted = {}
+            for name, axes in self.kernels_to_adapt().items():
+                shape = tuple(getattr(self, name).shape)
+                adapted[name] = (shape, (math.prod(shape[:axes]), math.prod(shape[axes:])))
+            self._adapted = adapted
 
     def _own_weights(self):
         """Return the layer's own weights but LoRA's, in the order of a file."""
@@ -237,8 +222,3 @@ class AdaptableKernels:
         super().save_own_variables(own)
         lora = {f"{name}_lora_{part}" for name in self._adapted for part in "ab"}
         return [weight for weight in own.values() if weight.name not in lora]
-
-
-def _matrix(shape, input_axes):
-    """Return the shape of a kernel as a matrix from inputs to outputs."""
-    return math.prod(shape[:input_axes]), math.prod(shape[input_axes:])

@@ -3,11 +3,12 @@
 from ..ops.masks import token_weights
 from ..ops.penalties import coverage_loss, occam_penalty
 from .crossentropy import (
+    MaskedNegativeLogLikelihood,
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
+    masked_negative_log_likelihood,
     masked_sparse_categorical_crossentropy,
 )
-from .likelihood import MaskedNegativeLogLikelihood, masked_negative_log_likelihood
 
 __all__ = [
     "MaskedNegativeLogLikelihood",

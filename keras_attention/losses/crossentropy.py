@@ -1,4 +1,4 @@
-"""Cross-entropy over padded sequences of token ids."""
+"""Cross-entropy over padded sequences of token ids, from logits or from log probabilities."""
 
 from typing import Any
 
@@ -22,19 +22,18 @@ def masked_sparse_categorical_crossentropy(
     `loss = -Σ_v q_v log softmax(z)_v`, where `q_v = (1 - ε) [v = target] + ε / V`,
 
     which is computed as `logsumexp(z) - (1 - ε) z_target - ε mean(z)`: neither the smoothed one-hot
-    targets nor the log-probabilities ever exist as a `(B, T, V)` tensor. All of it runs in float32,
-    whatever the dtype of the logits.
+    targets nor the log-probabilities ever exist as a `(B, T, V)` tensor.
 
     The gradient, softmax minus the smoothed labels, is written out (first order only): without XLA
     it took a third of the time of the same formula differentiated by TensorFlow.
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
-        logits: Unnormalised scores, of shape `(..., V)`.
-        label_smoothing: Float in `[0, 1)`, the part `ε` of the probability that is spread evenly
-            over the whole vocabulary.
-        ignore_index: Integer id whose positions cost nothing (the padding), or `None` to count
-            every position. It may lie outside the vocabulary, as -1 does.
+        logits: Of shape `(..., V)`, in any float dtype.
+        label_smoothing: The part `ε`, in `[0, 1)`, of the probability that is spread evenly over
+            the whole vocabulary.
+        ignore_index: The id of the padding, whose positions cost nothing, or `None` where every
+            position counts. It may lie outside the vocabulary, as -1 does.
 
     Returns:
         A float32 tensor with the shape of `target`.
@@ -92,21 +91,18 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
     """Cross-entropy between token ids and logits, averaged over the real tokens of the batch.
 
     Keras' own default divides by every position, so that a batch with more padding weighs less.
-    This loss divides by the number of real tokens of the whole batch, which are those whose target
-    is not `ignore_index` (and that an implicit Keras mask on the predictions, where there is one,
-    keeps). A batch of padding alone costs 0, with gradients of 0.
+    This loss divides by the number of real tokens, whose target is not `ignore_index` and which the
+    mask that the predictions carry, if any, keeps. A batch of padding costs 0, with gradients of 0.
 
     Args:
         label_smoothing, ignore_index: As in `masked_sparse_categorical_crossentropy`.
-        reduction: `"mean_with_sample_weight"`: the weighted sum over the real tokens, divided by
-            the sum of their weights (their number, where no weights are given). `"sum"`: the
-            weighted sum. `"none"`: the weighted value of each token.
+        reduction: `"mean_with_sample_weight"`, the weighted sum over real tokens by the sum of
+            their weights (1 by default), or `"sum"`, or `"none"`, each token's weighted value.
         name: Name of the loss.
 
     Call arguments:
-        y_true: Token ids, of shape `(B, T)`.
-        y_pred: Logits, of shape `(B, T, V)`, in any float dtype.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+        y_true, y_pred: Token ids `(B, T)`, and logits `(B, T, V)` in any float dtype.
+        sample_weight: Optional weights `(B,)`, `(B, 1)` or `(B, T)`.
 
     Returns:
         A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
@@ -162,9 +158,8 @@ def masked_linear_crossentropy(
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
-        features: `x`, of shape `(..., D)`.
-        kernel: `W`, of shape `(D, V)`; of tied embeddings, their transposed table.
-        bias: `b`, of shape `(V,)`.
+        features, kernel, bias: `x` `(..., D)`, `W` `(D, V)` (of tied embeddings, their transposed
+            table) and `b` `(V,)`.
         label_smoothing, ignore_index, sample_weight: As in the loss; no gradient goes to weights.
 
     Returns:
@@ -203,6 +198,68 @@ def masked_linear_crossentropy(
         float(label_smoothing),
     )
     return ops.divide_no_nan(total, ops.sum(weights))
+
+
+def masked_negative_log_likelihood(
+    target: Tensor, log_probabilities: Tensor, ignore_index: int | None = 0
+) -> Tensor:
+    """`-log P(y)` of each target token, 0 where the target is padding.
+
+    For models whose output is a log probability already, as that of a `PointerGenerator` is: a
+    mixture of distributions has no logits.
+
+    Args:
+        target, ignore_index: As in `masked_sparse_categorical_crossentropy`, and so is the result.
+        log_probabilities: Of shape `(..., V)`.
+
+    Raises:
+        ValueError: If the shapes do not fit each other.
+
+    Example:
+
+    >>> import numpy as np
+    >>> log_p = np.log([[[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]])
+    >>> values = masked_negative_log_likelihood(np.array([[1, 0]]), log_p)
+    >>> [round(float(value), 3) for value in values[0]]    # log 4, padding
+    [1.386, 0.0]
+    """
+
+    def of_token(target: Tensor, log_probabilities: Tensor) -> Tensor:
+        index = ops.expand_dims(target, axis=-1)
+        return -ops.squeeze(ops.take_along_axis(log_probabilities, index, axis=-1), axis=-1)
+
+    return token_values(target, log_probabilities, ignore_index, of_token)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MaskedNegativeLogLikelihood(TokenLoss):
+    """`-log P(y)`, averaged over the real tokens of the batch, for models of log probabilities.
+
+    It is `MaskedSparseCategoricalCrossentropy` with log probabilities `(B, T, V)` in place of
+    logits, and without label smoothing: arguments, result and errors are as there.
+
+    Example:
+
+    ```python
+    import keras
+    from keras_attention.losses import MaskedNegativeLogLikelihood
+
+    log_softmax = keras.layers.Dense(50, activation="log_softmax")
+    model = keras.Sequential([keras.layers.Embedding(50, 8), log_softmax])
+    model.compile("adam", MaskedNegativeLogLikelihood())
+    ```
+    """
+
+    def __init__(
+        self,
+        ignore_index: int | None = 0,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "masked_negative_log_likelihood",
+    ):
+        super().__init__(ignore_index, reduction, name)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        return masked_negative_log_likelihood(y_true, y_pred, self.ignore_index)
 
 
 def check_smoothing(label_smoothing: float) -> None:

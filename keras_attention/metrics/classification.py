@@ -31,10 +31,8 @@ class F1Scores:
     """F1 over all labels.
 
     Attributes:
-        macro: The mean F1 of the labels that occur in truth or prediction: rare labels count as
-            much as frequent ones.
-        micro: F1 of all decisions together. Where each example has one label and one prediction
-            it is the accuracy.
+        macro: The mean F1 of the labels that occur in truth or prediction, rare or frequent.
+        micro: F1 of all decisions; the accuracy, where examples have one label and one prediction.
         by_label: The figures of each label.
     """
 
@@ -49,8 +47,8 @@ class Calibration:
 
     Attributes:
         error: The expected calibration error, from 0 to 1.
-        bins: For each bin its limits (`low`, `high`), its `examples`, and of these the mean
-            `confidence` and the part that is right, `accuracy` (both `None` in an empty one).
+        bins: For each bin its limits (`low`, `high`), its `examples`, their mean `confidence` and
+            the part that is right, `accuracy` (both `None` in an empty one).
     """
 
     error: float
@@ -61,8 +59,7 @@ def confusion_matrix(truth: Ints, predicted: Ints, labels: int) -> np.ndarray:
     """Count which label was taken for which.
 
     Args:
-        truth: The right label of each example, from 0.
-        predicted: The predicted one.
+        truth, predicted: The right and the predicted label of each example, from 0.
         labels: How many labels there are.
 
     Returns:
@@ -99,12 +96,8 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
     `F1 = 2 TP / (2 TP + FP + FN)`; micro F1 takes the sums over all labels.
 
     Args:
-        truth: Boolean `(examples, labels)`: which labels each example has. One label each, or any
-            number.
-        predicted: Boolean `(examples, labels)`: which are predicted.
-
-    Returns:
-        An `F1Scores`.
+        truth, predicted: Boolean `(examples, labels)`: which labels, one or any number, each
+            example has, and which are predicted.
 
     Raises:
         ValueError: Where shapes differ or are not of two axes.
@@ -147,12 +140,8 @@ def calibration(confidence: Floats, correct: Floats, bins: int = 10) -> Calibrat
     bin, `ECE = Σ_b n_b/n |accuracy_b - confidence_b|`.
 
     Args:
-        confidence: The probability of each prediction, from 0 to 1.
-        correct: Whether it is right.
+        confidence, correct: Of each prediction its probability, and whether it is right.
         bins: How many bins `M` of equal width.
-
-    Returns:
-        A `Calibration`.
 
     Raises:
         ValueError: Where the two differ in length, are empty, or a probability is out of range.
@@ -181,17 +170,12 @@ def calibration(confidence: Floats, correct: Floats, bins: int = 10) -> Calibrat
     edges = np.linspace(0, 1, bins + 1)
     counts = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=bins)
     there = counts > 0
-    curve = np.full((2, bins), np.nan)
-    curve[:, there] = calibration_curve(correct, confidence, n_bins=bins, pos_label=1)
-    gaps = np.abs(curve[0, there] - curve[1, there])
-    rows = [
-        {
-            "low": float(low),
-            "high": float(high),
-            "examples": int(count),
-            "confidence": float(mean) if count else None,
-            "accuracy": float(right) if count else None,
-        }
-        for low, high, count, right, mean in zip(edges[:-1], edges[1:], counts, *curve, strict=True)
+    right, mean = calibration_curve(correct, confidence, n_bins=bins, pos_label=1)
+    rows: list[dict[str, float | int | None]] = [
+        {"low": float(low), "high": float(high), "examples": int(n)}
+        | {"confidence": None, "accuracy": None}
+        for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
-    return Calibration(float(counts[there] @ gaps / len(confidence)), rows)
+    for place, of_mean, of_right in zip(np.flatnonzero(there), mean, right, strict=True):
+        rows[place] |= {"confidence": float(of_mean), "accuracy": float(of_right)}
+    return Calibration(float(counts[there] @ np.abs(right - mean) / len(confidence)), rows)

@@ -1,5 +1,6 @@
 """Scores of generated text: BLEU and chrF by sacrebleu, ROUGE by rouge-score, and repetition."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +68,7 @@ def bleu(
         references: For each sentence its reference, or the list of its references, whose number
             may differ between sentences (sacrebleu itself takes a list for each reference file).
         lowercase: Whether case is ignored.
-        tokenize: sacrebleu's tokeniser: `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"` and
-            others.
-
-    Returns:
-        A `CorpusScore`; its details are the n-gram precisions, brevity penalty and lengths.
+        tokenize: sacrebleu's tokeniser, such as `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"`.
 
     Raises:
         ValueError: If there are no sentences, the numbers of hypotheses and references differ, a
@@ -104,19 +101,13 @@ def bleu(
 
 
 def chrf(
-    hypotheses: Sequence[str],
-    references: References,
-    lowercase: bool = False,
-    word_order: int = 0,
+    hypotheses: Sequence[str], references: References, lowercase: bool = False, word_order: int = 0
 ) -> CorpusScore:
     """chrF (character n-gram F-score) of a corpus, exactly as the sacrebleu command gives it.
 
     Args:
         hypotheses, references, lowercase: As for `bleu`.
         word_order: Longest word n-gram counted besides the characters: 0 for chrF, 2 for chrF++.
-
-    Returns:
-        A `CorpusScore`, from 0 to 100.
 
     Raises:
         ValueError: As `bleu`, but for the tokeniser.
@@ -145,7 +136,7 @@ def bleu_by_length(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> list[LengthBucket]:
-    """BLEU by the length of the source sentence, which shows what long sentences cost a model.
+    """BLEU by the length of the source sentence, shortest first: what long sentences cost a model.
 
     Args:
         sources: The source sentences: strings, whose length is counted in words between spaces, or
@@ -153,9 +144,6 @@ def bleu_by_length(
         hypotheses, references, lowercase, tokenize: As for `bleu`.
         edges: The length at which each bucket but the first begins, ascending: `(10, 20)` makes
             the buckets 0-9, 10-19 and 20+.
-
-    Returns:
-        A list of `LengthBucket`, shortest sources first; an empty bucket has no score.
 
     Raises:
         ValueError: If the numbers of sentences differ, or the edges are not positive and ascending.
@@ -211,8 +199,7 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
     for number, group in enumerate(groups):
         if not group:
             raise ValueError(f"Each sentence needs a reference. Received: none at index {number}.")
-    depth = max(map(len, groups))
-    return [[group[i] if i < len(group) else None for group in groups] for i in range(depth)]
+    return [list(stream) for stream in itertools.zip_longest(*groups)]
 
 
 def rouge(
@@ -224,8 +211,7 @@ def rouge(
     each measure by itself.
 
     Args:
-        hypotheses: A summary of each document.
-        references: The references of each document, one or several.
+        hypotheses, references: A summary of each document, and its references, one or several.
         stem: Whether words are compared by their stems (Porter's), as is usual.
 
     Raises:
@@ -258,11 +244,7 @@ def rouge(
 
 
 def repeated_ngrams(summaries: Sequence[Sequence[str]], n: int = 3) -> float:
-    """Return the percentage of n-grams that occurred in the same summary before.
-
-    Args:
-        summaries: The words of each summary.
-        n: How many words in a row.
+    """Return the percentage of n-grams that occurred before in the same summary, a list of words.
 
     Example:
 

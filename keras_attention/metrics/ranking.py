@@ -25,8 +25,7 @@ class RankingScore:
         protocol: `"filtered"` or `"unfiltered"`; figures of the two do not compare.
         questions: How many questions the means are over.
         without_right: Questions left out because no candidate is right.
-        only_right: Questions without a wrong candidate, which any ranking answers: left out by the
-            filtered protocol, counted in by the unfiltered.
+        only_right: Questions without a wrong candidate, which `"filtered"` leaves out.
     """
 
     map: float
@@ -53,26 +52,22 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
     Two protocols are in use for answer selection, and each gives other figures on the same run:
 
-    - `"filtered"`: questions without a right candidate, and those with right candidates only, are
-      left out (WikiQA's published results, of 237 questions on its test set);
-    - `"unfiltered"`: only questions without a right candidate are left out, for which average
-      precision is not defined (243 questions there).
+    - `"filtered"` leaves out questions without a right candidate, and those with right ones only
+      (WikiQA's published results, of 237 questions on its test set);
+    - `"unfiltered"` leaves out the former alone, whose average precision is not defined (243).
 
     Candidates are put in trec_eval's order: by score, highest first, and among scores that are
     equal in single precision by id, the greater first (compared as bytes: `"9"` before `"10"`). A
     right candidate without a score counts as never found.
 
     Args:
-        run: For each question id the score of each candidate id.
-        judgements: For each question id the label of each candidate id; above 0 is right.
+        run, judgements: For each question id the score, and the label (above 0 is right), of each
+            candidate id.
         protocol: `"filtered"` or `"unfiltered"`.
 
-    Returns:
-        A `RankingScore`.
-
     Raises:
-        ValueError: If the protocol is another, a question of the judgements has no scores, a score
-            is not a number, or no question is left.
+        ValueError: If the protocol is another, a judged question has no scores, a score is not a
+            number, or no question is left.
 
     Reference:
         [trec_eval](https://github.com/usnistgov/trec_eval), measures `map` and `recip_rank`.
@@ -120,13 +115,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 def rank(scores: Mapping[str, float]) -> list[str]:
     """Return candidate ids in trec_eval's order: by score, then by id, the greatest first.
 
-    Scores are compared in single precision, in which trec_eval holds them.
-
-    Args:
-        scores: The score of each candidate id.
-
-    Raises:
-        ValueError: If a score is not a number.
+    Scores are compared in single precision, as trec_eval holds them. One that is not a number
+    raises a ValueError.
     """
     for name, score in scores.items():
         if score != score:
@@ -162,13 +152,8 @@ def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> f
 def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     """Read a run in trec_eval's form: `question Q0 candidate rank score name` on each line.
 
-    The rank and the order of the lines are not used, as in trec_eval: the scores say the ranking.
-
-    Args:
-        path: The file.
-
-    Returns:
-        For each question id the score of each candidate id.
+    Returns for each question id the score of each candidate id. As in trec_eval, the scores say the
+    ranking: ranks and the order of the lines are not used.
 
     Raises:
         ValueError: Naming file and line, if a line has another form or a candidate comes twice.
@@ -180,14 +165,7 @@ def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
 def read_trec_judgements(path: str | os.PathLike) -> dict[str, dict[str, int]]:
     """Read relevance judgements ("qrels"): `question 0 candidate label` on each line.
 
-    Args:
-        path: The file.
-
-    Returns:
-        For each question id the label of each candidate id.
-
-    Raises:
-        ValueError: As `read_trec_run`, like the OSError.
+    Returns for each question id the label of each candidate id; errors are as of `read_trec_run`.
     """
     return _read(path, 4, 3, int, "question 0 candidate label")
 
@@ -195,12 +173,8 @@ def read_trec_judgements(path: str | os.PathLike) -> dict[str, dict[str, int]]:
 def trec_run_lines(run: Run, name: str = "keras-attention") -> list[str]:
     """Return the lines of a run in trec_eval's form, in the order of their ranks.
 
-    Args:
-        run: For each question id the score of each candidate id.
-        name: The name of the run, the last field.
-
-    Raises:
-        ValueError: If an id is empty or has spaces, which the form cannot hold.
+    The last field is the `name` of the run. An id that is empty or has spaces, which the form
+    cannot hold, raises a ValueError.
     """
     lines = []
     for question, scores in run.items():

@@ -39,20 +39,18 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 class Perplexity(_TokenMean):
     """Perplexity of a language or translation model, from its logits.
 
-    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset.
-    The mean of the batches' perplexities, or the exponential of a smoothed loss, is another
-    (larger) number. Computed in float32; 1 before the first token.
+    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset,
+    in float32; 1 before the first token. The mean of the batches' perplexities, or the exponential
+    of a smoothed loss, is another (larger) number.
 
     Args:
         ignore_index: Integer id of the padding, or `None` to count every position.
-        name: Name of the metric.
-        dtype: Data type of the counts; Keras' default float.
+        name, dtype: As of every Keras metric.
 
     Call arguments:
-        y_true: Token ids, of shape `(B, T)`.
-        y_pred: Logits, of shape `(B, T, V)`. Where they carry an implicit Keras mask, the tokens
-            that it leaves out are not counted.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
+        y_true: Token ids `(B, T)`.
+        y_pred: Logits `(B, T, V)`. A mask that they carry leaves out tokens too.
+        sample_weight: Optional weights `(B,)`, `(B, 1)` or `(B, T)`.
 
     Raises:
         ValueError: If the shapes do not fit each other.
@@ -84,8 +82,7 @@ class Perplexity(_TokenMean):
 class MaskedSparseCategoricalAccuracy(_TokenMean):
     """Part of the real tokens to which the model gives the highest score of the vocabulary.
 
-    Arguments, call arguments and errors are those of `Perplexity`; probabilities do as well as
-    logits.
+    Arguments and errors are those of `Perplexity`; probabilities do as well as logits.
 
     Example:
 

@@ -35,9 +35,8 @@ def linear_crossentropy(
 ) -> Tensor:
     """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, in parts.
 
-    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`. Of
-    one part of the rows after the other, logits and gradients are computed at once, and the
-    gradients kept for the backward pass to scale: so it is for training.
+    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`. It
+    computes logits and gradients of one part of the rows after the other, for training.
     """
 
     @with_gradient
@@ -89,12 +88,8 @@ def _in_parts(
         by_bias = by_bias + ops.matmul(ops.ones((length,)), slope)
         return part + 1, total, by_features, by_kernel, by_bias
 
-    totals = (
-        ops.zeros((), "float32"),
-        ops.zeros((count, length, size), "float32"),
-        ops.zeros(kernel.shape, "float32"),
-        ops.zeros(bias.shape, "float32"),
-    )
+    shapes = ((), (count, length, size), kernel.shape, bias.shape)
+    totals = [ops.zeros(shape, "float32") for shape in shapes]
     _, total, by_features, *others = ops.while_loop(
         lambda part, *_: part < count, add_part, (0, *totals)
     )

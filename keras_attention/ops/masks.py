@@ -1,5 +1,6 @@
 """Boolean masks. True means: attend. No other convention appears in the package."""
 
+import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -9,13 +10,8 @@ from .types import Tensor
 
 def combine_masks(*masks: Tensor) -> Tensor:
     """Return the logical and of the masks that are not `None`, broadcast; `None` where all are."""
-    combined = None
-    for mask in masks:
-        if mask is None:
-            continue
-        mask = ops.cast(mask, "bool")
-        combined = mask if combined is None else ops.logical_and(combined, mask)
-    return combined
+    given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, given) if given else None
 
 
 def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:
@@ -83,17 +79,14 @@ def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
 def token_weights(
     target: Tensor, ignore_index: int | None = 0, sample_weight: Tensor = None
 ) -> Tensor:
-    """What each token counts in a mean over padded sequences: 0 for padding, else 1 or its weight.
+    """Return the weight of each token in a mean over padded sequences, float32, 0 for padding.
 
-    The losses here divide by the sum of these; a loss of one's own that does so counts as they do.
+    The losses of this package divide by the sum of these weights; your own can do the same.
 
     Args:
-        target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
+        target: Integer token ids, of shape `(...)`, commonly `(B, T)`; the result has this shape.
         ignore_index: The id of the padding, or `None` where every position counts.
-        sample_weight: Optional weights, of shape `(B,)`, `(B, 1)` or `(B, T)`.
-
-    Returns:
-        Float32 weights of the shape of `target`.
+        sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`. Default: 1.
 
     Raises:
         ValueError: If the sample weights have more axes than the target.

@@ -2,7 +2,7 @@
 
 from keras import backend, ops
 
-from .masks import check_mask
+from .masks import can_be_one, check_mask
 from .types import Tensor
 
 
@@ -21,24 +21,18 @@ def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
 
 
 def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
-    """Mean overlap of attention weights with what was read before.
+    """Mean overlap of attention weights with what was read before, a float32 scalar.
 
-    With `c_t = sum_(t'<t) a_t'` the coverage before step `t`, which does not contain `a_t`,
-
-    `loss_t = sum_s min(a_ts, c_ts)`
-
-    averaged over each example's real target steps, and then over the examples that have any. The
-    weights of steps that are padding count neither as read nor as covered.
+    `loss_t = sum_s min(a_ts, c_ts)`, with the coverage `c_t = sum_(t'<t) a_t'` before step `t`,
+    averaged over each row's real steps, and then over the rows that have any. The weights of steps
+    that are padding count neither as read nor as covered.
 
     `CoverageAttention` adds it by itself with `loss_weight`; the function serves weights that a
     model returns, and any other mechanism.
 
     Args:
         scores: Attention weights `(B, T, S)`, as `return_attention_scores` gives them.
-        target_mask: Boolean `(B, T)`, True = a real target step, or `None` where all are.
-
-    Returns:
-        A float32 scalar.
+        target_mask: Boolean `(B, T)`, True = a real step, or `None` where all are.
 
     Raises:
         ValueError: Where the weights have another number of axes, or the mask does not fit.
@@ -57,7 +51,7 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     scores = ops.convert_to_tensor(scores)
     if len(scores.shape) != 3:
         raise ValueError(
-            "Attention weights must have the shape (batch, target steps, memory steps). "
+            "Attention weights must have the shape (batch, steps, memory steps). "
             f"Received: scores of shape {tuple(scores.shape)}"
         )
     if target_mask is not None:
@@ -69,7 +63,7 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
 def occam_penalty(
     scores: Tensor, query: Tensor, occam_vector: Tensor, minimum: float, mask: Tensor = None
 ) -> Tensor:
-    """Price of attention that is spent, averaged over the batch.
+    """Price of attention that is spent, averaged over the batch: a scalar to add to a loss.
 
     `penalty = mean_b(n_b sum_t a_bt)`, with `n_b = max(w . r_b, λ)`
 
@@ -78,15 +72,10 @@ def occam_penalty(
     than one that asks for a story. It is computed in at least float32.
 
     Args:
-        scores: Attention weights `(B, T)`, those of the `"word"` or `"context"` kind of
-            `InnerAttentionGRU`.
-        query: Queries `r` `(B, Q)`.
-        occam_vector: `w` `(Q,)`.
-        minimum: Float, the least price `λ`, above 0.
+        scores: Attention weights `(B, T)` of `InnerAttentionGRU`, `"word"` or `"context"`.
+        query, occam_vector: Queries `r` `(B, Q)`, and `w` `(Q,)`.
+        minimum: The least price `λ`, above 0.
         mask: Boolean `(B, T)`, True = a real word; padding costs nothing. Default: all are real.
-
-    Returns:
-        A scalar, to be added to a loss.
 
     Raises:
         ValueError: Where `minimum` is not positive, or shapes do not fit.
@@ -106,29 +95,18 @@ def occam_penalty(
         raise ValueError(
             f"`minimum`, the least price of attention, must be above 0. Received: minimum={minimum}"
         )
-    scores, query, occam_vector = (
-        ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)
-    )
-    _check_shapes(tuple(scores.shape), tuple(query.shape), tuple(occam_vector.shape), mask)
-    dtype = backend.result_type(*(t.dtype for t in (scores, query, occam_vector)), "float32")
-    scores, query, vector = (ops.cast(t, dtype) for t in (scores, query, occam_vector))
+    given = [ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)]
+    of_scores, of_query, of_vector = shapes = [tuple(tensor.shape) for tensor in given]
+    fits = [len(shape) for shape in shapes] == [2, 2, 1] and of_query[1] == of_vector[0]
+    if not fits or not can_be_one(of_scores[:1], of_query[:1]):
+        raise ValueError(
+            "Occam's penalty takes scores (batch, steps), a query (batch, features) and a vector "
+            f"(features,). Received: scores {of_scores}, query {of_query}, vector {of_vector}"
+        )
+    check_mask(mask, of_scores, "mask")
+    dtype = backend.result_type(*(tensor.dtype for tensor in given), "float32")
+    scores, query, vector = (ops.cast(tensor, dtype) for tensor in given)
     if mask is not None:
         scores = ops.where(ops.cast(mask, "bool"), scores, ops.zeros_like(scores))
     price = ops.maximum(ops.sum(query * vector, axis=1), ops.cast(minimum, dtype))
     return ops.mean(price * ops.sum(scores, axis=1))
-
-
-def _check_shapes(scores: tuple, query: tuple, vector: tuple, mask: Tensor) -> None:
-    ranks = (len(scores), len(query), len(vector))
-    fits = ranks == (2, 2, 1) and query[1] == vector[0]
-    fits = fits and (None in (scores[0], query[0]) or scores[0] == query[0])
-    if mask is not None:
-        pairs = zip(scores, tuple(mask.shape), strict=False)
-        fits = fits and len(mask.shape) == 2 and all(None in p or p[0] == p[1] for p in pairs)
-    if not fits:
-        shapes = f"scores {scores}, query {query}, occam_vector {vector}"
-        shapes += "" if mask is None else f", mask {tuple(mask.shape)}"
-        raise ValueError(
-            "Occam's penalty takes scores (batch, steps), a query (batch, size), a vector (size,) "
-            f"and a mask like the scores. Received: {shapes}"
-        )

@@ -1,4 +1,4 @@
-"""Positions in numbers: sinusoids, rotations, biases by distance. Float32 whatever goes in.
+"""Positions in numbers: sinusoids, rotations, biases by distance, windows. Float32 in any case.
 
 A half-precision number cannot tell place 2049 from place 2048, so angles are never computed in one.
 """
@@ -35,14 +35,12 @@ def rotate(
     size: int | None = None,
     scaling: float = 1.0,
 ) -> Tensor:
-    """Turn pairs of features of `(..., T, D)` by angles that grow with the place: rotary positions.
+    """Turn pairs of the first `size` features of `(..., T, D)` by angles that grow with the place.
 
-    Feature `i` of the first half and feature `i` of the second half are a pair, turned by
-    `p w^(-2i/D)`: `(a, b)` becomes `(a cos - b sin, b cos + a sin)`. (The paper pairs neighbours;
-    the halves are what most published checkpoints use.) The first `size` features are turned.
-    Places broadcast to the shape of `x` without its last axis, and are divided by `scaling`.
-
-    Su et al. 2021, "RoFormer", section 3.2.2; scaled places: Chen et al. 2023, section 2.3.
+    Features `i` of both halves are a pair, turned by `p w^(-2i/D)`: `(a, b)` becomes
+    `(a cos - b sin, b cos + a sin)`. (Su et al. 2021, "RoFormer", section 3.2.2, pairs neighbours;
+    most published checkpoints have halves.) Places broadcast to the shape of `x` without its last
+    axis, and are divided by `scaling` (Chen et al. 2023, section 2.3).
     """
     size = x.shape[-1] if size is None else size
     if size % 2:
@@ -93,6 +91,38 @@ def relative_buckets(
     if not bidirectional:
         return buckets
     return buckets + ops.cast(relative > 0, "int32") * (num_buckets // 2)
+
+
+def window_positions(center: Tensor, half_width: int) -> Tensor:
+    """Return the integers from `p_t - D` on, int32 `(B, T, 2D + 1)`; mask them with `in_window`."""
+    first = ops.cast(ops.ceil(ops.cast(center, "float32") - half_width), "int32")
+    return ops.expand_dims(first, -1) + ops.arange(2 * half_width + 1, dtype="int32")
+
+
+def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
+    """Tell which places, `(S,)` or `(B, T, W)`, lie within `half_width` of the centre `(B, T)`."""
+    center = ops.expand_dims(ops.cast(center, "float32"), -1)
+    return ops.abs(ops.cast(positions, "float32") - center) <= half_width
+
+
+def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
+    """Gather rows of `(B, S, ...)` at `(B, T, W)`: `(B, T, W, ...)`; outside, the nearest row."""
+    batch_size, length = ops.shape(memory)[:2]
+    # One gather of whole rows from all sentences laid end to end: gathering along an axis would
+    # go number by number.
+    first = ops.reshape(ops.arange(batch_size, dtype="int32") * length, (batch_size, 1, 1))
+    index = first + ops.clip(positions, 0, length - 1)
+    rows = ops.reshape(memory, (batch_size * length, *memory.shape[2:]))
+    return ops.take(rows, index, axis=0)
+
+
+def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor:
+    """Put weights at consecutive places `(B, T, W)` back: `(B, T, length)`, zero elsewhere."""
+    width = weights.shape[2]
+    offset = ops.arange(length, dtype="int32") - positions[:, :, :1]
+    inside = ops.logical_and(offset >= 0, offset < width)
+    spread = ops.take_along_axis(weights, ops.clip(offset, 0, width - 1), axis=2)
+    return ops.where(inside, spread, ops.zeros_like(spread))
 
 
 def _angles(positions: Tensor, size: int, max_wavelength: float) -> Tensor:

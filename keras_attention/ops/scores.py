@@ -33,8 +33,7 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     time, and is computed again in the backward pass.
     """
     if len(key.shape) == 4:
-        hidden = ops.tanh(ops.expand_dims(query, 2) + key)
-        return ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, -1)), -1)
+        return _scores_at_once(query, key, score_vector)
     return blocked_additive_score(query, key, score_vector)
 
 
@@ -52,37 +51,13 @@ def location_score(query: Tensor, kernel: Tensor, positions: Tensor) -> Tensor:
 def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
     """`v . tanh(q_t + k_s)` for `(B, T, U)`, `(B, S, U)` and `(U,)`, as `(B, T, S)`."""
     size = _block_size(query, key)
-    scores = (
-        _additive_scores(query, key, score_vector)
-        if size is None
-        else _blocked_scores(query, key, score_vector, size)
-    )
-
-    def gradient(upstream: Tensor) -> tuple:
-        if size is None:
-            return _additive_gradients(query, key, score_vector, upstream)
-        return _blocked_gradients(query, key, score_vector, upstream, size)
-
-    return scores, gradient
-
-
-def additive_query_gradient(
-    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor
-) -> Tensor:
-    """Return the gradient of one query a row, `(B, U)`, from that of its scores `(B, S)`."""
-    hidden = ops.tanh(ops.expand_dims(query, 1) + key)
-    slope = ops.matmul(ops.expand_dims(upstream, 1), 1 - hidden * hidden)
-    return ops.squeeze(slope, 1) * score_vector
-
-
-def additive_key_gradients(
-    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor
-) -> tuple:
-    """Return the gradients of keys `(B, S, U)` and of the vector from those of all scores."""
-    size = _block_size(query, key)
     if size is None:
-        return _additive_gradients(query, key, score_vector, upstream)[1:]
-    return _blocked_gradients(query, key, score_vector, upstream, size)[1:]
+        scores = _scores_at_once(query, key, score_vector)
+    else:
+        queries = _to_blocks(query, size)
+        blocks = ops.map(lambda block: _scores_at_once(block, key, score_vector), queries)
+        scores = _from_blocks(blocks, ops.shape(query)[1])
+    return scores, lambda upstream: additive_gradients(query, key, score_vector, upstream)
 
 
 def _block_size(query: Tensor, key: Tensor) -> int | None:
@@ -98,59 +73,43 @@ def _block_size(query: Tensor, key: Tensor) -> int | None:
     return None if size >= steps else size
 
 
-def _additive_hidden(query: Tensor, key: Tensor) -> Tensor:
-    return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+def _hidden(query: Tensor, key: Tensor) -> Tensor:
+    key = key if len(key.shape) == 4 else ops.expand_dims(key, 1)
+    return ops.tanh(ops.expand_dims(query, 2) + key)
 
 
-def _additive_scores(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
-    hidden = _additive_hidden(query, key)
-    return ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, -1)), -1)
+def _scores_at_once(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
+    return ops.squeeze(ops.matmul(_hidden(query, key), ops.expand_dims(score_vector, -1)), -1)
 
 
-def _additive_gradients(
-    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor
-) -> tuple:
-    hidden = _additive_hidden(query, key)
+def _gradients_at_once(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:
+    hidden = _hidden(query, key)
     vector_gradient = ops.einsum("bts,btsu->u", upstream, hidden)
     inner = ops.expand_dims(upstream, -1) * score_vector * (1 - hidden * hidden)
     return ops.sum(inner, axis=2), ops.sum(inner, axis=1), vector_gradient
 
 
-def _blocked_scores(query: Tensor, key: Tensor, score_vector: Tensor, size: int) -> Tensor:
-    blocks = _to_blocks(query, size)
-    scores = ops.map(lambda block: _additive_scores(block, key, score_vector), blocks)
-    return _from_blocks(scores, ops.shape(query)[1])
-
-
-def _blocked_gradients(
-    query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor, size: int
-) -> tuple:
+def additive_gradients(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:
+    """Return the gradients of queries, keys and vector from that of the scores `(B, T, S)`."""
+    size = _block_size(query, key)
+    if size is None:
+        return _gradients_at_once(query, key, score_vector, upstream)
     queries, upstreams = _to_blocks(query, size), _to_blocks(upstream, size)
     # Gradients of key and vector are sums over many blocks: kept in float32.
     key_sum = ops.zeros_like(key, dtype="float32")
     vector_sum = ops.zeros_like(score_vector, dtype="float32")
 
     def add_block(index: Tensor, query_sum: Tensor, key_sum: Tensor, vector_sum: Tensor) -> tuple:
-        gradients = _additive_gradients(queries[index], key, score_vector, upstreams[index])
-        query_gradient, key_gradient, vector_gradient = gradients
-        query_sum = ops.slice_update(
-            query_sum, (index, 0, 0, 0), ops.expand_dims(query_gradient, 0)
-        )
-        key_sum = key_sum + ops.cast(key_gradient, "float32")
-        vector_sum = vector_sum + ops.cast(vector_gradient, "float32")
-        return index + 1, query_sum, key_sum, vector_sum
+        by_query, *others = _gradients_at_once(queries[index], key, score_vector, upstreams[index])
+        by_key, by_vector = (ops.cast(gradient, "float32") for gradient in others)
+        of_block = ops.expand_dims(by_query, 0)
+        query_sum = ops.slice_update(query_sum, (index, 0, 0, 0), of_block)
+        return index + 1, query_sum, key_sum + by_key, vector_sum + by_vector
 
-    count = ops.shape(queries)[0]
-    _, query_gradient, key_sum, vector_sum = ops.while_loop(
-        lambda index, *_: index < count,
-        add_block,
-        (0, ops.zeros_like(queries), key_sum, vector_sum),
-    )
-    return (
-        _from_blocks(query_gradient, ops.shape(query)[1]),
-        ops.cast(key_sum, key.dtype),
-        ops.cast(vector_sum, score_vector.dtype),
-    )
+    count, first = ops.shape(queries)[0], (0, ops.zeros_like(queries), key_sum, vector_sum)
+    results = ops.while_loop(lambda index, *_: index < count, add_block, first)
+    query_gradient = _from_blocks(results[1], ops.shape(query)[1])
+    return query_gradient, ops.cast(results[2], key.dtype), ops.cast(results[3], score_vector.dtype)
 
 
 def _to_blocks(sequence: Tensor, size: int) -> Tensor:

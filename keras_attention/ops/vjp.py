@@ -49,11 +49,9 @@ def vjp(function: Callable[..., Tensor], tensors: Sequence[Tensor], upstream: Te
         with torch.enable_grad():
             tensors = [tensor.detach().requires_grad_() for tensor in tensors]
             result = function(*tensors)
-            gradients = (
-                torch.autograd.grad(result, tensors, upstream, allow_unused=True)
-                if result.requires_grad
-                else [None] * len(tensors)
-            )
+            gradients = [None] * len(tensors)
+            if result.requires_grad:
+                gradients = torch.autograd.grad(result, tensors, upstream, allow_unused=True)
     return tuple(
         ops.zeros_like(tensor) if gradient is None else ops.convert_to_tensor(gradient)
         for tensor, gradient in zip(tensors, gradients, strict=True)

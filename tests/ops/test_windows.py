@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops.windows import gather_windows, in_window, spread_windows, window_positions
+from keras_attention.ops.positions import (
+    gather_windows,
+    in_window,
+    spread_windows,
+    window_positions,
+)
 from tests.contracts.backend import input_gradients, random, to_numpy, weighted_sum
 
 CENTERS = np.float32([[0.0, 3.0, 2.5], [6.25, -1.5, 8.0]])

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.attention.loop_scores import AdditiveScore
-from keras_attention.ops.scores import additive_score
+from ...ops.scores import additive_score
+from .. import arguments
+from .base import AttentionMechanism
+from .loop_scores import AdditiveScore
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -26,10 +26,8 @@ class BahdanauAttention(AttentionMechanism):
     Args:
         units: Size `U` of the hidden layer.
         use_bias: Whether `b` is added. The paper's formula has none.
-        kernel_initializer: Initializer of `W` and `U`.
-        score_initializer: Initializer of `v`. The paper starts at zero, so that every weight is
-            equal at first; the default breaks that symmetry, which learns faster.
-        bias_initializer: Initializer of `b`.
+        kernel_initializer, score_initializer, bias_initializer: Of `W` and `U`, of `v`, of `b`. The
+            paper starts `v` at zero, so that all weights are equal at first; this learns faster.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Reference:
@@ -87,6 +85,3 @@ class BahdanauAttention(AttentionMechanism):
 
     def loop_score(self):
         return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, BahdanauAttention)

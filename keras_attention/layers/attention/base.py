@@ -6,13 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.loop_scores import LoopScore
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.ops.masks import attention_mask, check_mask, combine_masks, zero_masked
-from keras_attention.ops.normalizers import masked_softmax
-from keras_attention.ops.scores import dot_score
-from keras_attention.ops.types import Tensor
+from ...ops.masks import attention_mask, check_mask, combine_masks, zero_masked
+from ...ops.normalizers import masked_softmax
+from ...ops.scores import dot_score
+from ...ops.types import Tensor
+from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
+from .loop_scores import LoopScore
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
 
@@ -22,7 +22,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
 
-    It is called on whole sequences, or one query at a time, as a decoder needs it:
+    Call it on whole sequences, or take one query at a time, as a decoder does. Memory and state are
+    dictionaries of tensors with the batch first, as beam search wants them:
 
     ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
@@ -30,17 +31,14 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     context, scores, state = mechanism.step(query, memory, state)
     ```
 
-    Memory and state are dictionaries of tensors with the batch first, as beam search wants them.
-
     A subclass writes its score: `build_score`, `project_key`, `project_query` and `score`. One that
     normalises otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax
     can declare its score with a gradient by `loop_score`: a decoder's loop is then faster.
 
     Args:
         dropout: Rate at which weights are dropped in training, at the same memory positions for
-            every query of a sequence. The scores returned are those before dropout.
-        seed: Seed of the dropout.
-        **kwargs: Arguments of every Keras layer, such as `name` and `dtype`.
+            every query of a sequence. Scores returned are those before.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
@@ -48,14 +46,12 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         key: Keys `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
         value_mask: Boolean `(B, S)`; a memory position that is masked gets weight 0.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
-        mask: The mask of the queries, as `query_mask`; of inputs in a list a list of masks,
-            `[query_mask, value_mask]`. Keras passes by itself the masks that inputs carry.
+        return_attention_scores, training: Whether to return the weights; whether dropout applies.
+        mask: As `query_mask`, or a list `[query_mask, value_mask]`. Keras passes by itself the
+            masks that inputs carry.
 
     Returns:
-        The context `(B, T, Dv)`; with `return_attention_scores`, a tuple of it and the weights
-        `(B, T, S)`.
+        The context `(B, T, Dv)`; with `return_attention_scores` also the weights `(B, T, S)`.
 
     Raises:
         ValueError: Where shapes or masks do not fit each other.
@@ -152,29 +148,20 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             scores = ops.zeros((ops.shape(query)[0], 0, ops.shape(value)[1]), self.compute_dtype)
             context = ops.matmul(scores, memory["value"])
             return (context, scores) if return_attention_scores else context
-        context, scores, _ = self.attend(
-            zero_masked(self.cast(query), query_mask),
-            memory,
-            self.initial_state(memory),
-            query_mask,
-            return_attention_scores or self.has_sequence_loss,
-        )
+        query = zero_masked(self.cast(query), query_mask)
+        state, want_scores = self.initial_state(memory), return_attention_scores
+        want_scores = want_scores or self.has_sequence_loss
+        context, scores, _ = self.attend(query, memory, state, query_mask, want_scores)
         self.add_sequence_loss(scores, query_mask, training)
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(
         self, value: Tensor, key: Tensor = None, mask: Tensor = None, training: bool | None = None
     ) -> dict:
-        """Compute once what every query step reads.
+        """Compute once what every query step reads: a dictionary of tensors, batch first.
 
-        Args:
-            value: `(B, S, Dv)`.
-            key: `(B, S, Dk)`. Default: `value`.
-            mask: Boolean `(B, S)`, True = attend, or `None`.
-            training: Whether dropout applies to the weights over this memory.
-
-        Returns:
-            Dictionary of tensors with the batch first.
+        It takes values `(B, S, Dv)`, keys `(B, S, Dk)` (default: the values), a boolean mask
+        `(B, S)`, True = attend, and whether dropout applies to the weights over this memory.
         """
         arguments.check_built(self, "query_shape, value_shape")
         value = self.cast(value)
@@ -203,17 +190,13 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def step(
         self, query: Tensor, memory: dict, state: dict, return_attention_scores: bool = True
     ) -> tuple:
-        """Attend with one query a row.
+        """Attend with one query a row, `(B, Dq)`.
 
-        Args:
-            query: `(B, Dq)`.
-            memory: What `prepare_memory` gave.
-            state: What `initial_state` or the step before gave.
-            return_attention_scores: Whether the weights are wanted; without them the second
-                result is `None`, and some mechanisms are faster.
+        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
+        Without `return_attention_scores` some mechanisms are faster.
 
         Returns:
-            The context `(B, Dv)`, the weights `(B, S)`, and the state after the step.
+            The context `(B, Dv)`, the weights `(B, S)` or `None`, and the state after the step.
         """
         query = ops.expand_dims(self.cast(query), 1)
         context, scores, state = self.attend(query, memory, state, None, return_attention_scores)
@@ -224,9 +207,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
         positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         scores = self.score(self.queries(query), memory["key"], positions)
-        mask = combine_masks(
-            attention_mask(query_mask, memory.get("mask")), self.score_mask(positions)
-        )
+        mask = attention_mask(query_mask, memory.get("mask"))
+        mask = combine_masks(mask, self.score_mask(positions))
         weights = self.cast(masked_softmax(scores, mask))
         return self.read(weights, memory), weights, state
 
@@ -288,16 +270,11 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
-        query, value, key, *_ = self._inputs(
-            of.query, of.value, of.key, of.query_mask, of.value_mask, of.mask
-        )
+        masks = (of.query_mask, of.value_mask, of.mask)
+        query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        return arguments.specs(
-            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
-        )
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, AttentionMechanism)
+        shapes = shapes if of.return_attention_scores else shapes[:1]
+        return arguments.specs(shapes, self.compute_dtype)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
@@ -335,9 +312,6 @@ class BilinearAttention(AttentionMechanism):
 
     def score(self, query, key, positions):
         return dot_score(query, key)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, BilinearAttention)
 
 
 def in_three(query, value=None, key=None) -> tuple:
@@ -382,9 +356,6 @@ def row_zeros(value):
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
     query, value, key = (tuple(shape) for shape in in_three(query, value, key))
-    arguments.check_shapes(
-        query=(query, arguments.SEQUENCE),
-        value=(value, arguments.MEMORY),
-        key=(key, arguments.MEMORY),
-    )
+    memory = {"value": (value, arguments.MEMORY), "key": (key, arguments.MEMORY)}
+    arguments.check_shapes(query=(query, arguments.SEQUENCE), **memory)
     return query, value, key

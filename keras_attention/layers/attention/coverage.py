@@ -5,14 +5,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.bahdanau import BahdanauAttention
-from keras_attention.layers.attention.loop_scores import LoopScore
-from keras_attention.layers.recurrent.recurrence import run_loop
-from keras_attention.ops.masks import combine_masks
-from keras_attention.ops.normalizers import masked_softmax
-from keras_attention.ops.penalties import mean_overlap
-from keras_attention.ops.scores import coverage_gradients, coverage_hidden, coverage_score
+from ...ops.masks import combine_masks
+from ...ops.normalizers import masked_softmax
+from ...ops.penalties import mean_overlap
+from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
+from .. import arguments
+from ..recurrent.recurrence import run_queries
+from .bahdanau import BahdanauAttention
+from .loop_scores import LoopScore
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -84,9 +84,8 @@ class CoverageAttention(BahdanauAttention):
 
     def build_score(self, query_size, key_size):
         super().build_score(query_size, key_size)
-        self._make_weight(
-            "coverage_vector", (self.units,), arguments.fresh(self.coverage_initializer)
-        )
+        initializer = arguments.fresh(self.coverage_initializer)
+        self._make_weight("coverage_vector", (self.units,), initializer)
         if self.loss_weight and self.loss_start:
             options = {"dtype": "int32", "trainable": False, "aggregation": "only_first_replica"}
             self._make_weight("loss_step", (), "zeros", **options)
@@ -96,42 +95,20 @@ class CoverageAttention(BahdanauAttention):
         return {"coverage": ops.zeros_like(memory["value"][:, :, 0], dtype="float32")}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        query = self.queries(query)
-        units = query.shape[2]
-        if query_mask is not None:
-            real = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
-            query = ops.concatenate([query, real], axis=2)
+        def answer(x, real, coverage):
+            vectors = self.cast(self.score_vector), self.cast(self.coverage_vector)
+            scores = coverage_score(x, memory["key"], ops.cast(coverage, x.dtype), *vectors)
+            weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
+            return weights, coverage + ops.cast(weights, coverage.dtype)
 
-        def answer(x, states):
-            real = None if query_mask is None else x[:, units:] > 0.5
-            weights, coverage = self._answer(x[:, :units], real, memory, states[0])
-            return [weights], [coverage]
-
-        if query.shape[1] == 1:
-            (weights,), (coverage,) = answer(query[:, 0], [state["coverage"]])
-            weights = ops.expand_dims(weights, 1)
-        else:
-            (weights,), (coverage,) = run_loop(answer, query, [state["coverage"]])
+        queries = self.queries(query)
+        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"])
         return self.read(weights, memory), weights, {"coverage": coverage}
 
     def loop_score(self):
-        return CoverageScore(
-            self.cast(self.query_kernel),
-            score_vector=self.cast(self.score_vector),
-            coverage_vector=self.cast(self.coverage_vector),
-        )
-
-    def _answer(self, query, real, memory, coverage):
-        """Return the weights `(B, S)` of one projected query a row, and the coverage after it."""
-        scores = coverage_score(
-            query,
-            memory["key"],
-            ops.cast(coverage, query.dtype),
-            self.cast(self.score_vector),
-            self.cast(self.coverage_vector),
-        )
-        weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
-        return weights, coverage + ops.cast(weights, coverage.dtype)
+        names = ("score_vector", "coverage_vector")
+        vectors = {name: self.cast(getattr(self, name)) for name in names}
+        return CoverageScore(self.cast(self.query_kernel), **vectors)
 
     @property
     def has_sequence_loss(self):
@@ -147,9 +124,6 @@ class CoverageAttention(BahdanauAttention):
             if training:
                 self.loss_step.assign_add(1)
         self.add_loss(loss)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, CoverageAttention)
 
 
 class CoverageScore(LoopScore):

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import AttentionMechanism, Tensor
-from keras_attention.ops.masks import check_mask, combine_masks, zero_masked
-from keras_attention.ops.normalizers import masked_softmax
+from ...ops.masks import check_mask, combine_masks, zero_masked
+from ...ops.normalizers import masked_softmax
+from .. import arguments
+from .base import AttentionMechanism, Tensor
 
 # Below it a weight counts as this much where words and sentences agree on no place at all.
 SMALLEST = 1e-30
@@ -21,18 +21,15 @@ class HierarchicalAttention(AttentionMechanism):
     `P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `c_t = sum_j P(j) v_j`
 
     `P_w` are the weights of the word mechanism over all words of the document, `P_s` those of the
-    sentence mechanism over its sentences, `s(j)` the sentence of word `j`. The weights are
-    multiplied, not the scores.
+    sentence mechanism over its sentences, `s(j)` the sentence of word `j`.
 
     In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
-    (B, N, Ds)}`, and the `value_mask` one of the same keys. The weights come as `(B, T, N, W)`;
-    their last two axes flattened, they are weights over the `N W` words of the document.
+    (B, N, Ds)}`, and the `value_mask` one of the same keys.
 
     Weights: those of `word_attention` and of `sentence_attention`.
 
     Args:
-        word_attention: A mechanism, such as `BahdanauAttention(units)`.
-        sentence_attention: Another mechanism, of any kind.
+        word_attention, sentence_attention: Two mechanisms, such as `BahdanauAttention(units)`.
         dropout, seed, **kwargs: As in `AttentionMechanism`, for the joined weights.
 
     Call arguments:
@@ -44,8 +41,7 @@ class HierarchicalAttention(AttentionMechanism):
         return_attention_scores, training, mask: As in `AttentionMechanism`.
 
     Returns:
-        The context `(B, T, D)`; with `return_attention_scores`, a tuple of it and the weights
-        `(B, T, N, W)`.
+        The context `(B, T, D)`; with `return_attention_scores` also the weights `(B, T, N, W)`.
 
     Raises:
         ValueError: Where a part is no mechanism, or shapes or masks do not fit.
@@ -98,7 +94,6 @@ class HierarchicalAttention(AttentionMechanism):
         for part, shape in ((self.word_attention, flat), (self.sentence_attention, sentences)):
             if not part.built:
                 part.build(query_shape, shape)
-                part.built = True
         self.value_size = words[3]
         self.query_size = query_shape[-1]
 
@@ -136,7 +131,7 @@ class HierarchicalAttention(AttentionMechanism):
     ):
         """Compute once what every query step reads, from the arguments of the call.
 
-        Returns the memories of the two mechanisms, `"word"` and `"sentence"`; `"value"`, the words
+        Returns the memories of the two mechanisms, `"word"` and `"sentence"`; the words, `"value"`
         `(B, N W, D)`; and where anything is masked `"mask"` `(B, N, W)`.
         """
         arguments.check_built(self, "query_shape, words_shape, sentences_shape")
@@ -234,9 +229,8 @@ class HierarchicalAttention(AttentionMechanism):
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
         words = self._check_call(of.query, of.words, of.sentences, *masks)
         shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
-        return arguments.specs(
-            shapes if of.return_attention_scores else shapes[:1], self.compute_dtype
-        )
+        shapes = shapes if of.return_attention_scores else shapes[:1]
+        return arguments.specs(shapes, self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
@@ -244,9 +238,6 @@ class HierarchicalAttention(AttentionMechanism):
         words, _ = _shapes(query_shape, words_shape, sentences_shape)
         context = (*query_shape[:2], words[3])
         return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, HierarchicalAttention)
 
     @classmethod
     def from_config(cls, config):

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import BilinearAttention, row_zeros
-from keras_attention.ops.masks import attention_mask, combine_masks
-from keras_attention.ops.normalizers import masked_softmax
-from keras_attention.ops.windows import gather_windows
+from ...ops.masks import attention_mask, combine_masks
+from ...ops.normalizers import masked_softmax
+from ...ops.positions import gather_windows
+from .base import BilinearAttention, row_zeros
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -16,20 +16,18 @@ class IntraDecoderAttention(BilinearAttention):
     `e_tj = h_t W h_j`, `a_tj = softmax_(j<t)(e_tj)`, `c_t = sum_(j<t) a_tj h_j`, `c_1 = 0`
 
     It lets a decoder see what it has said already. Step by step, the state keeps the earlier states
-    in a buffer of fixed size; the memory only says how many steps there is room for. A step past
-    that room sees those that had room, and is not itself kept.
+    in a buffer as long as the memory. A step past its end sees what is in it, and is not kept.
 
     Apply the layer to the decoder's outputs: the context does not enter its recurrence. As the
-    `attention` of an `AttentionDecoder` it gives a decoder without a source, and the `value` of
-    the call is the room.
+    `attention` of an `AttentionDecoder` it gives a decoder without a source.
 
     Weights: `score_kernel` `W (D, D)`.
 
     Args:
         kernel_initializer: Initializer of `W`.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
-            The `query` is the decoder's states `(B, T, D)`. Of the `value` `(B, S, D)` only the
-            number of steps `S`, at least `T`, is used, and the `key` not at all.
+            The `query` is the decoder's states `(B, T, D)`. The `value` `(B, S, D)` only sets the
+            length `S` of the buffer, at least `T`; the `key` is not used.
 
     Reference:
         Paulus, Xiong and Socher 2017, "A deep reinforced model for abstractive summarization",
@@ -46,8 +44,8 @@ class IntraDecoderAttention(BilinearAttention):
     context, scores = layer(states, return_attention_scores=True)
     assert not np.any(context[:, 0])    # nothing was said before the first word
 
-    room = layer.prepare_memory(np.zeros((2, 20, 8), "float32"))    # for up to twenty steps
-    first, _, state = layer.step(states[:, 0], room, layer.initial_state(room))
+    buffer = layer.prepare_memory(np.zeros((2, 20, 8), "float32"))    # for up to twenty steps
+    first, _, state = layer.step(states[:, 0], buffer, layer.initial_state(buffer))
     np.testing.assert_allclose(first, context[:, 0], atol=1e-5)
     ```
     """
@@ -64,19 +62,16 @@ class IntraDecoderAttention(BilinearAttention):
         return ops.matmul(query, self.cast(self.score_kernel))
 
     def initial_state(self, memory):
-        return {
-            "states": ops.zeros_like(memory["value"]),
-            "position": row_zeros(memory["value"]),
-        }
+        value = memory["value"]
+        return {"states": ops.zeros_like(value), "position": row_zeros(value)}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         steps = ops.shape(query)[1]
         places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         states = _written(state["states"], query, places, state["position"])
         own = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
-        mask = combine_masks(
-            places < ops.expand_dims(own, 2), attention_mask(query_mask, memory.get("mask"))
-        )
+        real = attention_mask(query_mask, memory.get("mask"))
+        mask = combine_masks(places < ops.expand_dims(own, 2), real)
         scores = self.score(self.queries(query), states, places)
         weights = self.cast(masked_softmax(scores, mask))
         context = self.read(weights, {**memory, "value": states})

@@ -4,12 +4,12 @@ from typing import Any
 
 from keras import ops, saving
 
-from keras_attention.layers.arguments import check_choice, check_integer, with_arguments
-from keras_attention.layers.attention.base import row_zeros
-from keras_attention.layers.attention.luong import LuongAttention
-from keras_attention.ops.masks import combine_masks, lengths
-from keras_attention.ops.normalizers import masked_softmax
-from keras_attention.ops.windows import gather_windows, in_window, spread_windows, window_positions
+from ...ops.masks import combine_masks, lengths
+from ...ops.normalizers import masked_softmax
+from ...ops.positions import gather_windows, in_window, spread_windows, window_positions
+from ..arguments import check_choice, check_integer
+from .base import row_zeros
+from .luong import LuongAttention
 
 ALIGNMENTS = ("monotonic", "predictive")
 
@@ -157,6 +157,3 @@ class LocalAttention(LuongAttention):
         distance = ops.cast(places, "float32") - ops.expand_dims(center, -1)
         sigma = self.half_width / 2
         return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)
-
-    def get_config(self):
-        return with_arguments(super().get_config(), self, LocalAttention)

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.ops.scores import additive_key_gradients, additive_query_gradient, dot_score
+from ...ops.scores import additive_gradients, dot_score
 
 
 class LoopScore:
@@ -29,11 +29,11 @@ class LoopScore:
         def score(self, query, key, state, weights):
             return super().score(query, key, state, weights) / 2
 
-        def query_gradient(self, upstream, query, key, state, weights):
-            return super().query_gradient(upstream / 2, query, key, state, weights)
+        def query_gradient(self, upstream, *read):
+            return super().query_gradient(upstream / 2, *read)
 
-        def memory_gradients(self, upstream, query, key, weights, sums):
-            return super().memory_gradients(upstream / 2, query, key, weights, sums)
+        def memory_gradients(self, upstream, *read):
+            return super().memory_gradients(upstream / 2, *read)
 
     score = HalvedScore().score(np.ones((2, 4), "float32"), np.ones((2, 7, 4), "float32"), {}, {})
     assert isinstance(HalvedScore(), LoopScore) and tuple(score.shape) == (2, 7)
@@ -119,9 +119,10 @@ class AdditiveScore(LoopScore):
         return ops.matmul(ops.tanh(ops.expand_dims(query, 1) + key), weights["score_vector"])
 
     def query_gradient(self, upstream, query, key, state, weights):
-        gradient = additive_query_gradient(query, key, weights["score_vector"], upstream)
-        return gradient, {}, {}
+        hidden = ops.tanh(ops.expand_dims(query, 1) + key)
+        slope = ops.matmul(ops.expand_dims(upstream, 1), 1 - hidden * hidden)
+        return ops.squeeze(slope, 1) * weights["score_vector"], {}, {}
 
     def memory_gradients(self, upstream, query, key, weights, sums):
-        gradients = additive_key_gradients(query, key, weights["score_vector"], upstream)
+        _, *gradients = additive_gradients(query, key, weights["score_vector"], upstream)
         return dict(zip(("key", "score_vector"), gradients, strict=True))

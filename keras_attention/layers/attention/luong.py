@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.arguments import check_choice, check_integer, fresh, with_arguments
-from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.attention.loop_scores import AdditiveScore, DotScore, LoopScore
-from keras_attention.ops.scores import additive_score, dot_score, location_score
+from ...ops.scores import additive_score, dot_score, location_score
+from ..arguments import check_choice, check_integer, fresh
+from .base import AttentionMechanism
+from .loop_scores import AdditiveScore, DotScore, LoopScore
 
 SCORES = ("dot", "general", "concat", "location")
 
@@ -56,6 +56,8 @@ class LuongAttention(AttentionMechanism):
     ```
     """
 
+    attribute_of = {"score": "score_name"}
+
     def __init__(
         self,
         score: str = "dot",
@@ -84,18 +86,14 @@ class LuongAttention(AttentionMechanism):
                 "score='dot' needs queries and keys of one size; score='general' does not. "
                 f"Received: query size {query_size}, key size {key_size}"
             )
-        shapes = {
-            "dot": {},
-            "general": {"score_kernel": (query_size, key_size)},
-            "concat": {
-                "query_kernel": (query_size, self.units),
-                "key_kernel": (key_size, self.units),
-                "score_vector": (self.units,),
-            },
-            "location": {"location_kernel": (query_size, self.max_length)},
-        }[self.score_name]
-        for name, shape in shapes.items():
-            self._add_kernel(name, shape)
+        if self.score_name == "general":
+            self._add_kernel("score_kernel", (query_size, key_size))
+        if self.score_name == "location":
+            self._add_kernel("location_kernel", (query_size, self.max_length))
+        if self.score_name == "concat":
+            self._add_kernel("query_kernel", (query_size, self.units))
+            self._add_kernel("key_kernel", (key_size, self.units))
+            self._add_kernel("score_vector", (self.units,))
 
     def _add_kernel(self, name, shape):
         initializer = self.kernel_initializer
@@ -132,10 +130,6 @@ class LuongAttention(AttentionMechanism):
         if self.score_name == "concat":
             return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
         return DotScore()
-
-    def get_config(self):
-        config = {**super().get_config(), "score": self.score_name}
-        return with_arguments(config, self, LuongAttention)
 
 
 class LocationScore(LoopScore):

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import in_three, is_alone, masks_of
-from keras_attention.layers.attention.multi_head_projections import HeadProjections, rank_4
-from keras_attention.ops.axes import Axes
-from keras_attention.ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
-from keras_attention.ops.dot_product.mods import Mods, all_of
-from keras_attention.ops.dot_product.reach import Reach
-from keras_attention.ops.masks import can_be_one, check_mask, combine_masks, zero_masked
+from ...ops.axes import Axes
+from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
+from ...ops.dot_product.mods import Mods, all_of
+from ...ops.dot_product.reach import Reach
+from ...ops.masks import can_be_one, check_mask, combine_masks, zero_masked
+from .. import arguments
+from .base import in_three, is_alone, masks_of
+from .multi_head_projections import HeadProjections, rank_4
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
@@ -42,8 +42,7 @@ class MultiHeadAttention(HeadProjections):
 
     Args:
         num_heads: Number of query heads `H`.
-        key_dim: Size `d` of each head of queries and keys.
-        value_dim: Size of each head of values. Default: `key_dim`.
+        key_dim, value_dim: Size `d` of each head of queries and keys, and of values (default: `d`).
         dropout: Rate at which weights are dropped in training. Scores returned are those before.
         use_bias: Whether the projections have biases.
         output_shape: Size of the output, or a tuple of sizes. Default: the queries' size.
@@ -54,26 +53,24 @@ class MultiHeadAttention(HeadProjections):
             each bucket of distances. Places count from 0 in queries and in memory.
         max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
             features of a head are turned (default: all), and what places are divided by.
-        num_buckets, max_distance: Of `"relative"`: how many buckets there are, and the distance
-            from which on all share one.
+        num_buckets, max_distance: Of `"relative"`: how many buckets there are, the last of which
+            holds all distances from `max_distance` on.
         window, sliding_window: Two names: a query at place `t` sees the places within
             `window - 1` of `t`. Default: all.
         num_sinks: The first places, which are seen past the window too.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before they are turned.
-        kernel_initializer: Initializer of the kernels. Glorot's rule takes those of three axes for
-            a convolution's: they start small, and a post-norm Transformer trains.
-        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            As in `keras.layers.Dense`.
-        seed: Seed of the dropout.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule starts
+            kernels of three axes small, as a convolution's; a post-norm Transformer needs that.
         attention_axes: The axes that attend, of inputs with several axes between batch and
             features; the others are taken one by one. Default: all of them.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
-        **kwargs: Arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`. With more axes
@@ -81,11 +78,10 @@ class MultiHeadAttention(HeadProjections):
         value: `(B, S, Dv)`. Default: the queries.
         key: `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`, True = attend.
-        value_mask, key_mask: Boolean `(B, S)`; a place must pass both. Default of `value_mask` in
-            self-attention: `query_mask`.
+        value_mask, key_mask: Boolean `(B, S)`; a place must pass both. In self-attention
+            `value_mask` is by default `query_mask`.
         attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: which pairs may attend.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
+        return_attention_scores, training: Whether to return the weights; whether dropout applies.
         use_causal_mask: Whether a query sees no place after its own.
         mask: The masks that Keras passes by itself; `query_mask` goes before it.
         query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
@@ -95,12 +91,10 @@ class MultiHeadAttention(HeadProjections):
         mask_mod: Beside the layer's; both must show a pair.
 
     Returns:
-        The output `(B, T, O)`; with `return_attention_scores`, a tuple of it and the weights
-        `(B, H, T, S)`.
+        The output `(B, T, O)`; with `return_attention_scores` also the weights `(B, H, T, S)`.
 
     Raises:
-        ValueError: Where an argument is out of range or would be ignored, or where shapes or masks
-            do not fit.
+        ValueError: Where an argument is out of range or ignored, or shapes or masks do not fit.
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.2. Shared keys: Ainslie et al.
@@ -127,6 +121,8 @@ class MultiHeadAttention(HeadProjections):
         assert np.allclose(step, output[:, index], atol=1e-5)
     ```
     """
+
+    attribute_of = {"output_shape": "output_size"}
 
     def __init__(
         self,
@@ -162,23 +158,13 @@ class MultiHeadAttention(HeadProjections):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads = arguments.check_integer("num_heads", num_heads)
-        self.key_dim = arguments.check_integer("key_dim", key_dim)
-        self.value_dim = arguments.check_integer(
-            "value_dim", key_dim if value_dim is None else value_dim
-        )
+        self._set_heads(num_heads, key_dim, value_dim, num_key_value_heads)
+        rotary = (max_wavelength, rotary_dim, rotary_scaling)
+        self._set_positions(positions, *rotary, num_buckets, max_distance)
+        self._set_window(window, sliding_window, num_sinks)
         self.dropout = arguments.check_rate("dropout", dropout)
         self.use_bias = arguments.check_flag("use_bias", use_bias)
         self.output_size = _integers("output_shape", output_shape, "a positive integer")
-        groups = num_heads if num_key_value_heads is None else num_key_value_heads
-        self.num_key_value_heads = arguments.check_integer("num_key_value_heads", groups)
-        self.positions = arguments.check_choice("positions", positions, POSITIONS)
-        self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
-        self.num_buckets = arguments.check_integer("num_buckets", num_buckets)
-        self.max_distance = arguments.check_integer("max_distance", max_distance)
-        self.window = sliding_window if window is None else window
-        self.sliding_window = sliding_window
-        self.num_sinks = arguments.check_integer("num_sinks", num_sinks, minimum=0)
         self.normalizer = arguments.check_choice("normalizer", normalizer, NORMALIZERS)
         self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -190,47 +176,64 @@ class MultiHeadAttention(HeadProjections):
         self.seed = arguments.check_seed(seed)
         self.attention_axes = _integers("attention_axes", attention_axes, "an integer")
         self.use_gate = arguments.check_flag("use_gate", use_gate)
-        self.rotary_dim = rotary_dim
-        self.rotary_scaling = arguments.check_number("rotary_scaling", rotary_scaling, above=True)
         self.score_mod = _as_mod("score_mod", score_mod)
         self.mask_mod = _as_mod("mask_mod", mask_mod)
-        self._check_options()
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
 
-    def _check_options(self):
-        """Raise a ValueError where options do not fit each other or would be ignored."""
-        if self.num_heads % self.num_key_value_heads:
+    def _set_heads(self, num_heads, key_dim, value_dim, num_key_value_heads):
+        self.num_heads = arguments.check_integer("num_heads", num_heads)
+        self.key_dim = arguments.check_integer("key_dim", key_dim)
+        size = key_dim if value_dim is None else value_dim
+        self.value_dim = arguments.check_integer("value_dim", size)
+        groups = num_heads if num_key_value_heads is None else num_key_value_heads
+        self.num_key_value_heads = arguments.check_integer("num_key_value_heads", groups)
+        if num_heads % groups:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`, so that each key head "
-                f"serves as many query heads. Received: num_heads={self.num_heads}, "
-                f"num_key_value_heads={self.num_key_value_heads}"
+                f"serves as many query heads. Received: num_heads={num_heads}, "
+                f"num_key_value_heads={groups}"
             )
-        for name, (positions, default) in OF_POSITIONS.items():
-            if getattr(self, name) != default and self.positions != positions:
+
+    def _set_positions(
+        self, positions, max_wavelength, rotary_dim, rotary_scaling, num_buckets, max_distance
+    ):
+        self.positions = arguments.check_choice("positions", positions, POSITIONS)
+        self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
+        self.rotary_dim = rotary_dim
+        self.rotary_scaling = arguments.check_number("rotary_scaling", rotary_scaling, above=True)
+        self.num_buckets = arguments.check_integer("num_buckets", num_buckets)
+        self.max_distance = arguments.check_integer("max_distance", max_distance)
+        for name, (kind, default) in OF_POSITIONS.items():
+            if getattr(self, name) != default and positions != kind:
                 raise ValueError(
-                    f"`{name}` belongs to positions={positions!r} and would be ignored. "
-                    f"Received: {name}={getattr(self, name)}, positions={self.positions!r}"
+                    f"`{name}` belongs to positions={kind!r} and would be ignored. "
+                    f"Received: {name}={getattr(self, name)}, positions={positions!r}"
                 )
-        if self.positions == "rotary":
-            size = self.key_dim if self.rotary_dim is None else self.rotary_dim
+        if positions == "rotary":
+            size = self.key_dim if rotary_dim is None else rotary_dim
             if arguments.check_integer("rotary_dim", size) % 2 or size > self.key_dim:
                 raise ValueError(
                     "Rotary positions turn pairs of features: `key_dim`, or the `rotary_dim` of "
                     f"its features that are turned, must be even. Received: key_dim={self.key_dim}"
-                    f", rotary_dim={self.rotary_dim}"
+                    f", rotary_dim={rotary_dim}"
                 )
-        if self.sliding_window not in (None, self.window):
+
+    def _set_window(self, window, sliding_window, num_sinks):
+        self.window = sliding_window if window is None else window
+        self.sliding_window = sliding_window
+        self.num_sinks = arguments.check_integer("num_sinks", num_sinks, minimum=0)
+        if sliding_window not in (None, self.window):
             raise ValueError(
                 "`sliding_window` is another name of `window`: give one of them. "
-                f"Received: window={self.window}, sliding_window={self.sliding_window}"
+                f"Received: window={window}, sliding_window={sliding_window}"
             )
         if self.window is not None:
             arguments.check_integer("window", self.window)
-        elif self.num_sinks:
+        elif num_sinks:
             raise ValueError(
                 "`num_sinks` keeps the first places in sight of a `window`; without one all are. "
-                f"Received: num_sinks={self.num_sinks}, window=None"
+                f"Received: num_sinks={num_sinks}, window=None"
             )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -295,16 +298,12 @@ class MultiHeadAttention(HeadProjections):
             rank_4(self.axes.fold_pairs(attention_mask, query, value)),
             Mods.of(score_mod or self.score_mod, all_of(*mask_mods) if mask_mods else None),
         )
-        given = {
-            "reach": reach,
-            "table": self._bias_table(1 - steps, length, use_causal_mask),
-            "normalizer": self.normalizer,
-            "dropout": self.dropout if training else 0.0,
-            "seed": self._dropout_seed,
-        }
+        table = self._bias_table(1 - steps, length, use_causal_mask)
+        dropout = self.dropout if training else 0.0
+        given = (*heads, reach, table, self.normalizer, dropout, self._dropout_seed)
         if not return_attention_scores:
-            return self.axes.unfold(self._output(attention(*heads, **given), gate), query)
-        context, scores = attention_with_scores(*heads, **given)
+            return self.axes.unfold(self._output(attention(*given), gate), query)
+        context, scores = attention_with_scores(*given)
         output = self.axes.unfold(self._output(context, gate), query)
         return output, self.axes.unfold_pairs(scores, query, value)
 
@@ -338,10 +337,6 @@ class MultiHeadAttention(HeadProjections):
             axes = axes_of(query.shape, self.attention_axes)
             shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))
         return arguments.specs(shapes, self.compute_dtype)
-
-    def get_config(self) -> dict:
-        config = {**super().get_config(), "output_shape": self.output_size}
-        return arguments.with_arguments(config, self, MultiHeadAttention)
 
     # What a call may be given.
 

@@ -6,14 +6,14 @@ import math
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.ops.dot_product.attention import attention_with_scores
-from keras_attention.ops.dot_product.mods import Mods
-from keras_attention.ops.dot_product.reach import Reach, Span
-from keras_attention.ops.masks import check_mask, zero_masked
-from keras_attention.ops.positions import alibi_slopes, relative_buckets, rotate
-from keras_attention.ops.types import Tensor
+from ...ops.dot_product.attention import attention_with_scores
+from ...ops.dot_product.mods import Mods
+from ...ops.dot_product.reach import Reach, Span
+from ...ops.masks import check_mask, zero_masked
+from ...ops.positions import alibi_slopes, relative_buckets, rotate
+from ...ops.types import Tensor
+from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
 
 
 class HeadProjections(AdaptableKernels, keras.layers.Layer):
@@ -133,12 +133,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     # One query at a time.
 
     def prepare_memory(self, value, key=None, mask=None) -> dict:
-        """Project once the keys and values that every query step reads.
+        """Project once the values `(B, S, Dv)` and keys `(B, S, Dk)` that every query step reads.
 
-        Args:
-            value: `(B, S, Dv)`.
-            key: `(B, S, Dk)`. Default: `value`.
-            mask: Boolean `(B, S)`, True = attend, or `None`.
+        The keys are by default the values; the boolean mask is `(B, S)`, True = attend.
 
         Returns:
             Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)` and `value`
@@ -151,17 +148,13 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         self.check_features("key", key.shape)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         cleared = zero_masked(value, mask)
-        key, value = self._project_memory(
-            cleared, cleared if key is value else zero_masked(key, mask)
-        )
+        key = cleared if key is value else zero_masked(key, mask)
+        key, value = self._project_memory(cleared, key)
         memory = {"key": key, "value": value}
         return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
 
     def initial_state(self, batch_size, max_length: int) -> dict:
-        """Return the empty cache of self-attention, for sequences of `max_length` at most.
-
-        It holds the `key` `(B, G, max_length, key_dim)` and the `value`, zeros.
-        """
+        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
             "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
@@ -171,17 +164,16 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def step(self, query, memory, state, index, attention_mask=None, return_attention_scores=True):
         """Attend with one query a row.
 
-        With a memory, that is cross-attention, and the state is handed through as it is: `{}`
-        will do. Without one (`None`), it is causal self-attention: the query's own key and value
-        are written to the cache at `index`, and it reads the places up to there.
+        With a memory that is cross-attention, which returns the state, `{}` or any, as it is.
+        Without one (`None`) it is causal self-attention: it writes the query's own key and value
+        to the cache at `index`, and reads the places up to there.
 
         Args:
             query: `(B, D)`.
             memory: What `prepare_memory` gave, or `None`.
             state: What `initial_state` or the step before gave.
             index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
-            attention_mask: Boolean `(B, S)` or `(B, H, S)`, the places that the query may see,
-                beside what else decides it; `None` for all.
+            attention_mask: Boolean `(B, S)` or `(B, H, S)`: which places the query may see.
             return_attention_scores: Whether the weights are wanted; else they are `None`.
 
         Returns:

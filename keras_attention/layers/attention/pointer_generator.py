@@ -3,18 +3,18 @@
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
-from keras_attention.layers.arguments import check_integer, fresh, specs, with_arguments
-from keras_attention.ops.crossentropy import smoothed_crossentropy
-from keras_attention.ops.types import Tensor
+from ...ops.crossentropy import smoothed_crossentropy
+from ...ops.types import Tensor
+from ..arguments import Configured, check_integer, fresh, specs
 
 # The least probability: its logarithm is what a word gets that neither part can give.
 SMALLEST = 1e-30
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class PointerGenerator(keras.layers.Layer):
+class PointerGenerator(Configured, keras.layers.Layer):
     """Mix words from the vocabulary with words copied from the source.
 
     `p_gen = sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b)`,
@@ -29,8 +29,7 @@ class PointerGenerator(keras.layers.Layer):
     `bias` `b ()`.
 
     Args:
-        kernel_initializer: Initializer of `w_h`, `w_s` and `w_x`.
-        bias_initializer: Initializer of `b`.
+        kernel_initializer, bias_initializer: Of `w_h`, `w_s` and `w_x`, and of `b`.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -38,14 +37,12 @@ class PointerGenerator(keras.layers.Layer):
         scores: Attention weights `(B, T, S)`, zero at padding.
         source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Places
             whose id lies outside (-1, for instance) are never copied.
-        context, state: `(B, T, Dc)` and `(B, T, Ds)`.
-        inputs: `(B, T, Dx)`, most often the embedded word before.
-        extra_size: Integer, number of ids past the vocabulary.
-        return_p_gen: Whether to return `p_gen` too.
+        context, state, inputs: `(B, T, Dc)`, `(B, T, Ds)` and `(B, T, Dx)`; the inputs are most
+            often the embedded word before.
+        extra_size, return_p_gen: How many ids follow the vocabulary; whether to return `p_gen` too.
 
     Returns:
-        Log probabilities `(B, T, V + extra_size)`; with `return_p_gen`, a tuple of them and
-        `p_gen (B, T)`.
+        Log probabilities `(B, T, V + extra_size)`; with `return_p_gen` also `p_gen` `(B, T)`.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
@@ -84,22 +81,19 @@ class PointerGenerator(keras.layers.Layer):
     def build(
         self, logits_shape, scores_shape, source_ids_shape, context_shape, state_shape, inputs_shape
     ):
-        shapes = {"logits": logits_shape, "context": context_shape}
-        shapes |= {"state": state_shape, "inputs": inputs_shape}
-        self.sizes = {name: shape[-1] for name, shape in shapes.items()}
+        names = ("logits", "context", "state", "inputs")
+        shapes = (logits_shape, context_shape, state_shape, inputs_shape)
+        self.sizes = {name: shape[-1] for name, shape in zip(names, shapes, strict=True)}
         if None in self.sizes.values():
             raise ValueError(
                 "The last axis of logits, context, state and inputs must be known. "
                 f"Received: {self.sizes}"
             )
-        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
-            self._make_weight(f"{name}_vector", (self.sizes[of],), fresh(self.kernel_initializer))
-        self._make_weight("bias", (), self.bias_initializer)
-
-    def _make_weight(self, name, shape, initializer):
         # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
-        weight = self.add_weight(shape, initializer=initializer, autocast=False, name=name)
-        setattr(self, name, weight)
+        for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
+            shape, initializer = (self.sizes[of],), fresh(self.kernel_initializer)
+            self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
+        self._make_weight("bias", (), self.bias_initializer, autocast=False)
 
     def call(
         self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
@@ -122,26 +116,17 @@ class PointerGenerator(keras.layers.Layer):
         logits, scores, context, state, inputs = at_step
         options = {"extra_size": extra_size, "return_p_gen": return_p_gen}
         results = self(logits, scores, source_ids, context, state, inputs, **options)
-        if return_p_gen:
-            return tuple(ops.squeeze(result, 1) for result in results)
-        return ops.squeeze(results, 1)
+        return tree.map_structure(lambda result: ops.squeeze(result, 1), results)
 
     def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
-        """Return `log P(y_t)` of targets alone.
+        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`.
 
-        The same as the entries of the call's result at the targets, at a fraction of its cost.
-
-        Args:
-            targets: Integer ids in the extended vocabulary, `(B, T)`.
-            logits, scores, source_ids, context, state, inputs: As in the call.
-
-        Returns:
-            float32 `(B, T)`.
+        These are the entries of the call's result at the targets, ids in the extended vocabulary,
+        at a fraction of its cost. The other arguments are those of the call.
         """
         if not self.built:
             parts = (logits, scores, source_ids, context, state, inputs)
             self.build(*(part.shape for part in parts))
-            self.built = True
         self._check_call(logits, scores, source_ids, context, state, inputs, 0)
         size = logits.shape[2]
         gate = self._gate(context, state, inputs)
@@ -150,7 +135,9 @@ class PointerGenerator(keras.layers.Layer):
         index = ops.where(is_known, targets, ops.zeros_like(targets))
         generated = ops.exp(-smoothed_crossentropy(ops.expand_dims(index, 2), _float(logits)))
         generated = ops.where(is_known, generated, ops.zeros_like(generated))
-        copied = copy_probability(_float(scores), ops.cast(source_ids, "int32"), targets)
+        ids, wanted = ops.cast(source_ids, "int32"), ops.expand_dims(targets, 2)
+        same = ops.logical_and(ops.expand_dims(ids, 1) == wanted, wanted >= 0)  # -1: no word
+        copied = ops.sum(ops.where(same, _float(scores), ops.zeros_like(same, "float32")), axis=2)
         mixed = ops.sigmoid(gate) * generated + ops.sigmoid(-gate) * copied
         return ops.log(ops.maximum(mixed, SMALLEST))
 
@@ -161,9 +148,6 @@ class PointerGenerator(keras.layers.Layer):
         logits = [ops.matmul(_float(part), ops.expand_dims(_float(w), 1)) for part, w in pairs]
         return ops.squeeze(sum(logits), 2) + _float(self.bias)
 
-    def compute_mask(self, inputs, previous_mask=None):
-        return previous_mask
-
     def compute_output_spec(
         self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
     ):
@@ -173,17 +157,13 @@ class PointerGenerator(keras.layers.Layer):
         shapes = [(*steps, size), *([steps] if return_p_gen else [])]
         return specs(shapes, self.compute_dtype)
 
-    def get_config(self):
-        return with_arguments(super().get_config(), self, PointerGenerator)
-
     def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
         parts = {"logits": logits, "scores": scores, "context": context}
         parts |= {"state": state, "inputs": inputs}
         shapes = {name: tuple(part.shape) for name, part in parts.items()}
         ids = tuple(source_ids.shape)
-        received = f"Received: source_ids {ids}, " + ", ".join(
-            f"{name} {shape}" for name, shape in shapes.items()
-        )
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        received = f"Received: source_ids {ids}, {listed}"
         if any(len(shape) != 3 for shape in shapes.values()) or len(ids) != 2:
             raise ValueError(
                 "All must have the shape (batch, steps, features), and source_ids (batch, memory "
@@ -191,10 +171,10 @@ class PointerGenerator(keras.layers.Layer):
             )
         if logits.shape[2] is None:
             raise ValueError(f"The last axis of logits, the vocabulary, must be known. {received}")
-        batches = [ids[0], *(shape[0] for shape in shapes.values())]
-        steps = [shape[1] for shape in shapes.values()]
-        if any(len(set(sizes) - {None}) > 1 for sizes in (batches, steps)):
-            raise ValueError(f"All must have the same numbers of examples and steps. {received}")
+        batches = {ids[0], *(shape[0] for shape in shapes.values())}
+        steps = {shape[1] for shape in shapes.values()}
+        if any(len(sizes - {None}) > 1 for sizes in (batches, steps)):
+            raise ValueError(f"All must have the same numbers of rows and steps. {received}")
         if None not in (ids[1], scores.shape[2]) and ids[1] != scores.shape[2]:
             raise ValueError(f"Each memory step needs a weight and an id. {received}")
         if self.built and any(shapes[name][2] != size for name, size in self.sizes.items()):
@@ -223,10 +203,3 @@ def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
         num_segments=batch_size * steps * size,
     )
     return ops.reshape(total, (batch_size, steps, size))
-
-
-def copy_probability(scores: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
-    """`sum_(s: x_s = y_t) a_ts`, `(B, T)`, of ids `(B, S)` and targets `(B, T)`, or -1 for none."""
-    same = ops.expand_dims(ids, 1) == ops.expand_dims(targets, 2)
-    same = ops.logical_and(same, ops.expand_dims(targets, 2) >= 0)
-    return ops.sum(ops.where(same, scores, ops.zeros_like(scores)), axis=2)

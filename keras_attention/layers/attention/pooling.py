@@ -5,11 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import Tensor
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.ops.masks import check_mask, zero_masked
-from keras_attention.ops.normalizers import masked_softmax
+from ...ops.masks import check_mask, zero_masked
+from ...ops.normalizers import masked_softmax
+from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
+from .base import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -18,26 +18,24 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     `u_s = tanh(W h_s + b)`, `a = softmax_s(u_s . u_w)`, `v = sum_s a_s h_s`
 
-    There is no query: `u_w`, which the layer learns, is the same question to every sequence. It
-    takes the place of `GlobalAveragePooling1D`, and the weights show what it read.
+    There is no query: the layer learns `u_w`, one for all sequences. It takes the place of
+    `GlobalAveragePooling1D`, and the weights show what it read.
 
     Weights: `kernel` `W (D, U)`, `bias` `b (U,)`, `context_vector` `u_w (U,)`.
 
     Args:
         units: Size `U` of the hidden layer.
-        kernel_initializer: Initializer of `W`.
-        bias_initializer: Initializer of `b`.
-        context_initializer: Initializer of `u_w`.
+        kernel_initializer, bias_initializer, context_initializer: Of `W`, of `b`, of `u_w`.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, S, D)`.
-        mask: Boolean `(B, S)`, True = attend. Keras passes the mask that the inputs carry.
+        mask: Boolean `(B, S)`, True = attend. Default: the mask that the inputs carry.
         return_attention_scores: Whether to return the weights too.
 
     Returns:
-        The pooled vectors `(B, D)`; with `return_attention_scores`, a tuple of them and the weights
-        `(B, S)`. A sequence that is masked everywhere gives zeros.
+        The pooled vectors `(B, D)`, zeros where all is masked; with `return_attention_scores` also
+        the weights `(B, S)`.
 
     Reference:
         Yang et al. 2016, "Hierarchical attention networks for document classification", section
@@ -102,9 +100,6 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         shapes = [self.compute_output_shape(inputs.shape)]
         shapes += [inputs.shape[:2]] if return_attention_scores else []
         return arguments.specs(shapes, self.compute_dtype)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, AttentionPooling)
 
     def _check_call(self, inputs, mask):
         arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.attention.base import BilinearAttention
-from keras_attention.layers.recurrent.recurrence import run_loop
-from keras_attention.ops.masks import attention_mask
-from keras_attention.ops.normalizers import masked_softmax
+from ...ops.masks import attention_mask
+from ...ops.normalizers import masked_softmax
+from ..recurrent.recurrence import run_queries
+from .base import BilinearAttention
 
 # Stands for the logarithm of an empty sum: finite, so that no difference of it is NaN.
 EMPTY = -1e30
@@ -42,7 +42,7 @@ class TemporalAttention(BilinearAttention):
     states = np.repeat(np.random.normal(size=(2, 1, 8)), 3, axis=1)    # the same query thrice
     memory = np.random.normal(size=(2, 7, 12))
     _, scores = TemporalAttention()(states, memory, return_attention_scores=True)
-    # What was read is read less: the second time all places have lost what they were read for.
+    # The second time, every score has lost what it was: all places are read alike.
     np.testing.assert_allclose(scores[:, 1], np.full((2, 7), 1 / 7), rtol=1e-4)
     ```
     """
@@ -58,31 +58,16 @@ class TemporalAttention(BilinearAttention):
         scores = ops.cast(self.score(self.queries(query), memory["key"], None), "float32")
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
-        before, state = _running_log_sums(scores, query_mask, state)
+
+        def add(x, real, before):
+            after = log_add_exp(before, x)
+            return before, after if real is None else ops.where(real, after, before)
+
+        # `log sum_(j<t) exp(e_j)` of every query, and that after the last one.
+        before, log_sum = run_queries(add, scores, query_mask, state["log_sum"])
         past = ops.where(is_empty(before), ops.zeros_like(before), before)
         weights = ops.cast(masked_softmax(scores - past, mask), query.dtype)
-        return self.read(weights, memory), weights, state
-
-
-def _running_log_sums(scores, query_mask, state):
-    """Return `log sum_(j<t) exp(e_j)` of every query, `(B, T, S)`, and the state after them."""
-    length = ops.shape(scores)[2]
-    if query_mask is not None:
-        real = ops.cast(ops.expand_dims(query_mask, 2), scores.dtype)
-        scores = ops.concatenate([scores, real], axis=2)
-
-    def add(x, states):
-        (before,) = states
-        after = log_add_exp(before, x[:, :length])
-        if query_mask is not None:
-            after = ops.where(x[:, length:] > 0.5, after, before)
-        return [before], [after]
-
-    if scores.shape[1] == 1:
-        (before,), (after,) = add(scores[:, 0], [state["log_sum"]])
-        return ops.expand_dims(before, 1), {"log_sum": after}
-    (before,), (after,) = run_loop(add, scores, [state["log_sum"]])
-    return before, {"log_sum": after}
+        return self.read(weights, memory), weights, {"log_sum": log_sum}
 
 
 def log_add_exp(first, second):

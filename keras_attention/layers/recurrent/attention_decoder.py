@@ -7,37 +7,37 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import AttentionMechanism
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.layers.recurrent.fused import fused
-from keras_attention.layers.recurrent.recurrence import DecoderCell, run_loop
-from keras_attention.ops.masks import check_mask
+from ...ops.masks import check_mask
+from .. import arguments
+from ..attention.base import AttentionMechanism
+from ..lora_and_quantization import AdaptableKernels
+from .fused import fused
+from .recurrence import DecoderCell, run_loop
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     """Run a recurrent cell over target inputs, attending to a memory at every step.
 
-    Two orders, by the state that asks:
+    The query is one of two states:
 
-    - `query="previous"` (Bahdanau): the state **before** the step asks, and the context goes into
-      the cell beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
+    - `query="previous"` (Bahdanau): the state **before** the step; the context goes into the cell
+      beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
       The output is `s_t`, or with `attention_size` `tanh(W [c_t; s_t])`.
-    - `query="current"` (Luong): the state **after** the step asks, and the output is the
-      attentional vector: `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`,
-      `o_t = tanh(W [c_t; h_t])`. With `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
+    - `query="current"` (Luong): the state **after** the step; the output is the attentional vector:
+      `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`, `o_t = tanh(W [c_t; h_t])`. With
+      `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
 
     Weights: those of the `cell` and of the `attention`; and with an attentional vector
     `attentional_kernel` `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
 
     Args:
         cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells is made
-            a stack. The top cell's output asks.
+            a stack. The top cell's output is the query.
         attention: An `AttentionMechanism`, such as `BahdanauAttention(units)`.
         query: `"previous"` or `"current"`.
         attention_size: Size of the attentional vector. Default: with `"current"` the size of the
-            cell's output; with `"previous"` there is no attentional vector.
+            cell's output; with `"previous"` there is none.
         input_feeding: Whether the attentional vector joins the next step's input; with
             `query="current"` only, since `"previous"` feeds the context already.
         **kwargs: Arguments of every Keras layer.
@@ -46,14 +46,13 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         inputs: Target inputs `(B, T, E)`, most often embedded words.
         value: Memory `(B, S, Dv)`, or the dictionary of tensors that the mechanism takes, as
             `HierarchicalAttention` does. Default: the inputs themselves.
-        initial_state: The cell's states before the first step, a tensor or a flat list in the
-            cell's order (LSTM: h, c; stacks: one cell after the other); or the state that an
-            earlier call returned. Default: zeros.
+        initial_state: The cell's states, a tensor or a flat list in the cell's order (LSTM: h, c;
+            stacks: one cell after the other); or a state that this layer returned. Default: zeros.
         value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
         return_attention_scores, return_state, return_context: Whether to return the weights of
-            every step, the state after the last one, the contexts of every step.
-        inputs_mask: Boolean `(B, T)`, True = a real step: which steps count where the mechanism
-            adds a loss. Default: the mask that the inputs carry; it is passed on with the outputs.
+            all steps, the state after the last one, the contexts of all steps.
+        inputs_mask: Boolean `(B, T)`, True = a step that counts where the mechanism adds a loss.
+            Default: the mask that the inputs carry, which the outputs carry too.
         training: Whether dropout applies.
 
     Returns:
@@ -148,7 +147,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         output_size = self._cell.output_size
         if not self.attention.built:
             self.attention.build((batch_size, None, output_size), value_shape)
-            self.attention.built = True
         if not self.cell.built:
             self.cell.build((batch_size, self._cell_input_size()))
             self.cell.built = True
@@ -168,10 +166,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
-        """Return the state before the first step, of a memory that `prepare_memory` gave.
+        """Return the state before the first step over a memory that `prepare_memory` gave.
 
-        `initial_state` has the cell's states, a tensor or a flat list, or is a state of this
-        decoder, which is returned as it is. Default: zeros.
+        `initial_state` is that of the call; a state of this decoder is returned as it is.
         """
         if isinstance(initial_state, dict):
             return initial_state
@@ -189,11 +186,10 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
         """Decode one step of inputs `(B, E)`.
 
-        `memory` is what `prepare_memory` gave, `state` what `initial_state` or the step before.
+        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
 
         Returns:
-            The output `(B, O)`, the weights `(B, S)`, and the state after the step, whose
-            `"context"` is this step's context.
+            The output `(B, O)`, the weights `(B, S)`, and the state after the step.
         """
         inputs = self.cast(inputs)
         arguments.check_features("inputs", inputs.shape, self._input_size)
@@ -302,9 +298,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     # Keras' bookkeeping.
 
-    def compute_mask(self, inputs, previous_mask):
-        return previous_mask
-
     def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
         return (*inputs_shape[:2], self.output_size)
 
@@ -333,9 +326,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         if self.input_feeding:
             state["attentional"] = spec(self.output_size)
         return (*results, state) if len(shapes) > 1 else (results, state)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, AttentionDecoder)
 
     @classmethod
     def from_config(cls, config):

@@ -1,8 +1,8 @@
 """The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence.
 
-The loop holds only what needs the state before; products with the inputs stand outside. It keeps
-its states, and in training the products with the recurrent kernel too; elsewhere a gradient
-computes those once more, in large products.
+The loop computes only what needs the state before; products with the inputs stand outside. It keeps
+its states, and in training the products with the recurrent kernel; otherwise a gradient computes
+these again, in large products.
 """
 
 from dataclasses import dataclass
@@ -11,16 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.recurrent.recurrence import (
-    GRU,
-    input_bias,
-    recurrent_weights,
-    run_places,
-    shift,
-    total,
-    with_gradient,
-)
+from .. import arguments
+from .recurrence import GRU, input_bias, recurrent_weights, run_places, shift, total, with_gradient
 
 GATES = ("update", "reset", "candidate")
 OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
@@ -32,24 +24,22 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class InnerAttentionGRUCell(keras.layers.GRUCell):
-    """One step of a GRU whose input is weighed by a query before the state reads it.
+class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
+    """One step of an `InnerAttentionGRU`, whose equations and weights it has.
 
-    `InnerAttentionGRU`, whose equations and weights it has, runs it over sequences, faster than
-    `keras.layers.RNN` does. The cell alone is for stacks and loops of your own.
+    That layer runs it over sequences, faster than `keras.layers.RNN` does. The cell alone is for
+    stacks and loops of your own.
 
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
     Call arguments:
-        inputs: `(B, D)`.
-        states: The list of one state `(B, U)`.
+        inputs, states: `(B, D)`, and the list of one state `(B, U)`.
         query: `(B, Q)`. Default: the inputs, which are their own mean.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weight `α` too; not for `"gate"`.
 
     Returns:
-        The output `(B, U)` and the list of the state after the step; with
-        `return_attention_scores` also the weights `(B,)`.
+        The output `(B, U)`, the list of the state, and where asked for the weights `(B,)`.
 
     Reference:
         Wang, Liu and Zhao 2016, section 3.
@@ -136,19 +126,12 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         if self.attention == "context":
             self._add("recurrent_attention_kernel", (self.units, self.input_size))
         if self.occam:
-            self.occam_vector = self.add_weight(
-                (self.query_size,), initializer=self.occam_initializer, name="occam_vector"
-            )
+            self._make_weight("occam_vector", (self.query_size,), self.occam_initializer)
 
     def _add(self, name, shape):
-        weight = self.add_weight(
-            shape,
-            initializer=arguments.fresh(self.attention_initializer),
-            regularizer=self.attention_regularizer,
-            constraint=self.attention_constraint,
-            name=name,
-        )
-        setattr(self, name, weight)
+        initializer = arguments.fresh(self.attention_initializer)
+        regularizer, constraint = self.attention_regularizer, self.attention_constraint
+        self._make_weight(name, shape, initializer, regularizer=regularizer, constraint=constraint)
 
     def call(
         self,
@@ -227,7 +210,7 @@ class InnerAttentionGRUCell(keras.layers.GRUCell):
         config = super().get_config()
         for name in ("activation", "recurrent_activation"):
             del config[name]  # those of the equations
-        return arguments.with_arguments(config, self, InnerAttentionGRUCell)
+        return config
 
 
 def check_scores_wanted(attention, wanted):
@@ -315,7 +298,7 @@ class InnerLoop:
         return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
 
     def _slopes(self, given, before, read, products):
-        """Return by what the gradient of a step's state is multiplied, and the gates, of all."""
+        """Return the factors of all steps' gradients, and the gates."""
         unweighed = inputs = [given[name] for name in GATES]
         if "reader" in given:
             energy = ops.sum(given["reader"] * before, axis=2, keepdims=True)

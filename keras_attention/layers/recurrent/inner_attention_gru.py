@@ -6,29 +6,24 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.base import is_list
-from keras_attention.layers.recurrent.inner_attention_cell import (
-    GATES,
-    InnerAttentionGRUCell,
-    InnerLoop,
-    check_scores_wanted,
-)
-from keras_attention.layers.recurrent.recurrence import recurrent_weights, shift, swap_time
-from keras_attention.ops.masks import check_mask, lengths, zero_masked
-from keras_attention.ops.penalties import occam_penalty
+from ...ops.masks import check_mask, lengths, zero_masked
+from ...ops.penalties import occam_penalty
+from .. import arguments
+from ..attention.base import is_list
+from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
+from .recurrence import DecoderCell, recurrent_weights, shift, swap_time
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
-FLAGS = {"return_sequences", "return_state", "go_backwards", "stateful", "unroll"}
-FLAGS |= {"zero_output_for_mask"}
+FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll")
+FLAGS += ("zero_output_for_mask",)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class InnerAttentionGRU(keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
-    Attention after a recurrent net favours the end of a text. Here a query `r` (of answer
-    selection: the question) acts before the state.
+    Attention after a recurrent net favours the end of a text. Here a query `r` (in answer
+    selection, the question) acts before the state.
 
     - `attention="gate"`: the query takes part in the gates, not in the candidate.
       `z = σ(W_z x + H_z h + M_z r + b_z)`, `f = σ(W_f x + H_f h + M_f r + b_f)`,
@@ -47,30 +42,25 @@ class InnerAttentionGRU(keras.layers.RNN):
     With `occam` there is `occam_vector` `(Q,)`.
 
     Args:
-        units: Size `U` of the state.
-        attention: `"gate"`, `"word"` or `"context"`.
+        units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
         attention_initializer, attention_regularizer, attention_constraint: Of `query_kernel`,
-            `attention_kernel` and `recurrent_attention_kernel`.
-        kernel_initializer, recurrent_initializer, bias_initializer, kernel_regularizer,
-        recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
-        bias_constraint: Of the weights that `keras.layers.GRU` has too.
-        occam: Whether Occam's penalty on the weights `α` is added as a loss (by `add_loss`); not
-            for `"gate"`, which has none. See
-            [`occam_penalty`][keras_attention.losses.occam_penalty].
+            `attention_kernel` and `recurrent_attention_kernel`. The others of these names, of
+            kernel, recurrent kernel and bias, are those of `keras.layers.GRU`.
+        occam: Whether [Occam's penalty][keras_attention.losses.occam_penalty] on the weights `α` is
+            added as a loss (by `add_loss`); not for `"gate"`, which has none.
         occam_minimum: Its least price `λ` of a word.
         occam_initializer: Initializer of `occam_vector`. Zeros would never learn: at the least
             price it has no gradient.
         dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
             attention sees all of them.
-        seed: Seed of the dropout.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
-        **kwargs: Arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument
@@ -143,12 +133,8 @@ class InnerAttentionGRU(keras.layers.RNN):
     ):
         # The cell's arguments are those of the layer with the same names.
         given = dict(locals())
-        of_cell = {name: value for name, value in given.items() if name in CELL_ARGUMENTS}
-        flags = {
-            name: arguments.check_flag(name, value)
-            for name, value in given.items()
-            if name in FLAGS
-        }
+        of_cell = {name: given[name] for name in CELL_ARGUMENTS}
+        flags = {name: arguments.check_flag(name, given[name]) for name in FLAGS}
         arguments.check_choice("use_cudnn", use_cudnn, ("auto", True, False))
         dtype, trainable = kwargs.get("dtype"), kwargs.get("trainable", True)
         cell = InnerAttentionGRUCell(**of_cell, dtype=dtype, trainable=trainable, name="cell")
@@ -163,7 +149,6 @@ class InnerAttentionGRU(keras.layers.RNN):
         query_shape = query_shape or (inputs_shape[0], inputs_shape[-1])
         if not self.cell.built:
             self.cell.build((inputs_shape[0], inputs_shape[-1]), query_shape)
-            self.cell.built = True
         super().build(inputs_shape)
 
     def call(
@@ -181,7 +166,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         mask = None if mask is None else ops.cast(mask, "bool")
         inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a state or a gradient
         query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
-        first = self._first_state(inputs, initial_state)
+        state = self.states if initial_state is None and self.stateful else initial_state
+        (first,) = self._cell.initial_states(ops.shape(inputs)[0], state)
         if self.go_backwards:
             inputs = ops.flip(inputs, axis=1)
             mask = None if mask is None else ops.flip(mask, axis=1)
@@ -239,6 +225,10 @@ class InnerAttentionGRU(keras.layers.RNN):
         return swap_time(states), ops.squeeze(swap_time(weights), 2)
 
     @property
+    def _cell(self) -> DecoderCell:
+        return DecoderCell(self.cell, self.compute_dtype)
+
+    @property
     def _runs_on_stock_gru(self) -> bool:
         """Whether Keras' GRU runs the loop: where cuDNN can serve it."""
         if self.cell.attention != "word" or self.use_cudnn is False:
@@ -248,14 +238,6 @@ class InnerAttentionGRU(keras.layers.RNN):
         able = self.cell.reset_after and self.cell.use_bias and not self.unroll
         on_tensorflow = keras.backend.backend() == "tensorflow"
         return able and on_tensorflow and bool(keras.distribution.list_devices("gpu"))
-
-    def _first_state(self, inputs, initial_state):
-        if initial_state is None and self.stateful:
-            initial_state = self.states
-        if initial_state is None:
-            return ops.zeros((ops.shape(inputs)[0], self.cell.units), self.compute_dtype)
-        state = initial_state[0] if isinstance(initial_state, (list, tuple)) else initial_state
-        return ops.cast(state, self.compute_dtype)
 
     def _results(self, states, last, scores, mask, return_attention_scores):
         outputs = states if self.return_sequences else last
@@ -296,14 +278,7 @@ class InnerAttentionGRU(keras.layers.RNN):
             )
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
-            states = state if isinstance(state, (list, tuple)) else [state]
-            shapes = [tuple(one.shape) for one in states]
-            rows = {inputs.shape[0], *(shape[0] for shape in shapes if shape)} - {None}
-            if [shape[1:] for shape in shapes] != [(cell.units,)] or len(rows) > 1:
-                raise ValueError(
-                    f"The state before the first step must be one tensor of {cell.units} units, a "
-                    f"row for each example. Received: {len(shapes)} of shapes {shapes}"
-                )
+            self._cell.check_states(state, inputs.shape[0])
         return mask
 
     # Keras' bookkeeping.

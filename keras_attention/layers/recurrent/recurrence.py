@@ -1,12 +1,11 @@
 """Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`keras.layers.RNN` is the loop that Keras offers on every backend. Its inner loop is called, since
-the layer itself would cast every state, masks too, to a float dtype.
+The loop is the inner one of `keras.layers.RNN`, which runs on every backend: the layer itself would
+cast every state, masks too, to a float dtype.
 
-`GRU` and `LSTM` hold the cells' equations, forward and backward, once for every loop. The backward
-pass of a sequence has three parts, of which only the second is a loop: `slopes` gives the factors
-of all steps' gradients, `pull` takes the gradient one step back, and `product_gradients` and
-`weight_gradients` give the rest, for all steps at once.
+`GRU` and `LSTM` hold the cells' equations, forward and backward. Of the backward pass only the
+second part is a loop: `slopes` gives the factors of all steps' gradients, `pull` takes the gradient
+one step back, and `product_gradients` and `weight_gradients` give the rest, of all steps at once.
 """
 
 import inspect
@@ -16,7 +15,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention.ops import vjp
+from ...ops import vjp
 
 
 class _LoopCell:
@@ -39,27 +38,26 @@ def run_loop(step, sequence, states):
     return list(outputs), list(states)
 
 
-def flatten(structure) -> list:
-    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
-    if isinstance(structure, dict):
-        return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
-    if isinstance(structure, (list, tuple)):
-        return [leaf for part in structure for leaf in flatten(part)]
-    return [structure]
+def run_queries(step, queries, mask, state):
+    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; a loop for several queries.
 
+    `real` is a row `(B, 1)` of the queries' mask `(B, T)`, or `None` without one.
+    """
+    size = ops.shape(queries)[2]
+    if mask is not None:
+        column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
+        queries = ops.concatenate([queries, column], axis=2)
 
-def packed(structure, leaves):
-    """Return leaves nested as a structure is, in the order of `flatten`."""
-    leaves = iter(leaves)
+    def one(x, states):
+        real = None if mask is None else x[:, size:] > 0.5
+        output, after = step(x[:, :size], real, states[0])
+        return [output], [after]
 
-    def fill(part):
-        if isinstance(part, dict):
-            return {name: fill(part[name]) for name in sorted(part)}
-        if isinstance(part, (list, tuple)):
-            return [fill(one) for one in part]
-        return next(leaves)
-
-    return fill(structure)
+    if queries.shape[1] == 1:
+        (output,), (after,) = one(queries[:, 0], [state])
+        return ops.expand_dims(output, 1), after
+    (outputs,), (after,) = run_loop(one, queries, [state])
+    return outputs, after
 
 
 def run_places(step, count, states, reverse=False, unroll=False):
@@ -79,19 +77,19 @@ def run_places(step, count, states, reverse=False, unroll=False):
     structure = {}
 
     def at_place(x, flat):
-        outputs, after = step(x[0, 0], packed(states, list(flat)))
+        outputs, after = step(x[0, 0], tree.pack_sequence_as(states, list(flat)))
         structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
-        return flatten(outputs), flatten(after)
+        return tree.flatten(outputs), tree.flatten(after)
 
     places = ops.arange(count, dtype="int32")
     # Not `go_backwards`: on JAX it takes a single output only.
     places = ops.flip(places, axis=0) if reverse else places
-    outputs, after = run_loop(at_place, places[None, :, None], flatten(states))
+    outputs, after = run_loop(at_place, places[None, :, None], tree.flatten(states))
     # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
     outputs = [swap_time(output) for output in outputs]
     outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
-    outputs = packed(structure["outputs"], outputs)
-    return outputs, packed(states, after)
+    outputs = tree.pack_sequence_as(structure["outputs"], outputs)
+    return outputs, tree.pack_sequence_as(states, after)
 
 
 def with_gradient(forward, backward, given):
@@ -104,21 +102,21 @@ def with_gradient(forward, backward, given):
 
     @vjp.with_gradient
     def run(*tensors):
-        inside = packed(given, list(tensors))
+        inside = tree.pack_sequence_as(given, list(tensors))
         result, kept = forward(inside)
         return result, lambda upstream: tuple(
             _completed(inside, backward(inside, result, kept, upstream))
         )
 
-    return run(*flatten(given))
+    return run(*tree.flatten(given))
 
 
 def _completed(given, gradients):
-    """List the gradients in the order of `flatten(given)`, with zeros for missing ones."""
+    """List the gradients in the order of `tree.flatten(given)`, with zeros for missing ones."""
     if isinstance(given, dict):
         found = gradients or {}
         return [g for name in sorted(given) for g in _completed(given[name], found.get(name))]
-    if isinstance(given, list):
+    if isinstance(given, (list, tuple)):
         found = gradients or [None] * len(given)
         return [g for one, other in zip(given, found, strict=True) for g in _completed(one, other)]
     return [ops.zeros_like(given) if gradients is None else ops.cast(gradients, given.dtype)]
@@ -161,7 +159,7 @@ class GRU:
     state_count = 1
 
     def gates(self, inputs, read, weights, made=()):
-        """Return the gates, and the recurrent products, which are not `made` again if given.
+        """Return the gates and the recurrent products, which `made` gives where they exist already.
 
         The gates are update, reset, candidate, and the inner product that reset acts on (or, with
         `reset_after=False`, the reset state). `read` is the state, less what dropout takes.
@@ -355,9 +353,8 @@ class DecoderCell:
 
     def __call__(self, inputs, flat_states, training=False):
         """Return the output and the flat list of states after one step."""
-        arguments = {}
-        if "training" in inspect.signature(self.cell.call).parameters:
-            arguments["training"] = bool(training)
+        takes_training = "training" in inspect.signature(self.cell.call).parameters
+        arguments = {"training": bool(training)} if takes_training else {}
         size = self.cell.state_size
         structure = size if tree.is_nested(size) else [size]
         states = tree.pack_sequence_as(structure, list(flat_states))
@@ -373,11 +370,11 @@ class DecoderCell:
         """Return the flat list of first states: those given, or else the cell's own zeros."""
         if given is not None:
             self.check_states(given, batch_size)
-            return [self._cast(leaf) for leaf in tree.flatten(given)]
-        zeros = getattr(self.cell, "get_initial_state", None)
-        if zeros is not None:
-            return [self._cast(leaf) for leaf in tree.flatten(zeros(batch_size=batch_size))]
-        return [ops.zeros((batch_size, size), self.dtype) for size in self.state_sizes]
+        elif hasattr(self.cell, "get_initial_state"):
+            given = self.cell.get_initial_state(batch_size=batch_size)
+        else:
+            given = [ops.zeros((batch_size, size)) for size in self.state_sizes]
+        return [self._cast(state) for state in tree.flatten(given)]
 
     def check_states(self, given, batch_size):
         """Raise a ValueError where states are not this cell's."""

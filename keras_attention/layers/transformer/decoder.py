@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_attention.layers import arguments
-from keras_attention.layers.transformer.encoder import TransformerBlock
-from keras_attention.ops.masks import check_mask
+from ...ops.masks import check_mask
+from .. import arguments
+from .encoder import TransformerBlock
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -35,12 +35,12 @@ class TransformerDecoder(TransformerBlock):
         attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 
     Returns:
-        `(B, T, D)`; with `return_attention_scores`, a tuple of it and a dictionary of the weights,
+        `(B, T, D)`; with `return_attention_scores` also a dictionary of the weights,
         `"self_attention"` `(B, H, T, T)` and, with a memory, `"cross_attention"` `(B, H, T, S)`.
 
     Raises:
-        ValueError: Where an argument is out of its range, shapes or masks do not fit, or a memory
-            is given to a block that was built without one, or the other way round.
+        ValueError: As `TransformerEncoder`, and where a memory comes to a block that was built
+            without one, or the other way round.
 
     Reference:
         Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
@@ -111,13 +111,9 @@ class TransformerDecoder(TransformerBlock):
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index):
-        """Decode one step.
+        """Decode one step of inputs `(B, D)`, whose number is `index`, an integer or scalar tensor.
 
-        Args:
-            inputs: `(B, D)`.
-            memory: What `prepare_memory` gave.
-            state: What `initial_state` or the step before gave.
-            index: The step's number, an integer or a scalar tensor.
+        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
 
         Returns:
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
@@ -125,18 +121,13 @@ class TransformerDecoder(TransformerBlock):
         """
         arguments.check_built(self, "inputs_shape, value_shape")
         scores = {}
+        own, cross = self.self_attention, self.cross_attention
         x, scores["self_attention"], state = self._residual(
-            self._cast(inputs),
-            self.self_attention_norm,
-            lambda y: self.self_attention.step(y, None, state, index),
-            False,
+            "self_attention", self._cast(inputs), lambda y: own.step(y, None, state, index)
         )
-        if self.cross_attention is not None:
+        if cross is not None:
             x, scores["cross_attention"], _ = self._residual(
-                x,
-                self.cross_attention_norm,
-                lambda y: self.cross_attention.step(y, memory, {}, index),
-                False,
+                "cross_attention", x, lambda y: cross.step(y, memory, {}, index)
             )
         return self._feed(x, False), scores, state
 
@@ -171,14 +162,11 @@ class TransformerDecoder(TransformerBlock):
         if (value is None) != (self.cross_attention is None):
             built = "without" if self.cross_attention is None else "with"
             raise ValueError(
-                f"This block was built {built} a memory to attend to, and is called so ever "
-                f"after. Received: value={'None' if value is None else tuple(value.shape)}"
+                f"This block was built {built} a memory to attend to: call it in the same way. "
+                f"Received: value={'None' if value is None else tuple(value.shape)}"
             )
-        if value is not None and value.shape[-1] != self.value_size:
-            raise ValueError(
-                f"The block was built for a memory of {self.value_size} features. "
-                f"Received: value of shape {tuple(value.shape)}"
-            )
+        if value is not None:
+            arguments.check_features("value", value.shape, self.value_size)
 
 
 def _check_value(inputs, value):

@@ -6,20 +6,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.attention.multi_head import MultiHeadAttention
-from keras_attention.layers.transformer.feed_forward import GATED, FeedForward
-from keras_attention.ops.masks import check_mask
+from ...ops.masks import check_mask
+from .. import arguments
+from ..attention.multi_head import MultiHeadAttention
+from .feed_forward import GATED, FeedForward
 
 NORMS = ("post", "pre")
-OF_SELF_ATTENTION = ("positions", "window", "num_sinks")
-OF_ATTENTION = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
+OF_CROSS_ATTENTION = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
+OF_SELF_ATTENTION = (*OF_CROSS_ATTENTION, "positions", "window", "num_sinks")
 BITS = 10  # three decisions out of one number of 30 bits
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PackedDropout(keras.layers.Dropout):
-    """`keras.layers.Dropout`, of which a random number decides over three elements.
+    """`keras.layers.Dropout` with one random number for three elements.
 
     On a CPU random numbers cost more than all else: over `(170, 24, 128)` it took 2.2 ms against
     3.6 ms of `keras.layers.Dropout`. Ten bits decide, so the rate is rounded to a 1024th.
@@ -60,7 +60,7 @@ class PackedDropout(keras.layers.Dropout):
         return config
 
 
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(arguments.Configured, keras.layers.Layer):
     """Base of the blocks: their options, and the residual connection around each sublayer.
 
     $$\\text{post:}\\; \\mathrm{LayerNorm}(x + f(x)) \\qquad
@@ -113,13 +113,12 @@ class TransformerBlock(keras.layers.Layer):
         self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         self._residual_dropout = PackedDropout(dropout, seed=seed, dtype=self.dtype_policy)
-        # The width comes with the inputs; all else is refused here.
-        options = {name: getattr(self, name) for name in OF_SELF_ATTENTION}
-        self._attention("self_attention", self.num_heads * (key_dim or 2), **options, seed=0)
+        # The width comes with the inputs; all other wrong arguments raise here.
+        self._attention("self_attention", self.num_heads * (key_dim or 2), seed=0)
 
-    def _add_attention(self, name, inputs_shape, value_shape, **options):
+    def _add_attention(self, name, inputs_shape, value_shape):
         """Make the attention `name` and its norm, for a stream of `inputs_shape`."""
-        attention = self._attention(name, inputs_shape[-1], **options)
+        attention = self._attention(name, inputs_shape[-1], self.seed)
         attention.build(inputs_shape, value_shape)
         setattr(self, name, attention)
         self._add_norm(name, inputs_shape)
@@ -145,13 +144,13 @@ class TransformerBlock(keras.layers.Layer):
         norm.build(inputs_shape)
         setattr(self, f"{name}_norm", norm)
 
-    def _attention(self, name, size, seed=None, **options):
+    def _attention(self, name, size, seed):
         if self.key_dim is None and size % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide the width of the inputs, or `key_dim` be given. "
                 f"Received: num_heads={self.num_heads}, inputs of width {size}"
             )
-        options |= {name: getattr(self, name) for name in OF_ATTENTION}
+        options = OF_SELF_ATTENTION if name == "self_attention" else OF_CROSS_ATTENTION
         return MultiHeadAttention(
             self.num_heads,
             self.key_dim or size // self.num_heads,
@@ -159,21 +158,20 @@ class TransformerBlock(keras.layers.Layer):
             output_shape=size,
             kernel_initializer=arguments.fresh(self.kernel_initializer),
             bias_initializer=self.bias_initializer,
-            seed=self.seed if seed is None else seed,
+            seed=seed,
             name=name,
             dtype=self.dtype_policy,
-            **options,
+            **{option: getattr(self, option) for option in options},
         )
 
     def _add_self_attention(self, shape):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         self.input_size = shape[-1]
-        options = {name: getattr(self, name) for name in OF_SELF_ATTENTION}
-        self._add_attention("self_attention", shape, shape, **options)
+        self._add_attention("self_attention", shape, shape)
 
-    def _residual(self, x, norm, sublayer, training):
+    def _residual(self, name, x, sublayer, training=False):
         """Add a sublayer's first result to its input and normalise; return all results."""
-        pre = self.norm == "pre"
+        pre, norm = self.norm == "pre", getattr(self, f"{name}_norm")
         y, *rest = sublayer(norm(x) if pre else x)
         x = x + self._residual_dropout(y, training=training)
         return (x if pre else norm(x), *rest)
@@ -187,11 +185,10 @@ class TransformerBlock(keras.layers.Layer):
             result = getattr(self, name)(y, *read, **options)
             return result if return_attention_scores else (result, None)
 
-        return self._residual(x, getattr(self, f"{name}_norm"), attend, options["training"])
+        return self._residual(name, x, attend, options["training"])
 
     def _feed(self, x, training=None):
-        norm = self.feed_forward_norm
-        return self._residual(x, norm, lambda y: (self.feed_forward(y),), training)[0]
+        return self._residual("feed_forward", x, lambda y: (self.feed_forward(y),), training)[0]
 
     def _check_inputs(self, inputs, mask):
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
@@ -201,14 +198,8 @@ class TransformerBlock(keras.layers.Layer):
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
 
-    def compute_mask(self, inputs, previous_mask):
-        return previous_mask
-
     def compute_output_shape(self, inputs_shape, value_shape=None) -> tuple:
         return tuple(inputs_shape)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, TransformerBlock)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -231,26 +222,21 @@ class TransformerEncoder(TransformerBlock):
         attention_dropout: Rate at which attention weights are dropped. Default: `dropout`.
         activation: Of the feed-forward network: any Keras activation (`"relu"` as published,
             `"gelu"`), or a gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
-        norm: `"post"` or `"pre"`.
-        layer_norm_epsilon: Added to the variance.
+        norm, layer_norm_epsilon: `"post"` or `"pre"`, and what is added to the variance.
         use_bias: Whether projections and feed-forward network have biases.
-        kernel_initializer: Initializer of all kernels.
-        bias_initializer: Initializer of all biases.
-        positions: How positions enter the scores: `None`, `"rotary"`, `"alibi"` or `"relative"`.
-        window: How far a position attends to either side. Default: everywhere.
-        num_key_value_heads, num_sinks, normalizer, query_key_norm: As in `MultiHeadAttention`.
-        seed: Seed of the dropouts.
-        **kwargs: Arguments of every Keras layer.
+        kernel_initializer, bias_initializer: Of all kernels, and of all biases.
+        positions, window, num_sinks, num_key_value_heads, normalizer, query_key_norm: As in
+            `MultiHeadAttention`.
+        seed, **kwargs: Seed of the dropouts, and the arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`.
         inputs_mask: Boolean `(B, T)`, True = attend. Default: Keras' implicit mask.
         attention_mask: Boolean `(B, T, T)`, which pairs may attend, beside the other masks.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout applies.
+        return_attention_scores, training: Whether to return the weights; whether dropout applies.
 
     Returns:
-        `(B, T, D)`; with `return_attention_scores`, a tuple of it and the weights `(B, H, T, T)`.
+        `(B, T, D)`; with `return_attention_scores` also the weights `(B, H, T, T)`.
 
     Raises:
         ValueError: Where an argument is out of its range, or shapes or masks do not fit.

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import arguments
-from keras_attention.layers.lora_and_quantization import AdaptableKernels
+from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
 
 # Gated forms of the feed-forward network by name: the activation of the gate.
 GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
@@ -82,6 +82,3 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, FeedForward)

@@ -6,11 +6,11 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from keras_attention.layers import arguments
-from keras_attention.ops.positions import places, sinusoids
+from ...ops.positions import places, sinusoids
+from .. import arguments
 
 
-class _AddedPositions(keras.layers.Layer):
+class _AddedPositions(arguments.Configured, keras.layers.Layer):
     """Adds a code of each step's place; a subclass gives the codes."""
 
     def __init__(self, scale=False, **kwargs):
@@ -33,12 +33,7 @@ class _AddedPositions(keras.layers.Layer):
         return ops.cast(x, self.compute_dtype)
 
     def step(self, x, position):
-        """Add the code of one position: what `call` gives for that step of the whole sequence.
-
-        Args:
-            x: `(B, D)`.
-            position: Its place: a number, a scalar tensor, or integers `(B,)`.
-        """
+        """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
         if len(x.shape) != 2:
             raise ValueError(
                 "A step is (batch, features); a whole sequence goes to the layer's call. "
@@ -54,9 +49,6 @@ class _AddedPositions(keras.layers.Layer):
         self._check_sequence(inputs.shape, start_index)
         return keras.KerasTensor(inputs.shape, self.compute_dtype)
 
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
-
     def _check_sequence(self, shape, start_index=0):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
 
@@ -68,8 +60,8 @@ class PositionalEncoding(_AddedPositions):
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
     There are no weights, and no length is too long. Sines and cosines are interleaved; an odd `D`
-    ends on a sine. They are computed in float32 whatever the policy. A mask passes through, and
-    places are counted from the first step, padding or not.
+    ends on a sine. They are computed in float32 under any policy. A mask passes through, and places
+    count from the first step, padding or not.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
@@ -78,8 +70,7 @@ class PositionalEncoding(_AddedPositions):
 
     Call arguments:
         inputs: `(B, T, D)`.
-        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`, one
-            for every example.
+        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`.
 
     Returns:
         `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
@@ -107,26 +98,20 @@ class PositionalEncoding(_AddedPositions):
     def codes(self, positions, size):
         return sinusoids(positions, size, self.max_wavelength)
 
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, PositionalEncoding)
-
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LearnedPositions(_AddedPositions):
     """Add a learned vector for each place: `y_p = x_p + P_p`.
 
-    A length past the table is refused where it is known. Where it is open until a compiled program
-    runs, the steps past the table become NaN, never the row of another place.
+    A length past the table raises a ValueError where it is known. Where it is open until a compiled
+    program runs, the steps past the table become NaN, never the row of another place.
 
     Weights: `embeddings` `P (max_length, D)`.
 
     Args:
         max_length: How many places have a row.
         embeddings_initializer: Initializer of `P`.
-        scale: Whether to multiply the inputs by `sqrt(D)` first.
-        **kwargs: Arguments of every Keras layer.
-
-    The call and its results are those of `PositionalEncoding`; a place past the table is refused.
+        scale, **kwargs: As in `PositionalEncoding`, and so are the call and its results.
 
     Reference:
         Gehring et al. 2017, "Convolutional sequence to sequence learning", section 3.1.
@@ -156,19 +141,13 @@ class LearnedPositions(_AddedPositions):
 
     def build(self, inputs_shape):
         self._check_sequence(inputs_shape)
-        self.embeddings = self.add_weight(
-            (self.max_length, inputs_shape[2]),
-            initializer=self.embeddings_initializer,
-            name="embeddings",
-        )
+        shape = (self.max_length, inputs_shape[2])
+        self._make_weight("embeddings", shape, self.embeddings_initializer)
 
     def codes(self, positions, size):
         known = ops.logical_and(positions >= 0, positions < self.max_length)
         rows = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
-
-    def get_config(self):
-        return arguments.with_arguments(super().get_config(), self, LearnedPositions)
 
     def _check_sequence(self, shape, start_index=0):
         super()._check_sequence(shape)

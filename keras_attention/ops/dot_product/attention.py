@@ -50,9 +50,9 @@ def attention(
     rule = Rule(reach, normalizer, dropout, seed, has_table=table is not None)
     tensors = (query, key, value, *([] if table is None else [table]), *reach.mods.tensors())
     plan = plan_for(query.shape, key.shape, reach)
-    return (
-        attend_in_turns(tensors, rule) if plan is None else blocked_attention(tensors, rule, plan)
-    )
+    if plan is None:
+        return attend_in_turns(tensors, rule)
+    return blocked_attention(tensors, rule, plan)
 
 
 def attention_with_scores(

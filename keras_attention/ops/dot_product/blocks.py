@@ -2,19 +2,18 @@
 
 Automatic differentiation keeps the weights of all pairs, and their neighbours, for the backward
 pass: over 1 GB for 8 heads of 4,096 steps. Here some heads and some hundred queries are worked on
-at a time, in the forward pass and, computed again, in the backward pass. A causal mask or a window
-leaves out the places that a whole part cannot see, and a `mask_mod` the blocks that it rules out.
+at a time, in the forward pass and, computed again, in the backward pass; of short sequences the
+weights are kept. A causal mask or a window leaves out the places that a whole part cannot see, and
+a `mask_mod` the blocks that it rules out.
 
-Where the sequences are short the weights are kept: the gradient of the whole still costs less
-than that of its operations one by one.
-
-From top to bottom: how the work is cut (`Plan`), the forward and the backward pass over the parts
-of some heads, the groups of heads.
+From top to bottom: the `Plan`, forward and backward over the parts of some heads, groups of heads.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 from keras import ops, random
@@ -160,13 +159,16 @@ def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[
     value, weights = tensors[2], weights_of(part, tensors, rule, index)
     kept = weights.kept(value.dtype)
     shape = (*ops.shape(kept)[:3], ops.shape(value)[3])
+
+    def read(columns: Span, places: Span) -> Tensor:
+        return weighted_sum(columns.cut(kept, 3), places.cut(value, 2))
+
+    def nothing(columns: Span, places: Span) -> Tensor:
+        return ops.zeros(shape, value.dtype)
+
     context: Tensor = 0
-    for (columns, places), live in zip(part.runs(), weights.live, strict=True):
-        context += where_live(
-            live,
-            lambda c=columns, p=places: (weighted_sum(c.cut(kept, 3), p.cut(value, 2)),),
-            lambda: (ops.zeros(shape, value.dtype),),
-        )[0]
+    for run, live in zip(part.runs(), weights.live, strict=True):
+        context += where_live(live, read, nothing, *run)
     if weights.seen is not None:
         context = context * ops.cast(weights.seen, context.dtype)
     return context, weights
@@ -175,46 +177,36 @@ def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[
 def weights_of(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> Weights:
     """Return the weights of a part's queries."""
     table, learned = rule.split(tensors[3:])
-    query, key = part.queries(tensors[0]), tensors[1]
-    biases = part.biases(None if table is None else _float32(table))
+    query, key, mods = part.queries(tensors[0]), tensors[1], rule.reach.mods
+
+    def score(piece: Piece, bias: Tensor, mask: Tensor) -> Tensor:
+        if mods.score is not None:
+            places = rule.reach.places(part.rows, piece.span)
+            scores = mods.scored(_products(query, key, piece, bias), places, learned)
+            return scores if mask is None else ops.where(mask, scores, HIDDEN)
+        if mask is not None:
+            hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+            bias = hidden if bias is None else bias + hidden
+        return _products(query, key, piece, bias)
+
+    def hide(piece: Piece, bias: Tensor, mask: Tensor) -> Tensor:
+        return ops.full((*ops.shape(query)[:3], piece.span.size), HIDDEN, "float32")
+
     scores, masks, live = [], [], []
-    for piece, bias in zip(part.pieces, biases, strict=True):
+    for piece, bias in zip(part.pieces, part.biases(table), strict=True):
         mask = piece.reach.mask(part.rows, piece.span, piece.without_sinks)
         masks.append(mask)
         live.append(ops.any(mask) if part.can_skip and mask is not None else True)
-        shape = (*ops.shape(query)[:3], piece.span.size)
-
-        def score(piece: Piece = piece, bias: Tensor = bias, mask: Tensor = mask) -> tuple:
-            products = _float32(dot_products(query, piece.span.cut(key, 2)))
-            return (_scored(products, bias, mask, rule, part, piece, learned),)
-
-        hidden = lambda shape=shape: (ops.full(shape, HIDDEN, "float32"),)  # noqa: E731
-        scores.append(where_live(live[-1], score, hidden)[0])
+        scores.append(where_live(live[-1], score, hide, piece, bias, mask))
     joined = _joined(scores, 3)
     weights = SPARSE[rule.normalizer][0](joined) if rule.normalizer in SPARSE else softmax(joined)
     factor, seen = _dropout_factor(weights, rule, index), _seen(masks, rule.reach)
     return Weights(weights, factor, seen, tuple(live) if part.apart else (True,))
 
 
-def _scored(
-    products: Tensor,
-    bias: Tensor,
-    mask: Tensor,
-    rule: Rule,
-    part: Part,
-    piece: Piece,
-    learned: Tensor,
-) -> Tensor:
-    """Return the scores of a piece: products, biases, the user's function, hidden places."""
-    mods = rule.reach.mods
-    if mods.score is not None:
-        products = products if bias is None else products + bias
-        places = rule.reach.places(part.rows, piece.span)
-        products, bias = mods.scored(products, places, learned), None
-        return products if mask is None else ops.where(mask, products, HIDDEN)
-    if mask is not None:
-        hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
-        bias = hidden if bias is None else bias + hidden
+def _products(query: Tensor, key: Tensor, piece: Piece, bias: Tensor) -> Tensor:
+    """Return a piece's products of queries and keys, float32, with the biases."""
+    products = _float32(dot_products(query, piece.span.cut(key, 2)))
     return products if bias is None else products + bias
 
 
@@ -244,14 +236,14 @@ def add_part(
         given = given * ops.cast(weights.seen, given.dtype)
     runs = list(zip(part.runs(), weights.live, strict=True))
     shape = ops.shape(weights.before)[:3]
-    of_weights = [
-        where_live(
-            live,
-            lambda p=places: (_float32(dot_products(given, p.cut(value, 2))),),
-            lambda c=columns: (ops.zeros((*shape, c.size), "float32"),),
-        )[0]
-        for (columns, places), live in runs
-    ]
+
+    def of_run(columns: Span, places: Span) -> Tensor:
+        return _float32(dot_products(given, places.cut(value, 2)))
+
+    def zeros(columns: Span, places: Span) -> Tensor:
+        return ops.zeros((*shape, columns.size), "float32")
+
+    of_weights = [where_live(live, of_run, zeros, *run) for run, live in runs]
     slope = None if slope is None else part.queries(slope)
     of_scores = _of_scores(
         weights, _times(_joined(of_weights, 3), weights.factor), slope, rule.normalizer
@@ -260,22 +252,21 @@ def add_part(
     if rule.reach.mods.score is not None:
         of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
     of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(value.dtype)
+
+    def products(columns: Span, places: Span) -> tuple:
+        block = columns.cut(of_products, 3)
+        return (
+            weighted_sum(block, places.cut(key, 2)),
+            sum_over_queries(block, query, key.shape[1]),
+            sum_over_queries(columns.cut(kept, 3), given, key.shape[1]),
+        )
+
+    def nothing(columns: Span, places: Span) -> tuple:
+        return tuple(map(ops.zeros_like, (query, places.cut(key, 2), places.cut(value, 2))))
+
     of_query: Tensor = 0
     for (columns, places), live in runs:
-
-        def products(columns: Span = columns, places: Span = places) -> tuple:
-            block = columns.cut(of_products, 3)
-            return (
-                weighted_sum(block, places.cut(key, 2)),
-                sum_over_queries(block, query, key.shape[1]),
-                sum_over_queries(columns.cut(kept, 3), given, key.shape[1]),
-            )
-
-        def nothing(places: Span = places) -> tuple:
-            parts = (query, places.cut(key, 2), places.cut(value, 2))
-            return tuple(ops.zeros_like(each) for each in parts)
-
-        of_block = where_live(live, products, nothing)
+        of_block = where_live(live, products, nothing, columns, places)
         of_query += of_block[0]
         of_key = places.add(of_key, _float32(of_block[1]), 2)
         of_value = places.add(of_value, _float32(of_block[2]), 2)
@@ -298,52 +289,44 @@ def _before_mod(
 ) -> tuple[Tensor, list]:
     """Return the gradient of the scores before the user's function, and of what it learns."""
     table, learned = rule.split(tensors[3:])
-    biases = part.biases(None if table is None else _float32(table))
     query, before = part.queries(tensors[0]), []
     first, totals = len(totals) - len(learned), list(totals)
-    for piece, columns, bias, live in zip(
-        part.pieces, part.columns(), biases, weights.live, strict=True
-    ):
-        places, upstream = rule.reach.places(part.rows, piece.span), columns.cut(of_scores, 3)
 
-        def gradients(
-            piece: Piece = piece,
-            bias: Tensor = bias,
-            places: tuple = places,
-            upstream: Tensor = upstream,
-        ) -> tuple:
-            products = _float32(dot_products(query, piece.span.cut(tensors[1], 2)))
-            products = products if bias is None else products + bias
+    def gradients(piece: Piece, bias: Tensor, upstream: Tensor) -> tuple:
+        places = rule.reach.places(part.rows, piece.span)
 
-            def scored(products: Tensor, *learned: Tensor) -> Tensor:
-                return rule.reach.mods.scored(products, places, learned)
+        def scored(products: Tensor, *learned: Tensor) -> Tensor:
+            return rule.reach.mods.scored(products, places, learned)
 
-            return tuple(map(_float32, vjp(scored, (products, *learned), upstream)))
+        given = (_products(query, tensors[1], piece, bias), *learned)
+        return tuple(map(_float32, vjp(scored, given, upstream)))
 
-        def nothing(upstream: Tensor = upstream) -> tuple:
-            return tuple(map(_float32, map(ops.zeros_like, (upstream, *learned))))
+    def nothing(piece: Piece, bias: Tensor, upstream: Tensor) -> tuple:
+        return tuple(ops.zeros_like(each, "float32") for each in (upstream, *learned))
 
-        of_products, *of_learned = where_live(live, gradients, nothing)
+    parts = zip(part.pieces, part.columns(), part.biases(table), weights.live, strict=True)
+    for piece, columns, bias, live in parts:
+        upstream = columns.cut(of_scores, 3)
+        of_products, *of_learned = where_live(live, gradients, nothing, piece, bias, upstream)
         before.append(of_products)
         for place, gradient in enumerate(of_learned):
             totals[first + place] = totals[first + place] + gradient
     return _joined(before, 3), totals
 
 
-def where_live(live: Tensor, compute: Callable, otherwise: Callable) -> tuple:
-    """Return what one of two functions gives, and run that one alone."""
-    return compute() if live is True else ops.cond(live, compute, otherwise)
+def where_live(live: Tensor, compute: Callable, otherwise: Callable, *given: Any) -> Any:
+    """Return what one of two functions makes of what is given, and run that one alone."""
+    if live is True:
+        return compute(*given)
+    return ops.cond(live, lambda: compute(*given), lambda: otherwise(*given))
 
 
 def _seen(masks: list, reach: Reach) -> Tensor:
     """Return which queries see anything, `(B, H, rows, 1)`, or `None` where all do."""
     if any(mask is None for mask in masks) or not (reach.has_masks or reach.window):
         return None
-    seen = None
-    for mask in masks:
-        some = ops.any(mask, axis=-1, keepdims=True)
-        seen = some if seen is None else ops.logical_or(seen, some)
-    return seen
+    seen = [ops.any(mask, axis=-1, keepdims=True) for mask in masks]
+    return functools.reduce(ops.logical_or, seen)
 
 
 def softmax(scores: Tensor) -> Tensor:

@@ -64,27 +64,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Reach:
-    """The places that queries may see: all, less what each of these takes away.
+    """The places that queries may see: all, less what each of these takes away."""
 
-    Attributes:
-        causal: Whether a query sees no place after its own.
-        window: A query at place `t` sees the places within `window - 1` of `t`.
-        num_sinks: The first places, which are seen past the window too.
-        query_mask: Boolean `(B, T)`; a query that is masked sees nothing.
-        value_mask: Boolean `(B, S)`; a place that is masked is not seen.
-        attention_mask: Boolean, broadcasts to `(B, H, T, S)`.
-        mods: Functions of places that change scores and hide pairs.
-        batch_size: `B`, which `mods` needs.
-        heads: The heads, which `mods` needs.
-    """
-
-    causal: bool = False
-    window: int | None = None
-    num_sinks: int = 0
-    query_mask: Tensor = None
-    value_mask: Tensor = None
-    attention_mask: Tensor = None
-    mods: Mods = Mods()
+    causal: bool = False  # no place after the query's own
+    window: int | None = None  # from place `t`, the places within `window - 1` of `t` alone
+    num_sinks: int = 0  # the first places, which are seen past the window too
+    query_mask: Tensor = None  # boolean `(B, T)`: a masked query sees nothing
+    value_mask: Tensor = None  # boolean `(B, S)`: a masked place is not seen
+    attention_mask: Tensor = None  # boolean, broadcasts to `(B, H, T, S)`
+    mods: Mods = Mods()  # functions that change scores and hide pairs, by the two fields below
     batch_size: Tensor = None
     heads: Any = None
 
@@ -139,14 +127,10 @@ class Reach:
         if self.window is not None:
             near = distance < self.window
             if not self.causal:
-                near = ops.logical_and(near, distance > -self.window)
+                near = near & (distance > -self.window)
             if self.num_sinks:
                 is_sink = places < self.num_sinks
-                near = (
-                    ops.logical_and(near, ops.logical_not(is_sink))
-                    if without_sinks
-                    else ops.logical_or(near, is_sink)
-                )
+                near = near & ~is_sink if without_sinks else near | is_sink
             seen = combine_masks(seen, near)
         return ops.expand_dims(seen, (0, 1))
 
@@ -174,7 +158,7 @@ class Part:
 
     `first_distance` is where the table of biases starts, `1 - T`. With `apart` products go piece by
     piece; with `can_skip` a piece that a mask hides whole is left out. `delay`, 0, is added to the
-    queries that are read, not to their places, or XLA would work out whether sizes depend on it.
+    queries that are read, not to their places: there XLA would ask whether sizes depend on it.
     """
 
     rows: Span
@@ -212,9 +196,10 @@ class Part:
         return [(Span(0, width), Span(self.pieces[0].span.start, width))]
 
     def biases(self, table: Tensor) -> list:
-        """Return the biases of each piece, `(1, H, rows, columns)`, from `(H, T + S - 1)`."""
+        """Return the float32 biases of each piece, `(1, H, rows, columns)`, of `(H, T + S - 1)`."""
         if table is None:
             return [None] * len(self.pieces)
+        table = ops.cast(table, "float32")
         return [
             ops.expand_dims(by_pairs(span.cut(table, 1), self.rows.size, piece.span.size), 0)
             for piece, span in zip(self.pieces, self._distances(), strict=True)
@@ -232,13 +217,8 @@ class Part:
 
     def _distances(self) -> list[Span]:
         """Return the span of the table that each piece needs."""
-        return [
-            Span(
-                piece.span.start - (self.rows.stop - 1) - self.first_distance,
-                self.rows.size + piece.span.size - 1,
-            )
-            for piece in self.pieces
-        ]
+        last, others = self.rows.stop - 1 + self.first_distance, self.rows.size - 1
+        return [Span(p.span.start - last, p.span.size + others) for p in self.pieces]
 
 
 def cut_to_parts(
