@@ -31,7 +31,7 @@ test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
 
 test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 	$(PYTEST) -m slow
-	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow tests/applications/test_jax.py; fi
+	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow $(PORTABLE) tests/applications/test_jax.py; fi
 
 test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decoding and training on JAX
 	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE) tests/applications/test_jax.py

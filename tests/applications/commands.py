@@ -1,6 +1,8 @@
 """Running the real command, and the small run that several tests share."""
 
+import contextlib
 import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -72,6 +74,15 @@ class Done:
     status: int
     out: str
     err: str
+
+
+def train_here(*arguments) -> str:
+    """Train inside this process, for a fixture; return what came on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(argument) for argument in arguments])
+    assert (status or 0, out.getvalue()) == (0, ""), err.getvalue()
+    return err.getvalue()
 
 
 def call_command(capsys, *arguments) -> Done:

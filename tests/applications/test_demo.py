@@ -43,7 +43,9 @@ def written_by(output, out, err):
     return last.split()[-2]
 
 
-def test_a_demo_of_little_training_shows_draws_exports_and_reads_back(tmp_path, capsys):
+def test_a_demo_of_little_training_shows_draws_exports_and_reads_back(
+    tmp_path, capsys, traced_nowhere
+):
     output = tmp_path / "demo"
     exact = demo.run_demo(output, TINY, expected=0)
     percentage = written_by(output, *capsys.readouterr())

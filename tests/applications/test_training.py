@@ -202,9 +202,8 @@ def test_several_devices_resume_exactly(tmp_path):
     assert_same_runs(saved(whole), saved(parts))
 
 
-@pytest.mark.parametrize(
-    "precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
-)
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.by_default("mixed_float16")
 def test_16_bits_train_and_resume(tmp_path, precision):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")

@@ -12,6 +12,8 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.commands import assert_same_training
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_preprocessor
 
+# Each task trains for a few steps: one test traces them.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 SOURCES, TARGETS = SOURCE_LINES * 2, TARGET_LINES[::-1] * 2
 COUNT = len(SOURCES)
 
@@ -135,6 +137,7 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
     seen = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
     stop = keras.callbacks.EarlyStopping("loss", min_delta=10.0, patience=11)
+    tf.config.run_functions_eagerly(False)
     history = task.fit(
         *(SOURCE_LINES, SOURCE_LINES),
         epochs=30,
@@ -142,6 +145,7 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
         verbose=0,
         callbacks=[callback, stop],
     )
+    tf.config.run_functions_eagerly(True)
     assert len(seen) == len(history.history["loss"]) == 12
     assert history.history["loss"][-1] < 0.6 * history.history["loss"][0]
     cell = network.decoder.cell.cells[0]
@@ -149,7 +153,7 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
 
 
 @pytest.fixture(scope="module")
-def run(preprocessor, tmp_path_factory):
+def run(module_traced_nowhere, preprocessor, tmp_path_factory):
     """A run of two epochs that Python trained at once."""
     path = tmp_path_factory.mktemp("runs") / "whole"
     make_task(preprocessor).fit(SOURCES, TARGETS, run=path, epochs=2, **IN_A_RUN)

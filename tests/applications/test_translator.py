@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_attention.applications.translation import Translator
 from keras_attention.decoding import SearchOptions
@@ -15,6 +16,8 @@ from tests.applications.translation_runs import (
     make_translator,
 )
 
+# Nearly every test searches by other options: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
 
 
@@ -185,6 +188,7 @@ def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance):
 
 
 def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch):
+    tf.config.run_functions_eagerly(False)
     traced = []
 
     def counted(*arguments, **options):

@@ -22,9 +22,9 @@ from keras_attention.applications.common.task import TextTask
 from tests.contracts.tasks import SIZES, TASKS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
-ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 needs_tensorflow = pytest.mark.skipif(
-    not ON_TENSORFLOW, reason="a SavedModel is written by the TensorFlow backend"
+    keras.backend.backend() != "tensorflow",
+    reason="a SavedModel is written by the TensorFlow backend",
 )
 IN_A_FRESH_PROCESS = """
 import json, sys
@@ -66,21 +66,8 @@ def test_every_task_and_network_has_an_entry():
     assert applications is not None
 
 
-@pytest.fixture
-def traced_nowhere():
-    """Searches run as they are: tracing each costs more than running it once."""
-    if ON_TENSORFLOW:
-        import tensorflow as tf
-
-        tf.config.run_functions_eagerly(True)
-        yield
-        tf.config.run_functions_eagerly(False)
-    else:
-        yield
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, module_traced_nowhere):
     """Every task, fitted on strings for an epoch, and saved in a folder in both forms."""
     folder = tmp_path_factory.mktemp("tasks")
     found = {}
@@ -95,7 +82,7 @@ def trained(tmp_path_factory):
     return folder, found
 
 
-def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained, traced_nowhere):
+def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
     folder, tasks = trained
     done = subprocess.run(
         [sys.executable, "-c", IN_A_FRESH_PROCESS, str(folder)],
@@ -111,14 +98,14 @@ def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained, trace
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_figures_of_texts_name_their_signature(trained, name, traced_nowhere):
+def test_figures_of_texts_name_their_signature(trained, name):
     report = trained[1][name].evaluate_text(*TASKS[name].data)
     assert report["signature"]
     json.dumps(report)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, traced_nowhere):
+def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
     task = trained[1][name]
     config = task.get_config()
     json.dumps(config)
@@ -130,10 +117,8 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, t
     assert TASKS[name].use(copy) == TASKS[name].use(task)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "AnswerRanker" else pytest.mark.slow) for n in TASKS],
-)
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("AnswerRanker")
 def test_another_part_in_mixed_precision_trains(name):
     entry = TASKS[name]
     task = entry.make(**entry.swapped(), dtype="mixed_bfloat16")
@@ -152,6 +137,7 @@ def test_every_network_of_translation_trains(network):
     assert len(TASKS["Translator"].use(task)) == 3
 
 
+@pytest.mark.slow  # their own tests export each by default
 @needs_tensorflow
 @pytest.mark.parametrize("name", TASKS)
 def test_an_export_takes_strings(trained, tmp_path, name):

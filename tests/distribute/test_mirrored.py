@@ -31,9 +31,8 @@ def single():
     return train(tf.distribute.get_strategy())
 
 
-@pytest.mark.parametrize(
-    "replicas", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))]
-)
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+@pytest.mark.by_default("3")
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -316,16 +315,3 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):
             use(given)
     assert not (tmp_path / "new").exists()
-
-
-def test_a_run_of_0_1_ranks_as_it_did():
-    fixtures = Path(__file__).parents[2] / "fixtures_0_1"
-    wanted = json.loads((fixtures / "outputs.json").read_text())["answer-selection"]
-    ranking = AnswerRanker.load(fixtures / "answer-selection").rank(
-        wanted["question"], wanted["candidates"]
-    )
-    assert len(ranking) == len(wanted["outputs"])
-    for answer, old in zip(ranking, wanted["outputs"], strict=True):
-        assert (answer.text, answer.position) == (old["text"], old["position"])
-        assert answer.score == pytest.approx(old["score"], abs=1e-5)
-        np.testing.assert_allclose(answer.weights, old["weights"], atol=1e-5)
