@@ -68,28 +68,35 @@ def same_start():
 
 
 @contextlib.contextmanager
-def without_graphs():
-    """Run TensorFlow's functions as they are: to trace a step or search takes longer than one."""
+def functions_of_tensorflow(*, traced):
+    """Trace functions, or run them as they are: tracing a step or search takes longer than one."""
     if keras.backend.backend() != "tensorflow":
         yield
         return
     before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
+    tf.config.run_functions_eagerly(not traced)
     yield
     tf.config.run_functions_eagerly(before)
 
 
 @pytest.fixture
 def traced_nowhere():
-    """`without_graphs` for one test."""
-    with without_graphs():
+    """A test without graphs of TensorFlow."""
+    with functions_of_tensorflow(traced=False):
         yield
 
 
 @pytest.fixture(scope="module")
 def module_traced_nowhere():
-    """`without_graphs` for a module and its fixtures."""
-    with without_graphs():
+    """A module and its fixtures without graphs of TensorFlow."""
+    with functions_of_tensorflow(traced=False):
+        yield
+
+
+@pytest.fixture
+def traced():
+    """A test with graphs of TensorFlow in a module without."""
+    with functions_of_tensorflow(traced=True):
         yield
 
 

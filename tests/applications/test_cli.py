@@ -25,7 +25,7 @@ from keras_attention.applications.translation.config import PRESETS
 from tests.applications.commands import COMMAND, SMALL, call_command
 
 # Each verb loads the run and searches anew: tracing that would be most of it.
-pytestmark = pytest.mark.usefixtures("traced_nowhere")
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 LINES = ["2 ottobre 1999", "", "am 10.01.2095"]
 
 

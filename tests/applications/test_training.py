@@ -39,6 +39,9 @@ from tests.applications.small_training import (
     saved,
 )
 
+# A run has twenty steps, which take less than tracing one.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
+
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
@@ -192,7 +195,7 @@ def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
     assert_same_runs(saved(run), saved(unbroken))
 
 
-def test_several_devices_resume_exactly(tmp_path):
+def test_several_devices_resume_exactly(tmp_path, traced):
     settings = {"distribute": DistributeConfig("mirrored", "CPU:0,CPU:1"), "epochs": 3}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
     fit(whole, **settings)
@@ -204,7 +207,7 @@ def test_several_devices_resume_exactly(tmp_path):
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.by_default("mixed_float16")
-def test_16_bits_train_and_resume(tmp_path, precision):
+def test_16_bits_train_and_resume(tmp_path, precision, traced):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
     fit(whole, **settings)
@@ -296,7 +299,7 @@ def test_steps_per_epoch_cuts_a_pass_into_epochs(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def test_batches_of_many_shapes_are_traced_once(tmp_path):
+def test_batches_of_many_shapes_are_traced_once(tmp_path, traced):
     _, model = fit(make_run(tmp_path / "run"), epochs=2)
     # Keras traces the step once to build the metrics, and TensorFlow once for all shapes.
     assert model.traces <= 2

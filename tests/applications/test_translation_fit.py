@@ -122,7 +122,7 @@ def test_the_users_own_loss_and_metrics_leave_padding_out(preprocessor, still):
     assert losses[0] != pytest.approx(measured["loss"], rel=1e-4)
 
 
-def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor):
+def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor, traced):
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     cells = [keras.layers.LSTMCell(12), keras.layers.GRUCell(12)]
     network = RNNSearch(
@@ -137,7 +137,6 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
     seen = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
     stop = keras.callbacks.EarlyStopping("loss", min_delta=10.0, patience=11)
-    tf.config.run_functions_eagerly(False)
     history = task.fit(
         *(SOURCE_LINES, SOURCE_LINES),
         epochs=30,
@@ -145,7 +144,6 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
         verbose=0,
         callbacks=[callback, stop],
     )
-    tf.config.run_functions_eagerly(True)
     assert len(seen) == len(history.history["loss"]) == 12
     assert history.history["loss"][-1] < 0.6 * history.history["loss"][0]
     cell = network.decoder.cell.cells[0]

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_attention.applications.translation import Translator
 from keras_attention.decoding import SearchOptions
@@ -17,7 +16,7 @@ from tests.applications.translation_runs import (
 )
 
 # Nearly every test searches by other options: tracing that would be most of it.
-pytestmark = pytest.mark.usefixtures("traced_nowhere")
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
 
 
@@ -187,8 +186,7 @@ def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance):
         translator.links(without[0])
 
 
-def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch):
-    tf.config.run_functions_eagerly(False)
+def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
     traced = []
 
     def counted(*arguments, **options):

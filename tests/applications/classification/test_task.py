@@ -1,8 +1,6 @@
 """The verbs on a run that the real command trained, and what they refuse."""
 
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -269,33 +267,6 @@ def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
     assert done.status == 2 and "the suffix of" in done.err and ".html" in done.err
     done = call_command(capsys, "visualize", opinions_run, "--input", "a", "--second", "b")
     assert done.status == 2 and "reads single texts. Received: 2 texts" in done.err
-
-
-SERVE = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-before = set(sys.modules)
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-given = {name: tf.constant(texts) for name, texts in json.loads(sys.argv[2]).items()}
-found = {name: value.numpy() for name, value in serve(**given).items()}
-assert not {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_hub"}
-assert not {name.split(".")[0] for name in set(sys.modules) - before} & {"keras"}
-labels = [[name.decode() for name in row] for row in found["labels"]]
-print(json.dumps({"labels": labels, "probabilities": found["probabilities"].tolist()}))
-"""
-
-
-def test_an_exported_run_serves_strings_without_keras(opinions_classifier, tmp_path):
-    opinions_classifier.export(tmp_path / "saved")
-    command = [sys.executable, "-c", SERVE, tmp_path / "saved", json.dumps({"text": REVIEWS})]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    for text, labels, likely in zip(REVIEWS, found["labels"], found["probabilities"], strict=True):
-        expected = opinions_classifier.classify(text).probabilities
-        assert dict(zip(labels, likely, strict=True)) == pytest.approx(expected, abs=1e-5)
-        assert likely == sorted(likely, reverse=True)
 
 
 @pytest.mark.parametrize(
