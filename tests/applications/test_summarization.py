@@ -385,7 +385,7 @@ def test_several_summaries_samples_and_limits_by_the_document(traced_nowhere):
 
 @pytest.mark.parametrize("name", ["see2017", "nallapati2016-hierarchical"])
 @pytest.mark.by_default("nallapati2016-hierarchical")
-def test_an_exported_summariser_writes_the_same(name, tmp_path):
+def test_an_exported_summariser_writes_the_same(name, tmp_path, traced_nowhere):
     task = small_summarizer(f"--model.architecture={name}")
     task.export(tmp_path / "exported")
     serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]

@@ -20,6 +20,8 @@ from keras_attention.metrics import read_trec_run
 from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 
+# Each verb loads the run and ranks anew: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
 QUESTION = "where was Mara Vel born ?"
 CANDIDATES = ["Mara Vel died in 1811 .", "The birthplace of Mara Vel is Oslo .", "Zork !"]
 
@@ -42,7 +44,7 @@ def test_training_learns_and_reports(answers_run):
     assert figures[-1]["val_loss"] < figures[0]["val_loss"]
 
 
-def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path):
+def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path, traced):
     path = tmp_path / "run"
     one = train_arguments(path, "--training.epochs=1")
     assert call_command(capsys, *one).status == 0

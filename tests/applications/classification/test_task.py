@@ -21,6 +21,8 @@ from keras_attention.text import WordTokenizer
 from tests.applications.classification.conftest import randomize, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 
+# Each test reads or trains a little by itself: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
 REVIEWS = [
     "the food was bad . overall , it was good .",
     "",
@@ -53,7 +55,7 @@ def make_task(labels=None, pairs=False, **sizes):
         ([1.5, 2.5, -1.0, 0.5] * 6, "number"),
     ],
 )
-def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind, traced_nowhere):
+def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
     import tensorflow as tf
 
     keras.utils.set_random_seed(2)
@@ -70,7 +72,7 @@ def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind, trac
     assert "good" in result._repr_html_() and "good" in result.show(color=False)
 
 
-def test_pairs_from_lists_columns_and_datasets(traced_nowhere):
+def test_pairs_from_lists_columns_and_datasets():
     import tensorflow as tf
 
     pairs, labels = list(zip(TEXTS, TEXTS[::-1], strict=True)), [each == "yes" for each in LABELS]
@@ -86,7 +88,7 @@ def test_pairs_from_lists_columns_and_datasets(traced_nowhere):
     assert len(one.weights) == 2 and set(other.probabilities) == {0, 1}
 
 
-def test_a_graph_reads_texts_and_labels_as_python_does():
+def test_a_graph_reads_texts_and_labels_as_python_does(traced):
     import tensorflow as tf
 
     for sentences in (None, "punctuation", "lines"):
