@@ -8,7 +8,7 @@ from keras_attention.applications.translation import Translator, dates, demo
 from keras_attention.applications.translation.config import PRESETS
 from tests.applications.commands import call_command
 
-SIZES = {"train": 300, "dev": 20, "test": 30}
+SIZES = {"train": 300, "dev": 10, "test": 15}
 TINY = [
     "--model.embedding_size=12",
     "--model.units=16",

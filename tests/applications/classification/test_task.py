@@ -199,8 +199,8 @@ def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier)
 def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
     rows = generate("test")[:40]
     hits = 0
-    for row in rows:
-        (weights,) = opinions_classifier.classify(row["text"]).weights
+    for result in opinions_classifier.classify([row["text"] for row in rows]):
+        (weights,) = result.weights
         best = " ".join(weights.tokens[int(weights.sentences.argmax())])
         hits += any(word in best for word in ("overall", "all in all", "in the end"))
         for tokens, words in zip(weights.tokens, weights.words, strict=True):
@@ -367,7 +367,7 @@ def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
         TextClassifier.from_preset(tmp_path / "run")
 
 
-def test_resume_is_exact(tmp_path, capsys, monkeypatch):
+def test_resume_is_exact(tmp_path, capsys, monkeypatch, traced):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
     small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
