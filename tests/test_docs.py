@@ -102,6 +102,8 @@ RUNS = {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request):
+    if page.name == "classify.md":  # which trains for many steps
+        request.getfixturevalue("traced")
     text = page.read_text(encoding="utf-8")
     for user, run in re.findall(r'(\w+)\.(?:load|from_preset)\("(runs/[^"]+)"\)', text):
         if user in RUNS:

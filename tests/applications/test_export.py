@@ -121,7 +121,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.by_default("post")
-def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere):
+def test_ctranslate2_translates_as_translate_does(form, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     task = make_translator(architecture="transformer", **FORMS[form])
     task.export(tmp_path / "exported", format="ctranslate2")

@@ -39,9 +39,6 @@ from tests.applications.small_training import (
     saved,
 )
 
-# A run has twenty steps, which take less than tracing one.
-pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
-
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
@@ -52,6 +49,7 @@ def unbroken(tmp_path_factory):
 
 
 @pytest.mark.parametrize("batch", [1, 7, 10])
+@pytest.mark.by_default("7")
 def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
     unbroken, tmp_path, monkeypatch, batch
 ):
@@ -74,6 +72,7 @@ def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
+@pytest.mark.by_default("2")
 def test_a_broken_run_continues_to_the_same_weights(unbroken, tmp_path, fail_at):
     run = make_run(tmp_path / "run")
     with pytest.raises(InterruptedError):
@@ -195,7 +194,7 @@ def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
     assert_same_runs(saved(run), saved(unbroken))
 
 
-def test_several_devices_resume_exactly(tmp_path, traced):
+def test_several_devices_resume_exactly(tmp_path):
     settings = {"distribute": DistributeConfig("mirrored", "CPU:0,CPU:1"), "epochs": 3}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
     fit(whole, **settings)
@@ -207,7 +206,7 @@ def test_several_devices_resume_exactly(tmp_path, traced):
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.by_default("mixed_float16")
-def test_16_bits_train_and_resume(tmp_path, precision, traced):
+def test_16_bits_train_and_resume(tmp_path, precision):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
     fit(whole, **settings)
@@ -299,7 +298,7 @@ def test_steps_per_epoch_cuts_a_pass_into_epochs(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def test_batches_of_many_shapes_are_traced_once(tmp_path, traced):
+def test_batches_of_many_shapes_are_traced_once(tmp_path):
     _, model = fit(make_run(tmp_path / "run"), epochs=2)
     # Keras traces the step once to build the metrics, and TensorFlow once for all shapes.
     assert model.traces <= 2
