@@ -14,6 +14,8 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # One thread a worker: two test processes with a thread pool each are slower on two cores.
 ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(BIN)/python -m pytest
+# `make test-torch` runs the first, whose peer is PyTorch, and `make check` the second.
+ELSEWHERE := --ignore=tests/test_benchmarks.py --ignore=tests/test_import_rules.py
 PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
@@ -27,7 +29,7 @@ demo: $(VENV)/.installed ## Train a small translator of dates, show, export and 
 	$(BIN)/keras-attention demo
 
 test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
-	$(ONE_THREAD) $(PYTEST) $(PARALLEL)
+	$(ONE_THREAD) $(PYTEST) $(PARALLEL) $(ELSEWHERE)
 
 test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 	$(PYTEST) -m slow
@@ -38,7 +40,7 @@ test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decodin
 
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
-	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
+	$(PYTEST) tests/test_benchmarks.py
 
 trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
 	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)

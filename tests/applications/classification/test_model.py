@@ -68,7 +68,13 @@ def difference(model, name):
     return np.abs(plain - padded).max()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+# Of what differs in the encoder alone, one is a default test.
+every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+most = pytest.mark.by_default(*set(ARCHITECTURES) - {"pooling, no gru", "cross", "inner"})
+
+
+@every_architecture
+@most
 def test_padding_has_no_say(models, name):
     assert difference(models(name), name) < 1e-5
 
@@ -101,6 +107,7 @@ def attention_of(model, name):
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mean"])
+@most
 def test_attention_without_its_mask_is_found_out(models, name, monkeypatch):
     model = models(name)
     owner, attribute = attention_of(model, name)
@@ -119,7 +126,8 @@ def test_a_mean_that_counts_padding_is_found_out(models, monkeypatch):
     assert difference(model, "mean") > 1e-3
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@every_architecture
+@most
 def test_weights_are_of_words_alone(models, name):
     inputs = inputs_of(name, padding=2)
     scores, weights = models(name).attend(inputs)
@@ -139,7 +147,8 @@ def test_weights_are_of_words_alone(models, name):
         assert (sentences[1, 2:] == 0).all()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@every_architecture
+@most
 def test_a_text_without_words_gives_finite_scores(models, name):
     inputs = {key: np.zeros_like(value) for key, value in inputs_of(name).items()}
     scores = ops.convert_to_numpy(models(name)(inputs))
@@ -147,7 +156,7 @@ def test_a_text_without_words_gives_finite_scores(models, name):
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["han", "self-attention", "cross", "inner"])
+@pytest.mark.parametrize("name", ["han", "self-attention", "cross, gru", "inner, gru"])
 def test_saved_and_read_again(models, name, tmp_path):
     model, inputs = models(name), inputs_of(name)
     before = ops.convert_to_numpy(model(inputs))
