@@ -1,6 +1,7 @@
 """Every architecture: padding has no say, and one that ignored the mask would be found out."""
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 from keras import ops
@@ -197,3 +198,20 @@ def test_word_dropout_makes_words_unknown_in_training_only():
     still, _ = model.encoder.vectors(ids, training=False)
     assert (ops.convert_to_numpy(still)[0, :1500] == table[9]).all()
     assert ops.convert_to_numpy(mask).sum() == 1500
+
+
+def test_a_functional_backbone_leaves_networks_as_they_are(tmp_path):
+    """Networks written as classes stand beside KerasHub's functional backbones."""
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    config = ModelConfig(encoder="none", embedding_size=4, units=4)
+    before = build_model(config, 9, 2)
+    functional = [
+        kind(vocabulary_size=8, max_sequence_length=5, **sizes)
+        for kind in (keras_hub.models.BertBackbone, keras_hub.models.DistilBertBackbone)
+    ]
+    after = build_model(config, 9, 2)
+    before.save_weights(tmp_path / "a.weights.h5")
+    after.load_weights(tmp_path / "a.weights.h5")
+    inputs = {"text": np.array([[4, 5]])}
+    np.testing.assert_array_equal(before(inputs), after(inputs))
+    assert [each.input["token_ids"].shape for each in functional] == [(None, None)] * 2
