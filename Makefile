@@ -14,6 +14,8 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # One thread a worker: two test processes with a thread pool each are slower on two cores.
 ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(BIN)/python -m pytest
+# `make test-torch` runs the first, whose peer is PyTorch, and `make check` the second.
+ELSEWHERE := --ignore=tests/test_benchmarks.py --ignore=tests/test_import_rules.py
 PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
@@ -27,18 +29,18 @@ demo: $(VENV)/.installed ## Train a small translator of dates, show, export and 
 	$(BIN)/keras-attention demo
 
 test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
-	$(ONE_THREAD) $(PYTEST) $(PARALLEL)
+	$(ONE_THREAD) $(PYTEST) $(PARALLEL) $(ELSEWHERE)
 
 test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
 	$(PYTEST) -m slow
-	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow tests/applications/test_jax.py; fi
+	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow $(PORTABLE) tests/applications/test_jax.py; fi
 
 test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decoding and training on JAX
 	KERAS_BACKEND=jax $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE) tests/applications/test_jax.py
 
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
-	$(PYTEST) tests/test_benchmarks.py # whose peer is PyTorch: `make test` has none to compare with
+	$(PYTEST) tests/test_benchmarks.py
 
 trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
 	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)

@@ -1,5 +1,6 @@
 """What every test runs under: the backend, quiet logs, the same seeds and dtype policy."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -34,6 +35,29 @@ if keras.backend.backend() == "tensorflow":
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to the slow tests what `by_default` does not choose of a parametrised test.
+
+    JAX compiles each case anew. Other backends test all cases; there, three stand for many.
+    """
+    cases_of = {}
+    for item in items:
+        for mark in item.iter_markers("by_default"):
+            case = item.callspec
+            by_value = any(case.params[name] in values for name, values in mark.kwargs.items())
+            if case.id not in mark.args and not by_value:
+                item.add_marker("slow")
+        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            cases_of.setdefault((item.path, item.originalname), []).append(item)
+    if keras.backend.backend() == "jax":
+        for (path, _), cases in cases_of.items():
+            if path.parent.name in ("ops", "layers", "decoding"):
+                kept = {cases[0], cases[len(cases) // 2], cases[-1]}
+                for item in set(cases) - kept:
+                    item.add_marker("slow")
+
+
 @pytest.fixture(autouse=True)
 def same_start():
     """Start each test from the same seeds and policy, whichever tests ran before it."""
@@ -41,6 +65,39 @@ def same_start():
     keras.utils.set_random_seed(SEED)
     yield
     keras.config.set_dtype_policy(policy)
+
+
+@contextlib.contextmanager
+def functions_of_tensorflow(*, traced):
+    """Trace functions, or run them as they are: tracing a step or search takes longer than one."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(not traced)
+    yield
+    tf.config.run_functions_eagerly(before)
+
+
+@pytest.fixture
+def traced_nowhere():
+    """A test without graphs of TensorFlow."""
+    with functions_of_tensorflow(traced=False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_traced_nowhere():
+    """A module and its fixtures without graphs of TensorFlow."""
+    with functions_of_tensorflow(traced=False):
+        yield
+
+
+@pytest.fixture
+def traced():
+    """A test with graphs of TensorFlow in a module without."""
+    with functions_of_tensorflow(traced=True):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

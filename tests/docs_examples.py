@@ -1,12 +1,15 @@
-"""The examples of the pages and of the docstrings, and how one is run."""
+"""The examples and commands of the pages and docstrings, and how an example is run."""
 
 import doctest
 import inspect
+import itertools
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
 FENCE = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+BASH = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def fences(text: str) -> list[tuple[int, str]]:
@@ -66,4 +69,20 @@ def documented(module) -> list[tuple[str, object]]:
                 for method, function in vars(value).items()
                 if inspect.isfunction(function) and not method.startswith("_")
             ]
+    return found
+
+
+def commands(text: str, program: str) -> list[list[str]]:
+    """The arguments of each call of a program in the blocks fenced as `bash`."""
+    found = []
+    for block in BASH.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+            words.whitespace_split = True
+            for separates, part in itertools.groupby(
+                words, lambda word: bool(word) and set(word) <= set("|&;>")
+            ):
+                part = list(part)
+                if not separates and part[0] == program:
+                    found.append(part[1:])
     return found

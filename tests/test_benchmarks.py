@@ -55,6 +55,7 @@ def results_of(kind, name):
 
 
 @pytest.mark.parametrize(("kind", "name"), PEERS)
+@pytest.mark.by_default(kind=LAYERS)  # a whole Transformer takes as long as all of them
 def test_peers_give_our_outputs_and_gradients(kind, name):
     if name == "torch":
         pytest.importorskip("torch")
@@ -75,6 +76,7 @@ TRANSLATORS = [c.name for c in contenders_for("translation") if not c.compiled]
 
 
 @pytest.mark.parametrize("name", [name for name in TRANSLATORS if name != "ours"])
+@pytest.mark.by_default(*{*TRANSLATORS} - {"half"})
 def test_translators_find_our_words(name):
     if name.startswith("engine"):
         pytest.importorskip("ctranslate2")

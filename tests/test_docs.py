@@ -24,6 +24,8 @@ MODULES = [
     "keras_attention.text",
     "keras_attention.visualization",
 ]
+# Examples search and train a little, each by itself: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 PAGES = [page for page in pages(REPOSITORY) if "```python" in page.read_text(encoding="utf-8")]
 NAMES = [item for name in MODULES for item in documented(importlib.import_module(name))]
 
@@ -77,8 +79,6 @@ def small_answers(tmp_path_factory):
 @pytest.fixture(scope="module")
 def small_classifier(tmp_path_factory):
     """The same of classification."""
-    from keras_attention.applications.training.tasks import train_task
-
     folder = tmp_path_factory.mktemp("documentation")
     rows = [f"it was {word} .\t{word}" for word in ("good", "bad") * 3]
     (folder / "table.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
@@ -102,6 +102,8 @@ RUNS = {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request):
+    if page.name == "classify.md":  # which trains for many steps
+        request.getfixturevalue("traced")
     text = page.read_text(encoding="utf-8")
     for user, run in re.findall(r'(\w+)\.(?:load|from_preset)\("(runs/[^"]+)"\)', text):
         if user in RUNS:

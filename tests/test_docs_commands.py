@@ -9,8 +9,7 @@ from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import parse
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.training.config import load_config
-from tests.docs_commands import commands
-from tests.docs_examples import pages
+from tests.docs_examples import commands, pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEXTS = {

@@ -13,7 +13,7 @@ import keras_attention.applications.translation
 import keras_attention.layers  # noqa: F401 - registers the classes
 from keras_attention.applications.common.weights import load_weights
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
-from tests.applications.commands import run_command
+from tests.applications.commands import call_command
 
 SAVED = Path(__file__).parent / "fixtures_0_1"
 OUTPUTS = json.loads((SAVED / "outputs.json").read_text(encoding="utf-8"))
@@ -85,11 +85,13 @@ def test_a_run_of_classification():
 
 
 @pytest.mark.parametrize("task", RUNS)
-def test_a_run_goes_on_to_the_same_figures(task, tmp_path):
+@pytest.mark.by_default("translation", "answer-selection")
+def test_a_run_goes_on_to_the_same_figures(task, tmp_path, capsys):
     path = tmp_path / task
     shutil.copytree(SAVED / task, path)
-    done = run_command("train", task, "--resume", "--output", path, "--training.epochs=2")
-    assert done.returncode == 0, done.stderr
+    options = ("--resume", "--output", path, "--training.epochs=2")
+    done = call_command(capsys, "train", task, *options)
+    assert done.status == 0, done.err
     found = read_metrics(path / "metrics.jsonl")
     for line, own in zip(found, OUTPUTS["resumed"][task], strict=True):
         for name, value in own.items():

@@ -1,6 +1,8 @@
 """Running the real command, and the small run that several tests share."""
 
+import contextlib
 import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -28,7 +30,7 @@ SMALL = [
     "--model.dropout=0.1",
     "--training.batch_size=16",
     "--training.steps_per_epoch=15",
-    "--training.epochs=6",
+    "--training.epochs=4",
     "--training.learning_rate=0.01",
     "--training.schedule=halve",
     "--training.early_stopping=bleu",
@@ -72,6 +74,15 @@ class Done:
     status: int
     out: str
     err: str
+
+
+def train_here(*arguments) -> str:
+    """Train inside this process, for a fixture; return what came on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(argument) for argument in arguments])
+    assert (status or 0, out.getvalue()) == (0, ""), err.getvalue()
+    return err.getvalue()
 
 
 def call_command(capsys, *arguments) -> Done:

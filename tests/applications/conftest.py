@@ -5,13 +5,6 @@ import pytest
 from tests.applications.commands import run_command, train_arguments, write_dates
 
 
-def pytest_collection_modifyitems(items):
-    # One worker trains the shared run, once, and has all the tests that use it.
-    for item in items:
-        if "trained_run" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("trained_run"))
-
-
 @pytest.fixture(scope="session")
 def dates_data(tmp_path_factory):
     """Options that name a few hundred written dates as TSV files."""

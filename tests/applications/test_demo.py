@@ -8,7 +8,7 @@ from keras_attention.applications.translation import Translator, dates, demo
 from keras_attention.applications.translation.config import PRESETS
 from tests.applications.commands import call_command
 
-SIZES = {"train": 300, "dev": 20, "test": 30}
+SIZES = {"train": 300, "dev": 10, "test": 15}
 TINY = [
     "--model.embedding_size=12",
     "--model.units=16",
@@ -43,7 +43,9 @@ def written_by(output, out, err):
     return last.split()[-2]
 
 
-def test_a_demo_of_little_training_shows_draws_exports_and_reads_back(tmp_path, capsys):
+def test_a_demo_of_little_training_shows_draws_exports_and_reads_back(
+    tmp_path, capsys, traced_nowhere
+):
     output = tmp_path / "demo"
     exact = demo.run_demo(output, TINY, expected=0)
     percentage = written_by(output, *capsys.readouterr())

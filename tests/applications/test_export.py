@@ -17,23 +17,28 @@ SERVE = """
 import json, sys
 import tensorflow as tf, tensorflow_text
 before = set(sys.modules)
-folder, lines, path = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-serve = tf.saved_model.load(folder).signatures["serving_default"]
-results = [serve(text=tf.constant(batch, tf.string, shape=[len(batch)])) for batch in lines]
+results = []
+for folder, batches in json.loads(sys.argv[1]).items():
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    for batch in batches:
+        results.append(serve(text=tf.constant(batch, tf.string, shape=[len(batch)])))
 foreign = {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_nlp"}
 loaded = [name for name in set(sys.modules) - before if name.split(".")[0] == "keras"]
 def plain(tensor):
     values = tensor.numpy().ravel().tolist()
     return [[v.decode() if isinstance(v, bytes) else v for v in values], list(tensor.shape)]
 plain = [{name: plain(tensor) for name, tensor in result.items()} for result in results]
-json.dump({"results": plain, "foreign": sorted(foreign), "loaded": loaded}, open(path, "w"))
+json.dump({"results": plain, "foreign": sorted(foreign), "loaded": loaded}, open(sys.argv[2], "w"))
 """
 
 
-def serve(folder, batches, tmp_path):
-    """Serve batches of lines from a SavedModel in a fresh process: named arrays for each."""
+def serve(tmp_path, **batches):
+    """Serve batches of lines from SavedModels in a fresh process: named arrays for each.
+
+    The batches go by the name of the folder.
+    """
     path = tmp_path / "results.json"
-    arguments = [sys.executable, "-c", SERVE, str(folder), json.dumps(batches), str(path)]
+    arguments = [sys.executable, "-c", SERVE, json.dumps(batches), str(path)]
     done = subprocess.run(arguments, capture_output=True, encoding="utf-8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     answer = json.loads(path.read_text())
@@ -61,34 +66,33 @@ def assert_same(served, place, rank, translation):
         assert alignment.sum() == pytest.approx(translation.alignment.sum(), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "architecture", ["rnnsearch", pytest.param("transformer", marks=pytest.mark.slow)]
-)
-def test_saved_model_of_pieces_gives_what_translate_gives(tmp_path, architecture):
+@pytest.mark.parametrize("architecture", ["rnnsearch", "transformer"])
+@pytest.mark.by_default("rnnsearch")
+def test_saved_models_of_pieces_and_words_give_what_translate_gives(
+    tmp_path, architecture, traced_nowhere
+):
+    """Of words, unknown ones are replaced, and the two best translations come back."""
     task = make_translator(architecture=architecture)
-    task.export(tmp_path / "exported")
+    task.export(tmp_path / "pieces")
+    of_words = make_translator("words", architecture="luong")
+    of_words.dictionary = {"man": "", "the": "hin\u00fcber"}
+    of_words.export(tmp_path / "words", beam_size=4, n_best=2, length_penalty=0.3)
     batches = [LINES, LINES[1:2], [""], []]
-    results = serve(tmp_path / "exported", batches, tmp_path)
-    for lines, served in zip(batches, results, strict=True):
-        assert served["text"].shape == (len(lines),)
+    *results, served = serve(tmp_path, pieces=batches, words=[LINES])
+    for lines, found in zip(batches, results, strict=True):
+        assert found["text"].shape == (len(lines),)
         for place, translation in enumerate(task.translate(lines)):
-            assert_same(served, place, None, translation)
+            assert_same(found, place, None, translation)
     assert len(set(results[0]["text"])) > 2
 
-
-def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
-    task = make_translator("words", architecture="luong")
-    task.dictionary = {"man": "", "the": "hinüber"}
-    task.export(tmp_path / "exported", beam_size=4, n_best=2, length_penalty=0.3)
-    (served,) = serve(tmp_path / "exported", [LINES], tmp_path)
     assert served["text"].shape == served["scores"].shape == (len(LINES), 2)
-    results = task.translate(LINES, beam_size=4, n_best=2, length_penalty=0.3)
+    results = of_words.translate(LINES, beam_size=4, n_best=2, length_penalty=0.3)
     copied = looked_up = 0
     for place, result in enumerate(results):
         for rank, translation in enumerate(result.ranked):
             assert_same(served, place, rank, translation)
             copied += bool(set(translation.tokens) & set(translation.source_tokens))
-            looked_up += bool({"", "hinüber"} & set(translation.tokens))
+            looked_up += bool({"", "hin\u00fcber"} & set(translation.tokens))
         for rank in range(len(result.ranked), 2):
             assert served["text"][place, rank] == "" and served["scores"][place, rank] == -np.inf
     assert copied and looked_up
@@ -98,13 +102,13 @@ def test_saved_model_of_words_replaces_unknown_words_and_gives_n_best(tmp_path):
 def test_saved_model_without_attention_has_no_alignments(tmp_path):
     task = make_translator(architecture="rnnencdec")
     task.export(tmp_path / "exported", beam_size=1)
-    (served,) = serve(tmp_path / "exported", [LINES], tmp_path)
+    (served,) = serve(tmp_path, exported=[LINES])
     assert "alignments" not in served
     for place, translation in enumerate(task.translate(LINES, beam_size=1)):
         assert_same(served, place, None, translation)
 
 
-def test_keras_export_is_the_whole_task(tmp_path):
+def test_keras_export_is_the_whole_task(tmp_path, traced_nowhere):
     task = make_translator()
     task.export(tmp_path / "exported", format="keras")
     again = keras.models.load_model(tmp_path / "exported" / "model.keras")
@@ -117,8 +121,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", ["post", pytest.param("pre-gated-untied", marks=pytest.mark.slow)])
-def test_ctranslate2_translates_as_translate_does(form, tmp_path):
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.by_default("post")
+def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere):
     ctranslate2 = pytest.importorskip("ctranslate2")
     task = make_translator(architecture="transformer", **FORMS[form])
     task.export(tmp_path / "exported", format="ctranslate2")
@@ -126,7 +131,7 @@ def test_ctranslate2_translates_as_translate_does(form, tmp_path):
     source = load_tokenizer(tmp_path / "exported" / "tokenizers", "source")
     random, texts = np.random.default_rng(5), set()
     words = sorted({word for line in SOURCE_LINES for word in line.split()})
-    lines = [" ".join(random.choice(words, random.integers(1, 13))) for _ in range(200)]
+    lines = [" ".join(random.choice(words, random.integers(1, 13))) for _ in range(50)]
     for beam_size in (1, 3):
         found = engine.translate_batch(
             [source.tokens(line) for line in lines],

@@ -54,7 +54,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_a_run_folder_is_uploaded_as_a_preset_is(run, monkeypatch):
+def test_a_run_folder_is_uploaded_as_a_preset_is(run, monkeypatch, traced_nowhere):
     sent = []
     monkeypatch.setattr(
         huggingface_hub, "create_repo", lambda **options: SimpleNamespace(repo_id="me/dates")

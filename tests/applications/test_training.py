@@ -49,6 +49,7 @@ def unbroken(tmp_path_factory):
 
 
 @pytest.mark.parametrize("batch", [1, 7, 10])
+@pytest.mark.by_default("7")
 def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
     unbroken, tmp_path, monkeypatch, batch
 ):
@@ -71,6 +72,7 @@ def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
+@pytest.mark.by_default("2")
 def test_a_broken_run_continues_to_the_same_weights(unbroken, tmp_path, fail_at):
     run = make_run(tmp_path / "run")
     with pytest.raises(InterruptedError):
@@ -202,9 +204,8 @@ def test_several_devices_resume_exactly(tmp_path):
     assert_same_runs(saved(whole), saved(parts))
 
 
-@pytest.mark.parametrize(
-    "precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
-)
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.by_default("mixed_float16")
 def test_16_bits_train_and_resume(tmp_path, precision):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")

@@ -12,6 +12,8 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.commands import assert_same_training
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_preprocessor
 
+# Each task trains for a few steps: one test traces them.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 SOURCES, TARGETS = SOURCE_LINES * 2, TARGET_LINES[::-1] * 2
 COUNT = len(SOURCES)
 
@@ -120,7 +122,7 @@ def test_the_users_own_loss_and_metrics_leave_padding_out(preprocessor, still):
     assert losses[0] != pytest.approx(measured["loss"], rel=1e-4)
 
 
-def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor):
+def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor, traced):
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     cells = [keras.layers.LSTMCell(12), keras.layers.GRUCell(12)]
     network = RNNSearch(
@@ -149,7 +151,7 @@ def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(preprocessor
 
 
 @pytest.fixture(scope="module")
-def run(preprocessor, tmp_path_factory):
+def run(module_traced_nowhere, preprocessor, tmp_path_factory):
     """A run of two epochs that Python trained at once."""
     path = tmp_path_factory.mktemp("runs") / "whole"
     make_task(preprocessor).fit(SOURCES, TARGETS, run=path, epochs=2, **IN_A_RUN)

@@ -91,7 +91,7 @@ def test_features_as_wide_as_the_vocabulary_leave_the_loss_as_it_was():
     assert Translator(network).feature_loss(MaskedSparseCategoricalCrossentropy()) is None
 
 
-def test_the_task_takes_that_loss_in_training_alone(inputs, labels):
+def test_the_task_takes_that_loss_in_training_alone(inputs, labels, traced_nowhere):
     task = Translator(MODELS["transformer"]())
     task.compile("sgd")
     assert task(inputs, training=True).shape[-1] == task.backbone.feature_size

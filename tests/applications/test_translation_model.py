@@ -70,7 +70,14 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+# The contracts of layers test each attention: here one of each kind is a default test.
+SLOW = {"rnnsearch-lstm", "luong-dot", "luong-location", "luong-local-m"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS],
+)
 def model(request):
     built = MODELS[request.param]()
     randomize(built)
@@ -310,6 +317,7 @@ def test_config_covers_every_argument(kind):
     assert names <= set(kind(SOURCE, TARGET, **sizes).get_config())
 
 
+@pytest.mark.by_default("rnnsearch", "luong-general-2", "luong-local-p", "transformer-pre-rotary")
 def test_one_trace_serves_all_shapes(model):
     traces = []
     spec = tf.TensorSpec([None, None], tf.int32)

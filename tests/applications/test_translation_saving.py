@@ -32,7 +32,7 @@ def preset(task, tmp_path_factory):
     return path
 
 
-def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path):
+def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path, traced_nowhere):
     task.save(tmp_path / "task.keras")
     expected = task.translate(SOURCE_LINES, n_best=2)
     for again in (
@@ -50,7 +50,7 @@ def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path)
     assert new.translate(SOURCE_LINES[0]).score != task.translate(SOURCE_LINES[0]).score
 
 
-def test_a_compiled_task_trains_on_from_its_file(task, tmp_path):
+def test_a_compiled_task_trains_on_from_its_file(task, tmp_path, traced_nowhere):
     keras.utils.set_random_seed(1)
     copy = Translator.from_config(task.get_config())
     copy.compile(keras.optimizers.Adam(0.01), metrics=["sparse_categorical_accuracy"])

@@ -15,6 +15,8 @@ from tests.applications.translation_runs import (
     make_translator,
 )
 
+# Nearly every test searches by other options: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
 
 
@@ -184,7 +186,7 @@ def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance):
         translator.links(without[0])
 
 
-def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch):
+def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
     traced = []
 
     def counted(*arguments, **options):

@@ -13,6 +13,7 @@ OF_A_LAYER = {
     "test_an_example_alone_gives_what_it_gives_in_a_batch",
     "test_an_explicit_mask_is_the_one_that_counts",
     "test_implicit_masks_flow_in_and_out",
+    "test_keras_file_loads_without_custom_objects",
     "test_memory_and_state_are_batch_first_tensors_that_a_search_can_reorder",
     "test_model_add_gives_the_layer_its_one_input",
     "test_one_compiled_function_serves_every_batch_and_length",
@@ -27,13 +28,16 @@ OF_A_LAYER = {
 def pytest_collection_modifyitems(items):
     """Leave other cases of a layer than its first to the slow tests, where they take minutes.
 
-    JAX compiles each operation for each shape, so there it holds for every check. Tasks train on
-    TensorFlow, and on JAX through the command (tests/applications/test_jax.py).
+    JAX compiles each operation for each shape, so there it holds for every check. Of the half
+    precisions, float16 overflows, and stands for both; of the lengths of padding, one does.
+    Tasks train on TensorFlow, and on JAX through the command (tests/applications/test_jax.py).
     """
     for item in items:
-        name = getattr(item, "callspec", None) and item.callspec.params.get("name")
+        options = item.callspec.params if hasattr(item, "callspec") else {}
         is_task = item.path.name == "test_tasks.py" and BACKEND != "tensorflow"
         of_a_layer = BACKEND == "jax" or item.originalname in OF_A_LAYER
+        name = options.get("name")
         other_case = of_a_layer and name in CASES and name not in FIRST_CASES
-        if other_case or is_task:
+        other_option = options.get("extra", 4) != 4 or options.get("policy") == "mixed_bfloat16"
+        if is_task or other_case or other_option:
             item.add_marker("slow")

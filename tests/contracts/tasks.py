@@ -19,6 +19,7 @@ TEXTS = [" ".join(WORDS[i % 5 : i % 5 + 3 + i % 4]) for i in range(12)]
 LABELS = ["yes" if i % 2 else "no" for i in range(12)]
 PAIRS = [(TEXTS[i], TEXTS[-i]) for i in range(12)]
 DOCUMENTS = [f"{TEXTS[i]} . {TEXTS[-i]} ." for i in range(12)]
+SHORT = {"max_length": 5, "beam_size": 2}
 QUESTIONS = [(TEXTS[i], [TEXTS[i], TEXTS[-i - 1]], [1, 0]) for i in range(6)]
 
 
@@ -45,7 +46,7 @@ def translator(network=translation.RNNSearch, **arguments):
     preprocessor = translation.TranslationPreprocessor.adapt(TEXTS, TEXTS, kind="words")
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     return translation.Translator(
-        network(*sizes, **SIZES[network], **arguments), preprocessor, search={"max_length": 7}
+        network(*sizes, **SIZES[network], **arguments), preprocessor, search=SHORT
     )
 
 
@@ -79,7 +80,7 @@ TASKS = {
     ),
     "Summarizer": TaskEntry(
         make=lambda **arguments: summarization.Summarizer.from_texts(
-            DOCUMENTS, TEXTS, units=6, embedding_size=5, **arguments
+            DOCUMENTS, TEXTS, units=6, embedding_size=5, search=SHORT, **arguments
         ),
         data=(DOCUMENTS, TEXTS),
         use=lambda task: [

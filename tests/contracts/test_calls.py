@@ -1,4 +1,7 @@
-"""Every form of a call agrees with the float64 oracle: eager, symbolic, compiled, stepwise."""
+"""Every form of a call agrees with the float64 oracle: eager, symbolic, compiled, stepwise.
+
+Shapes and masks that do not fit are refused by name, before a backend fails in its own words.
+"""
 
 import inspect
 from functools import cache
@@ -8,11 +11,13 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from tests.contracts.backend import OPEN, compiled, tensors_of, to_numpy
-from tests.contracts.kinds import BATCH, STEPS, model_of, randomise, weight_of
+from tests.contracts.backend import BACKEND, OPEN, compiled, tensors_of, to_numpy
+from tests.contracts.kinds import BATCH, model_of, randomise, weight_of
 from tests.contracts.plain import Plain
-from tests.contracts.registry import CASES, STEPPED
+from tests.contracts.registry import CASES, RECURRENT, STEPPED
 
+# Batch, steps and lengths of other inputs: JAX compiles every operation for each.
+SIZES = [(2, 3, (11, 2)), (1, 1, (1,)), (2, 2, (29, 23))][: 1 if BACKEND == "jax" else 3]
 every_case = pytest.mark.parametrize("name", CASES)
 every_stepped_case = pytest.mark.parametrize("name", STEPPED)
 
@@ -80,21 +85,15 @@ def test_symbolic_call_agrees_and_knows_its_shapes(name):
 def test_one_compiled_function_serves_every_batch_and_length(name):
     case, layer = CASES[name], built(name)
     function = compiled(lambda x: case.call(layer, x), case.inputs(), case.axes)
-    for batch, steps, lengths in (
-        (BATCH, STEPS, None),
-        (2, 3, (11, 2)),
-        (1, 1, (1,)),
-        (2, 2, (29, 23)),
-    ):
-        inputs = case.inputs(7, batch, steps, lengths) if lengths else case.inputs(7)
+    for inputs in (case.inputs(7), *(case.inputs(7, *sizes) for sizes in SIZES)):
         assert_close(results_of(function, inputs), case.oracle(weights_of(case, layer), inputs))
 
 
 @every_case
 def test_one_model_serves_every_batch_and_length(name):
     case, model = CASES[name], functional(name)
-    for batch, steps, lengths in ((2, 3, (11, 2)), (1, 1, (1,))):
-        inputs = case.inputs(9, batch, steps, lengths)
+    for sizes in SIZES[:2]:
+        inputs = case.inputs(9, *sizes)
         expected = case.oracle(weights_of(case, built(name)), inputs)
         assert_close(results_of(model, inputs), expected)
 
@@ -148,10 +147,10 @@ def test_the_layer_keeps_nothing_between_calls(name):
     case, layer = CASES[name], built(name)
     inputs = case.inputs()
     first = results_of(lambda x: case.call(layer, x), inputs)
-    case.call(layer, tensors_of(case.inputs(8, 2, 3, (11, 2))))
+    case.call(layer, tensors_of(case.inputs(8)))
     attributes = set(vars(layer))
     if name in STEPPED:
-        case.run_steps(layer, tensors_of(case.inputs(8, 2, 3, (11, 2))))
+        case.run_steps(layer, tensors_of(case.inputs(8)))
     assert set(vars(layer)) == attributes
     kept = {k: v for k, v in vars(layer).items() if not isinstance(v, keras.Variable)}
     assert not [key for key, value in kept.items() if ops.is_tensor(value)]
@@ -202,3 +201,32 @@ def sequence_mask(case):
     return np.broadcast_to(
         np.arange(x.shape[-2]) < lengths.reshape(-1, *[1] * (x.ndim - 2)), x.shape[:-1]
     )
+
+
+WRONG = [
+    (name, label, inputs) for name, case in CASES.items() for label, inputs in case.wrong_inputs()
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [(name, inputs) for name, _, inputs in WRONG],
+    ids=[f"{name}-{label}" for name, label, _ in WRONG],
+)
+def test_inputs_that_do_not_fit_are_refused(name, inputs):
+    with pytest.raises(ValueError, match="Received: "):
+        CASES[name].call(built(name), tensors_of(inputs))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("luong-dot")])
+def test_a_dot_score_of_unequal_sizes_names_the_way_out(name):
+    layer = CASES[name].layer(**CASES[name].options)
+    with pytest.raises(ValueError, match="general.*Received: .*11.*13"):
+        layer.build((None, None, 11), (None, None, 13))
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_memory_cannot_be_prepared_before_the_weights_exist(name):
+    layer, case = CASES[name].self_attention()
+    with pytest.raises(ValueError, match="no weights yet"):
+        layer.prepare_memory(tensors_of(case.inputs())["value"])

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.contracts.backend import random, tensors_of, to_numpy
+from tests.contracts.backend import BACKEND, random, tensors_of, to_numpy
 from tests.contracts.kinds import model_of, trainable_model
 from tests.contracts.registry import CASES, FIRST_CASES, PLAIN, STEPPED
 from tests.contracts.test_calls import every_case, weights_of
@@ -51,7 +51,9 @@ def test_a_training_step_in_mixed_precision(name, policy):
     case = CASES[name]
     layer, inputs = case.build(), case.inputs(6)
     model = trainable_model(case, layer, inputs)
-    model.compile(keras.optimizers.Adam(0.01), loss="mse", jit_compile=False)
+    # Eight steps of TensorFlow take less than tracing one; JAX compiles them, or each operation.
+    compiled = {"jit_compile": True} if BACKEND == "jax" else {"run_eagerly": True}
+    model.compile(keras.optimizers.Adam(0.01), "mse", **compiled)
     target = random(50, *model(tensors_of(inputs)).shape)
     losses = [model.train_on_batch(inputs, target) for _ in range(8)]
     assert np.all(np.isfinite(losses))

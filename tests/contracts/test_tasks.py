@@ -22,10 +22,6 @@ from keras_attention.applications.common.task import TextTask
 from tests.contracts.tasks import SIZES, TASKS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
-ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
-needs_tensorflow = pytest.mark.skipif(
-    not ON_TENSORFLOW, reason="a SavedModel is written by the TensorFlow backend"
-)
 IN_A_FRESH_PROCESS = """
 import json, sys
 import keras
@@ -44,6 +40,18 @@ for name, entry in TASKS.items():
         entry.use(keras.saving.load_model(f"{folder}/{name}.keras")),
     ]
 print(json.dumps(results))
+"""
+SERVED = """
+import sys
+import tensorflow as tf, tensorflow_text
+before = set(sys.modules)
+for folder in sys.argv[1:]:
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    _, specs = serve.structured_input_signature
+    given = {tf.string: "a dog", tf.int32: 1}
+    assert serve(**{k: tf.fill([1] * s.shape.rank, given[s.dtype]) for k, s in specs.items()})
+new = {name.split(".")[0] for name in set(sys.modules) - before}
+assert not new & {"keras", "keras_attention", "keras_hub"}, new
 """
 
 
@@ -66,21 +74,8 @@ def test_every_task_and_network_has_an_entry():
     assert applications is not None
 
 
-@pytest.fixture
-def traced_nowhere():
-    """Searches run as they are: tracing each costs more than running it once."""
-    if ON_TENSORFLOW:
-        import tensorflow as tf
-
-        tf.config.run_functions_eagerly(True)
-        yield
-        tf.config.run_functions_eagerly(False)
-    else:
-        yield
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, module_traced_nowhere):
     """Every task, fitted on strings for an epoch, and saved in a folder in both forms."""
     folder = tmp_path_factory.mktemp("tasks")
     found = {}
@@ -95,7 +90,7 @@ def trained(tmp_path_factory):
     return folder, found
 
 
-def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained, traced_nowhere):
+def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
     folder, tasks = trained
     done = subprocess.run(
         [sys.executable, "-c", IN_A_FRESH_PROCESS, str(folder)],
@@ -111,7 +106,7 @@ def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained, trace
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_figures_of_texts_name_their_signature(trained, name, traced_nowhere):
+def test_figures_of_texts_name_their_signature(trained, name):
     report = trained[1][name].evaluate_text(*TASKS[name].data)
     assert report["signature"]
     json.dumps(report)
@@ -134,7 +129,7 @@ def test_an_explanation_says_what_was_attended_to(trained, name, traced_nowhere)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, traced_nowhere):
+def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
     task = trained[1][name]
     config = task.get_config()
     json.dumps(config)
@@ -146,10 +141,8 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name, t
     assert TASKS[name].use(copy) == TASKS[name].use(task)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "AnswerRanker" else pytest.mark.slow) for n in TASKS],
-)
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("AnswerRanker")
 def test_another_part_in_mixed_precision_trains(name):
     entry = TASKS[name]
     task = entry.make(**entry.swapped(), dtype="mixed_bfloat16")
@@ -168,12 +161,14 @@ def test_every_network_of_translation_trains(network):
     assert len(TASKS["Translator"].use(task)) == 3
 
 
-@needs_tensorflow
-@pytest.mark.parametrize("name", TASKS)
-def test_an_export_takes_strings(trained, tmp_path, name):
-    import tensorflow as tf
-
-    trained[1][name].export(tmp_path / "served")
-    loaded = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
-    _, specs = loaded.structured_input_signature
-    assert specs and all(spec.dtype in (tf.string, tf.int32) for spec in specs.values())
+@pytest.mark.slow  # their own tests export each by default
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="a SavedModel is written by the TensorFlow backend",
+)
+def test_exports_take_strings_and_need_nothing_of_keras_or_this_package(trained, tmp_path):
+    for name, task in trained[1].items():
+        task.export(tmp_path / name)
+    folders = [str(tmp_path / name) for name in TASKS]
+    done = subprocess.run([sys.executable, "-c", SERVED, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]

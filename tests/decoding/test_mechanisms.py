@@ -21,7 +21,7 @@ from keras_attention.layers import (
 )
 from tests.contracts.backend import random, to_numpy
 from tests.contracts.kinds import randomise
-from tests.decoding.running import MODES, prepare
+from tests.decoding.running import MODES, USUAL, prepare
 
 BATCH, LENGTH, SIZE, VOCABULARY, LONGEST = 2, 6, 5, 4, 7
 START, END = 1, 0
@@ -115,13 +115,12 @@ def inputs_of(tokens):
     return np.concatenate([[START], tokens[:-1]]).astype("int32")[None]
 
 
-@pytest.fixture(scope="module", params=MECHANISMS)
-def writer(request):
-    return Writer(request.param)
-
-
+# To compile takes seconds, and the state is carried alike: one mechanism is compiled by default.
 @pytest.mark.parametrize("mode", MODES)
-def test_each_hypothesis_scores_what_it_scores_alone(writer, mode):
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.by_default(mode=[USUAL], name=["coverage"])
+def test_each_hypothesis_scores_what_it_scores_alone(name, mode):
+    writer = Writer(name)
     state = writer.state()
     search = prepare(lambda state: writer.search(state, beam_size=3, n_best=3, min_length=5), mode)
     result = search(state)

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention.decoding import beam_search, greedy_search, sample
 from tests.decoding.chains import END, START, Chain
-from tests.decoding.running import BACKEND, MODES, in_python, prepare
+from tests.decoding.running import BACKEND, MODES, USUAL, in_python, prepare
 
 BATCH, LIMITS = 11, np.array([2, 9, 3, 1, 13, 4, 9, 5, 2, 7, 3])
 SEARCHES = {
@@ -61,6 +61,7 @@ def found(name, mode="eager", shrink_batch=True, room=None, rows=None, attention
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
 @pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.by_default(mode=[USUAL], name=["covered"])
 def test_nothing_that_is_found_changes(name, mode):
     expected = found(name, shrink_batch=False)
     assert len(np.unique(expected[1])) > 3  # lengths

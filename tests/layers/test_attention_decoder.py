@@ -264,7 +264,8 @@ def test_a_call_knows_its_features_where_lengths_are_open(options):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has open lengths in a graph")
-@pytest.mark.parametrize("cell", ["gru", pytest.param("simple", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cell", ["gru", "simple"])
+@pytest.mark.by_default("gru")
 def test_a_decoder_without_feeding_trains_and_exports_with_open_lengths(cell, tmp_path):
     import tensorflow as tf
 

@@ -82,9 +82,8 @@ def test_gradients_reach_every_weight(kind):
         assert np.all(np.isfinite(gradient)) and np.any(gradient != 0.0)
 
 
-@pytest.mark.parametrize(
-    "kind", ["stack", *(pytest.param(k, marks=pytest.mark.slow) for k in MAKERS if k != "stack")]
-)
+@every_kind
+@pytest.mark.by_default("stack")
 def test_a_compiled_training_step_and_a_plain_call_after_it(kind):
     """No tensor of the compiled function is left in the layer."""
     layer = decoder(kind)

@@ -115,18 +115,9 @@ def assert_both_agree(monkeypatch, make, training=False, **options):
 
 
 # The order does not know the mechanism: by default, each of both beside one of the other.
-@pytest.mark.parametrize(
-    ("mechanism", "order"),
-    [
-        pytest.param(
-            mechanism,
-            order,
-            marks=() if mechanism == "coverage" or order == "feeding" else pytest.mark.slow,
-        )
-        for mechanism in MECHANISMS
-        for order in ORDERS
-    ],
-)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.by_default(mechanism=["coverage"], order=["feeding"])
 def test_loops_agree_for_every_mechanism_and_order(monkeypatch, mechanism, order):
     cell = {"previous": "gru", "previous-vector": "lstm", "current": "gru"}.get(order, "lstm-stack")
     assert_both_agree(
@@ -135,7 +126,9 @@ def test_loops_agree_for_every_mechanism_and_order(monkeypatch, mechanism, order
     )
 
 
+# The stack has both kinds, without a bias and with the reset gate before the product.
 @pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.by_default("gru", "lstm", "mixed-stack")
 def test_loops_agree_for_every_cell(monkeypatch, cell):
     options = ORDERS["feeding"]
     assert_both_agree(

@@ -74,6 +74,7 @@ def test_states_and_weights_are_the_oracles(attention, reset_after, mask):
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize(("attention", "reset_after"), FORMS)
 @pytest.mark.parametrize("training", [False, True], ids=["computed-again", "kept"])
+@pytest.mark.by_default(masked=[True])
 def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, masked, training):
     """The loop's own gradient against the backend's, of outputs and weights both."""
     layer = built(attention, reset_after=reset_after, return_sequences=True)

@@ -68,17 +68,16 @@ def model_of(kind, **options):
 
 
 # Each saves and reads models: a mechanism and the layer of most kernels stand for the others.
-every_kind = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind in ("bahdanau", "multi_head") else pytest.mark.slow)
-        for kind in ("bahdanau", "luong", *ALONE)
-    ],
+every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", *ALONE])
+
+
+@pytest.mark.parametrize(
+    ("config", "atol"),
+    [("int8", 0.03), (INT4, 0.4), (INT4_IN_BLOCKS, 0.4)],
+    ids=["int8", "int4", "blocks"],
 )
-
-
 @every_kind
-@pytest.mark.parametrize(("config", "atol"), [("int8", 0.03), (INT4, 0.4), (INT4_IN_BLOCKS, 0.4)])
+@pytest.mark.by_default("bahdanau-int8", "multi_head-blocks")
 def test_a_quantized_model_is_close_and_small_and_reloads(kind, config, atol, tmp_path):
     layer, model, inputs = model_of(kind)
     expected = to_numpy(model(inputs))
@@ -106,8 +105,9 @@ def test_int8_is_as_exact_as_that_of_keras():
     assert error <= np.abs(to_numpy(dense(x)) - expected).max()
 
 
-@every_kind
 @pytest.mark.parametrize("mode", [None, "int8", "int4"])
+@every_kind
+@pytest.mark.by_default("bahdanau-int4", "multi_head-None")
 def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
     layer, model, inputs = model_of(kind)
     names, kernels = [weight.name for weight in layer.weights], layer.kernels_to_adapt()
@@ -138,6 +138,7 @@ def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bahdanau", "pooling", "feed_forward", "multi_head", "decoder"])
+@pytest.mark.by_default("bahdanau", "decoder")
 def test_a_policy_map_quantizes_and_casts_the_layer_that_it_names(kind):
     policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
     policies["scorer"] = keras.dtype_policies.get("mixed_bfloat16")

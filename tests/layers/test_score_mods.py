@@ -97,9 +97,10 @@ def form(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("dropout_free_normalizer", ["softmax", "entmax15"])
-def test_blocks_equal_the_dense_form_forward_and_backward(form, dropout_free_normalizer):
-    layer = layer_of(score_mod=LearnedSlope(), normalizer=dropout_free_normalizer)
+@pytest.mark.parametrize("normalizer", ["softmax", "entmax15"])
+@pytest.mark.by_default("kept-softmax", "blocks-entmax15", "groups-softmax")
+def test_blocks_equal_the_dense_form_forward_and_backward(form, normalizer):
+    layer = layer_of(score_mod=LearnedSlope(), normalizer=normalizer)
     x, upstream = random(1, BATCH, STEPS, WIDTH), random(2, BATCH, STEPS, WIDTH)
     mask = all_of(causal, documents(texts(BATCH, STEPS)))
 

@@ -124,6 +124,7 @@ def test_parts_agree_with_the_whole(name, plan):
 
 @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("name", ["causal", "sinks-masks"])
+@pytest.mark.by_default("sinks-masks-softmax", "causal-sparsemax", "sinks-masks-entmax15")
 def test_parts_with_biases_and_shared_keys(name, normalizer):
     options = {"normalizer": normalizer}
     for groups, plan in ((3, Plan(3, 3, False)), (2, Plan(4, 1, True)), (1, Plan(2, 1, False))):
@@ -206,7 +207,8 @@ def test_dropout_drops_that_share_and_keeps_the_mean():
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
 @pytest.mark.parametrize("name", ["all", "causal", "sinks", "sinks-masks"])
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", [False, True], ids=["graph", "xla"])
+@pytest.mark.by_default("graph-causal", "xla-sinks-masks")
 def test_open_lengths(name, xla, monkeypatch):
     import tensorflow as tf
 

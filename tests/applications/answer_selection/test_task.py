@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,8 @@ from keras_attention.metrics import read_trec_run
 from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 
+# Each verb loads the run and ranks anew: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
 QUESTION = "where was Mara Vel born ?"
 CANDIDATES = ["Mara Vel died in 1811 .", "The birthplace of Mara Vel is Oslo .", "Zork !"]
 
@@ -43,7 +44,7 @@ def test_training_learns_and_reports(answers_run):
     assert figures[-1]["val_loss"] < figures[0]["val_loss"]
 
 
-def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path):
+def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path, traced):
     path = tmp_path / "run"
     one = train_arguments(path, "--training.epochs=1")
     assert call_command(capsys, *one).status == 0
@@ -316,16 +317,3 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):
             use(given)
     assert not (tmp_path / "new").exists()
-
-
-def test_a_run_of_0_1_ranks_as_it_did():
-    fixtures = Path(__file__).parents[2] / "fixtures_0_1"
-    wanted = json.loads((fixtures / "outputs.json").read_text())["answer-selection"]
-    ranking = AnswerRanker.load(fixtures / "answer-selection").rank(
-        wanted["question"], wanted["candidates"]
-    )
-    assert len(ranking) == len(wanted["outputs"])
-    for answer, old in zip(ranking, wanted["outputs"], strict=True):
-        assert (answer.text, answer.position) == (old["text"], old["position"])
-        assert answer.score == pytest.approx(old["score"], abs=1e-5)
-        np.testing.assert_allclose(answer.weights, old["weights"], atol=1e-5)

@@ -1,6 +1,7 @@
 """Every architecture: padding has no say, and one that ignored the mask would be found out."""
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 from keras import ops
@@ -68,7 +69,13 @@ def difference(model, name):
     return np.abs(plain - padded).max()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+# Of what differs in the encoder alone, one is a default test.
+every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+most = pytest.mark.by_default(*set(ARCHITECTURES) - {"pooling, no gru", "cross", "inner"})
+
+
+@every_architecture
+@most
 def test_padding_has_no_say(models, name):
     assert difference(models(name), name) < 1e-5
 
@@ -101,6 +108,7 @@ def attention_of(model, name):
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mean"])
+@most
 def test_attention_without_its_mask_is_found_out(models, name, monkeypatch):
     model = models(name)
     owner, attribute = attention_of(model, name)
@@ -119,7 +127,8 @@ def test_a_mean_that_counts_padding_is_found_out(models, monkeypatch):
     assert difference(model, "mean") > 1e-3
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@every_architecture
+@most
 def test_weights_are_of_words_alone(models, name):
     inputs = inputs_of(name, padding=2)
     scores, weights = models(name).attend(inputs)
@@ -139,7 +148,8 @@ def test_weights_are_of_words_alone(models, name):
         assert (sentences[1, 2:] == 0).all()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@every_architecture
+@most
 def test_a_text_without_words_gives_finite_scores(models, name):
     inputs = {key: np.zeros_like(value) for key, value in inputs_of(name).items()}
     scores = ops.convert_to_numpy(models(name)(inputs))
@@ -147,7 +157,7 @@ def test_a_text_without_words_gives_finite_scores(models, name):
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["han", "self-attention", "cross", "inner"])
+@pytest.mark.parametrize("name", ["han", "self-attention", "cross, gru", "inner, gru"])
 def test_saved_and_read_again(models, name, tmp_path):
     model, inputs = models(name), inputs_of(name)
     before = ops.convert_to_numpy(model(inputs))
@@ -188,3 +198,20 @@ def test_word_dropout_makes_words_unknown_in_training_only():
     still, _ = model.encoder.vectors(ids, training=False)
     assert (ops.convert_to_numpy(still)[0, :1500] == table[9]).all()
     assert ops.convert_to_numpy(mask).sum() == 1500
+
+
+def test_a_functional_backbone_leaves_networks_as_they_are(tmp_path):
+    """Networks written as classes stand beside KerasHub's functional backbones."""
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    config = ModelConfig(encoder="none", embedding_size=4, units=4)
+    before = build_model(config, 9, 2)
+    functional = [
+        kind(vocabulary_size=8, max_sequence_length=5, **sizes)
+        for kind in (keras_hub.models.BertBackbone, keras_hub.models.DistilBertBackbone)
+    ]
+    after = build_model(config, 9, 2)
+    before.save_weights(tmp_path / "a.weights.h5")
+    after.load_weights(tmp_path / "a.weights.h5")
+    inputs = {"text": np.array([[4, 5]])}
+    np.testing.assert_array_equal(before(inputs), after(inputs))
+    assert [each.input["token_ids"].shape for each in functional] == [(None, None)] * 2

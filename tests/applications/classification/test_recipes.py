@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.applications.commands import call_command
-from tests.docs_commands import commands
-from tests.docs_examples import run_fences
+from tests.docs_examples import commands, run_fences
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "recipes.md"
 

@@ -1,9 +1,6 @@
 """The verbs on a run that the real command trained, and what they refuse."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -24,6 +21,8 @@ from keras_attention.text import WordTokenizer
 from tests.applications.classification.conftest import randomize, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 
+# Each test reads or trains a little by itself: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
 REVIEWS = [
     "the food was bad . overall , it was good .",
     "",
@@ -89,7 +88,7 @@ def test_pairs_from_lists_columns_and_datasets():
     assert len(one.weights) == 2 and set(other.probabilities) == {0, 1}
 
 
-def test_a_graph_reads_texts_and_labels_as_python_does():
+def test_a_graph_reads_texts_and_labels_as_python_does(traced):
     import tensorflow as tf
 
     for sentences in (None, "punctuation", "lines"):
@@ -200,8 +199,8 @@ def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier)
 def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
     rows = generate("test")[:40]
     hits = 0
-    for row in rows:
-        (weights,) = opinions_classifier.classify(row["text"]).weights
+    for result in opinions_classifier.classify([row["text"] for row in rows]):
+        (weights,) = result.weights
         best = " ".join(weights.tokens[int(weights.sentences.argmax())])
         hits += any(word in best for word in ("overall", "all in all", "in the end"))
         for tokens, words in zip(weights.tokens, weights.words, strict=True):
@@ -270,33 +269,6 @@ def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
     assert done.status == 2 and "the suffix of" in done.err and ".html" in done.err
     done = call_command(capsys, "visualize", opinions_run, "--input", "a", "--second", "b")
     assert done.status == 2 and "reads single texts. Received: 2 texts" in done.err
-
-
-SERVE = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-before = set(sys.modules)
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-given = {name: tf.constant(texts) for name, texts in json.loads(sys.argv[2]).items()}
-found = {name: value.numpy() for name, value in serve(**given).items()}
-assert not {name.split(".")[0] for name in sys.modules} & {"keras_attention", "keras_hub"}
-assert not {name.split(".")[0] for name in set(sys.modules) - before} & {"keras"}
-labels = [[name.decode() for name in row] for row in found["labels"]]
-print(json.dumps({"labels": labels, "probabilities": found["probabilities"].tolist()}))
-"""
-
-
-def test_an_exported_run_serves_strings_without_keras(opinions_classifier, tmp_path):
-    opinions_classifier.export(tmp_path / "saved")
-    command = [sys.executable, "-c", SERVE, tmp_path / "saved", json.dumps({"text": REVIEWS})]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    for text, labels, likely in zip(REVIEWS, found["labels"], found["probabilities"], strict=True):
-        expected = opinions_classifier.classify(text).probabilities
-        assert dict(zip(labels, likely, strict=True)) == pytest.approx(expected, abs=1e-5)
-        assert likely == sorted(likely, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -383,16 +355,6 @@ def test_a_text_without_words_is_answered_and_counted(opinions_run, tmp_path, ca
     assert done.err.startswith("1 of 2 texts have no words")
 
 
-def test_a_run_of_0_1_gives_what_it_gave():
-    fixtures = Path(__file__).resolve().parents[2] / "fixtures_0_1"
-    known = json.loads((fixtures / "outputs.json").read_text())["classification"]
-    task = ClassificationTask.from_preset(fixtures / "classification")
-    assert isinstance(task, TextClassifier)
-    for result, wanted in zip(task.classify(known["inputs"]), known["outputs"], strict=True):
-        assert list(result.labels) == wanted["labels"]
-        assert result.probabilities == pytest.approx(wanted["probabilities"], abs=1e-6)
-
-
 def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
     """Through Python alone: a run folder from lists, and its preset read back as what it is."""
     pairs = list(zip(TEXTS, TEXTS[::-1], strict=True))
@@ -405,7 +367,7 @@ def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
         TextClassifier.from_preset(tmp_path / "run")
 
 
-def test_resume_is_exact(tmp_path, capsys, monkeypatch):
+def test_resume_is_exact(tmp_path, capsys, monkeypatch, traced):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
     small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
