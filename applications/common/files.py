@@ -6,6 +6,7 @@ is never followed. Every file that people name is read by `read_bytes`, which re
 devices.
 """
 
+import dataclasses
 import errno
 import glob
 import gzip
@@ -18,12 +19,13 @@ import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import filelock
+import numpy as np
 
 from .errors import UserError, one_line
 
@@ -174,18 +176,57 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
 # ---- Checksums.
 
 
+MOST_READ = {"files": 300_000, "bytes": 1 << 36}
+"""A checksum reads no more, as a folder from elsewhere may name the root of the file system."""
+
+
 def checksum(path: str | os.PathLike) -> str:
     """Return the SHA-256 of a file, or of a folder's files and their names, in hexadecimal."""
     path = Path(path)
-    digest = hashlib.sha256()
-    inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-    for each in inside:
+    sha, size = hashlib.sha256(), 0
+    for each in _files_in(path) if path.is_dir() else [path]:
         if path.is_dir():
-            digest.update(str(each.relative_to(path)).encode())
+            sha.update(os.fsencode(each.relative_to(path)))
         with open_regular(each) as file:
+            size += os.fstat(file.fileno()).st_size
+            if size > MOST_READ["bytes"]:
+                raise UserError(f"{path} has more than the {MOST_READ['bytes']:,} bytes of data.")
             while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+                sha.update(block)
+    return sha.hexdigest()
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder at any depth, in order."""
+    found = []
+    for seen, path in enumerate(folder.rglob("*")):
+        if seen >= MOST_READ["files"]:
+            raise UserError(f"{folder} has more than {seen:,} files: it is no folder of data.")
+        if path.is_file():
+            found.append(path)
+    return sorted(found)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of data at hand: texts and numbers, in lists, arrays and dataclasses."""
+    sha = hashlib.sha256()
+
+    def add(value):
+        if dataclasses.is_dataclass(value):
+            value = vars(value)
+        if isinstance(value, Mapping):
+            value = [part for item in value.items() for part in item]
+        if isinstance(value, (np.ndarray, np.generic)):
+            value = value.tolist()
+        if isinstance(value, (list, tuple, range)):
+            sha.update(b"%d:" % len(value))
+            for each in value:
+                add(each)
+        else:
+            sha.update(f"{value!r};".encode("utf-8", "surrogatepass"))
+
+    add(value)
+    return sha.hexdigest()
 
 
 def write_checksums(folder: Path, but: Sequence[str] = ()) -> None:

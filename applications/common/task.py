@@ -345,6 +345,9 @@ class TextTask(keras_hub.models.Task):
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
         """Return the task of a run folder that version 0.1 made."""
+        from ..training.run_folder import RunFolder
+
+        RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
         precision = getattr(getattr(config, "decoding", None), "precision", "float32")
         task = cls.configured(config, cls.preprocessor_of_0_1(folder), precision)

@@ -16,7 +16,7 @@ from keras import ops
 from keras_attention.distribute import WorkerLost, Workers
 
 from ..common.errors import UserError, WorkersStopped, say
-from ..common.files import checksum
+from ..common.files import checksum, digest
 from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
 from ..common.task import TextTask
 from . import devices
@@ -50,8 +50,8 @@ def resume_task(
 
     In its configuration, what `take_over` allows may have been changed.
     """
-    fit = functools.partial(_fit, task_class)
-    return resume_run(with_absolute_paths(config), output, fit, accept_changes)
+    fit, name = functools.partial(_fit, task_class), task_class.name_of_task
+    return resume_run(with_absolute_paths(config), output, fit, accept_changes, name)
 
 
 def resume_run(
@@ -59,9 +59,10 @@ def resume_run(
     output: Path | str,
     fit: Callable[[Path | str, None], Outcome],
     accept_changes: bool = False,
+    task: str | None = None,
 ) -> Outcome:
     """Take a run folder up again and train in it."""
-    folder = RunFolder(output, changed=accept_changes)
+    folder = RunFolder(output, changed=accept_changes, task=task)
     newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
 
     def take(held):
@@ -151,16 +152,17 @@ def fit_new_run(
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(training or config.training, **changes)
     config = dataclasses.replace(config, training=section)
+    given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
     corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
     if is_free(output):
-        with RunFolder.prepare(output, task.name_of_task) as folder:
+        with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
             task.describe(folder)
-    run = RunFolder(output)
+    run = RunFolder(output, task=task.name_of_task)
     own = preprocessor_of(type(task), run)
     _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
     with writing(run):
-        take_over(run, config)
+        take_over(run, config, given=given)
         return fit_in_run(task, run, config, corpora, callbacks=callbacks)
 
 
@@ -295,11 +297,17 @@ ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile", "
 """What `accept_changes` lets differ: nothing that the weights or the optimizer's state hang on."""
 
 
-def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> None:
+def take_over(
+    folder: RunFolder,
+    config: Any,
+    accept_changes: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> None:
     """Make `config` the run's own, where it differs only in what may be changed.
 
     With `accept_changes` a training goes on as another one: with other data, other keys of
-    `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it.
+    `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it. `given` are the
+    checksums of data that come from no file.
     """
     own = load_config(type(config), [folder.config])
     edited = folder.changed_keys()
@@ -323,11 +331,12 @@ def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> N
             f"{why if 'training.epochs' in refused else ''}: only "
             f"{', '.join(allowed)}{more}{', '.join(accepted)} may be changed with --resume."
         )
-    differs = folder.changes()
+    differs = folder.changes(given)
     if differs and not accept_changes:
+        way_out = "Undo that, or continue with --accept-changes, which the run folder records."
         raise UserError(
-            f"{folder.path} would not go on as the training that it was: {'; '.join(differs)}. "
-            "Undo that, or continue with --accept-changes, which the run folder records."
+            f"{folder.path} would not go on as the training that it was: "
+            f"{'; '.join(differs[:5])}. {'Undo that, or give another `run`.' if given else way_out}"
         )
     differs += [f"{key} of the configuration" for key in [*edited, *changed] if key not in allowed]
     for line in differs:

@@ -4,7 +4,8 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from .files import read_regular
 
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
@@ -66,18 +67,19 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
     Raises:
         ValueError: If a link is malformed, or is 0 where positions start at 1; the message names
-            the file and the line.
+            the file and the line. If the file is a pipe or a device, which may never end.
         OSError: If the file cannot be read.
 
     Example:
 
+    >>> from pathlib import Path
     >>> _ = Path("gold").write_text("1-1 2p3\\n\\n")
     >>> first, second = read_alignments("gold", one_indexed=True)
     >>> sorted(first.sure), sorted(first.possible)
     ([(0, 0)], [(0, 0), (1, 2)])
     """
     # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
-    lines = Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")
+    lines = read_regular(path).decode("utf-8", errors="replace").split("\n")
     if lines[-1] == "":
         lines.pop()
     return [

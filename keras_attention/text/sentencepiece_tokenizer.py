@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
+# Training takes a time that grows faster than the longest word; pieces have at most 16 letters.
+LONGEST_WORD = 1000
+_LONG_WORD = re.compile(rf"(\S{{{LONGEST_WORD}}})(?=\S)")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -73,7 +76,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Learn pieces from `lines`, in memory; the same lines always give the same pieces.
 
         Args:
-            lines: sentences; blank ones are passed over.
+            lines: sentences; blank ones are passed over. A word of more than 1,000 letters is
+                learnt from in parts of 1,000 letters, as if spaces parted them.
             vocabulary_size: number of ids, the four special ones included. A text too small for
                 it gives a smaller vocabulary, with a warning that says how large.
             model_type: `"unigram"` or `"bpe"`.
@@ -91,7 +95,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError(
                 f"`model_type` must be one of {list(MODEL_TYPES)}. Received: {model_type!r}"
             )
-        lines = [line for line in lines if line.replace(_SPACE, " ").strip()]
+        lines = [line for line in map(_shortened, lines) if line.replace(_SPACE, " ").strip()]
         if not lines:
             raise ValueError("Training a tokenizer needs text. Received: no line that is not blank")
         model = io.BytesIO()
@@ -159,6 +163,11 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, content: bytes, options: dict) -> "SentencePieceTokenizer":
         return cls(content)
+
+
+def _shortened(line: str) -> str:
+    """Return a line whose words have at most `LONGEST_WORD` letters."""
+    return line if len(line) <= LONGEST_WORD else _LONG_WORD.sub(r"\1 ", line)
 
 
 def _with_exact_scores(model: bytes) -> bytes:
