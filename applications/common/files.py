@@ -11,7 +11,6 @@ import errno
 import glob
 import gzip
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -326,37 +325,58 @@ MOST_INFLATED = (64 << 20, 200)
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file, plain or `.gz`, without their ends.
+    """Return the lines of a text file as a list; see `lines_of`."""
+    return list(lines_of(path, encoding))
+
+
+def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Yield the lines of a text file, plain or `.gz`, without their ends, one at a time.
 
     Only line feeds end a line (and a carriage return before one goes with it), so that files
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
-    path = Path(path)
-    content = read_bytes(path)
-    content = _inflated(content, path) if path.suffix == ".gz" else content
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    if not lines:
+    path, number = Path(path), 0
+    with open_regular(path) as file:
+        for line in _inflated(file, path) if path.suffix == ".gz" else _plain(file, path):
+            line = line.removesuffix(b"\n") if number else _without_mark(line)
+            if line is None:
+                break
+            number += 1
+            yield decode_line(line, path, number, encoding)
+    if not number:
         raise UserError(f"{path} is empty: expected one sentence a line.")
-    return [decode_line(line, path, number, encoding) for number, line in enumerate(lines, 1)]
 
 
-def _inflated(content: bytes, path: Path) -> bytes:
-    base, times = MOST_INFLATED
-    limit = base + times * len(content)
+def _without_mark(line: bytes) -> bytes | None:
+    """Return the first line without mark and end; None where a mark is all that a file holds."""
+    line = line.removeprefix(b"\xef\xbb\xbf")
+    return line.removesuffix(b"\n") if line else None
+
+
+def _plain(file: BinaryIO, path: Path) -> Iterator[bytes]:
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            inflated = file.read(limit + 1)
+        yield from file
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    base, times = MOST_INFLATED
+    size = os.fstat(file.fileno()).st_size
+    left = limit = base + times * size
+    try:
+        with gzip.GzipFile(fileobj=file) as inflating:
+            while line := inflating.readline(left + 1):
+                left -= len(line)
+                if left < 0:
+                    raise UserError(
+                        f"{path} inflates to more than {limit:,} bytes from {size:,}: it is no "
+                        "text. Unpack it yourself if it is."
+                    )
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no whole gzip file ({error}).") from error
-    if len(inflated) > limit:
-        raise UserError(
-            f"{path} inflates to more than {limit:,} bytes from {len(content):,}: it is no text. "
-            "Unpack it yourself if it is."
-        )
-    return inflated
 
 
 def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf-8") -> str:

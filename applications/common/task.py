@@ -72,6 +72,8 @@ class TextTask(keras_hub.models.Task):
     """What must be alike: attributes of the preprocessor, by the name that the network has."""
     shaded_pages: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the pages that `visualize` writes beside pictures."""
+    served_letters: ClassVar[int] = 10_000
+    """How many letters a text of a served call may have, where `export` is not told."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
 
@@ -363,10 +365,15 @@ class TextTask(keras_hub.models.Task):
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the task for use without this package: a SavedModel, strings in, results out.
 
+        Time and memory grow with the length of a text, and texts may come from anyone: a call with
+        a text of more than `max_letters` letters fails with TensorFlow's `InvalidArgumentError`,
+        which says so, before anything is computed.
+
         Args:
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (or Keras' name for it, `"tf_saved_model"`).
-            **options: what `service` of the task takes.
+            **options: what `service` of the task takes, such as `max_letters`; its default is
+                `served_letters`.
 
         Raises:
             ValueError: if there is something at `filepath`, or the format is unknown.

@@ -1,5 +1,6 @@
 """What the verbs of the command share: lines in, results out, options of a search."""
 
+import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from keras_attention.decoding import SearchOptions
 
 from ..training.config import MOST, MOST_OF_OTHERS
 from .errors import UserError, check_range
-from .files import decode_line, output_file, read_lines
+from .files import decode_line, lines_of, output_file
 
 
 def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
@@ -46,8 +47,11 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
     Where a person types the lines, each is a chunk of its own.
     """
     if path is not None:
-        lines = read_lines(path, encoding)
-        yield from (lines[first : first + size] for first in range(0, len(lines), size))
+        for _ in lines_of(path, encoding):  # a file that cannot be read is refused before the work
+            pass
+        lines = lines_of(path, encoding)
+        while chunk := list(itertools.islice(lines, size)):
+            yield chunk
         return
     if sys.stdin.isatty():
         size = 1

@@ -96,11 +96,11 @@ def fit_in_run(
 ) -> Outcome:
     """Train a task in its run folder, from the last good checkpoint if there is one.
 
-    The task was made in `model_scope`; the corpora are what to train with and what to judge by,
-    each with its ids.
+    The task was made in `model_scope`; the corpora are the ids to train with, what to judge by, and
+    its ids. The texts to train with are no longer needed, and may be large.
     """
     section = config.training
-    (corpus, encoded), (held_out, encoded_held_out) = corpora
+    encoded, held_out, encoded_held_out = corpora
     say(str(encoded.report))
     batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
     say(str(encoded_held_out.report))
@@ -153,7 +153,7 @@ def fit_new_run(
     section = dataclasses.replace(training or config.training, **changes)
     config = dataclasses.replace(config, training=section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
-    corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
+    corpora = task.encode(corpus), held_out, task.encode(held_out)
     if is_free(output):
         with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
@@ -183,8 +183,8 @@ def precision_of(config: Any) -> str:
     return getattr(getattr(config, "decoding", None), "precision", "float32")
 
 
-def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> list:
-    """Make the run folder; return the corpora and their ids."""
+def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
+    """Make the run folder; return the ids to train with, what to judge by, and its ids."""
     task_class.check_data(config)
     corpus, held_out = _read(task_class, config)
     with warnings.catch_warnings(record=True) as caught:
@@ -195,14 +195,14 @@ def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> lis
     # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
     # be resumed with another configuration.
     task = task_class.configured(config, preprocessor, precision_of(config))
-    corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
+    corpora = task.encode(corpus), held_out, task.encode(held_out)
     with RunFolder.prepare(output, task_class.name_of_task) as folder:
         save_config(config, folder / "config.yaml")
         task.describe(folder)
     return corpora
 
 
-def _fit(task_class: type[TextTask], output: Path | str, corpora: list | None) -> Outcome:
+def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) -> Outcome:
     run = RunFolder(output)
     run.verify_parts()
     config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
@@ -210,7 +210,9 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: list | None) -
     with devices.model_scope(config) as workers:
         task = task_class.configured(config, preprocessor_of(task_class, run))
     if corpora is None:
-        corpora = [(each, task.encode(each)) for each in _read(task_class, config)]
+        corpus, held_out = _read(task_class, config)
+        corpora = task.encode(corpus), held_out, task.encode(held_out)
+        del corpus
     return fit_in_run(task, run, config, corpora, workers)
 
 

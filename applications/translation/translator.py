@@ -313,7 +313,9 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
-            **options: fields of `SearchOptions` to change (`"saved_model"` only).
+            **options: fields of `SearchOptions` to change, and `max_letters`, the longest text of a
+                served call (`"saved_model"` only; 10,000): a longer one is an
+                `InvalidArgumentError` of that call.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
@@ -328,10 +330,16 @@ class Translator(SearchTask):
         else:
             super().export(filepath, format, **options)
 
-    def service(self, search: SearchOptions | None = None, **options: Any):
+    def service(
+        self,
+        search: SearchOptions | None = None,
+        max_letters: int | None = None,
+        **options: Any,
+    ):
         from .serving import TranslationService
 
-        return TranslationService(self, (search or self.search).replace(**options))
+        options = (search or self.search).replace(**options)
+        return TranslationService(self, options, max_letters or self.served_letters)
 
     def get_config(self) -> dict[str, Any]:
         own = {"dictionary": self.dictionary, "label_smoothing": self.label_smoothing}

@@ -4,6 +4,7 @@ import gzip
 import os
 import resource
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from keras_attention.applications.common.files import (
     write_checksums,
     write_text,
 )
+from keras_attention.applications.common.lines import Lines
+from keras_attention.applications.common.verbs import chunks_of_lines
 from keras_attention.applications.common.weights import load_weights, save_weights
 
 
@@ -135,6 +138,62 @@ def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
         read_lines(path)
     path.write_bytes(gzip.compress(b"zwei hunde\n" * 500))
     assert len(read_lines(path)) == 500
+
+
+def test_lines_are_like_a_list_and_small(tmp_path):
+    texts = ["", "été", "\U0001f600 a", "\ud800", "b" * 50] * 3000
+    tracemalloc.start()
+    lines = Lines(iter(texts))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 1.2 * (sum(len(each.encode("utf-8", "replace")) for each in texts) + 16 * 15_000)
+    assert lines == texts and list(lines) == texts and len(lines) == 15_000
+    assert (lines[2], lines[-1], lines[1:3]) == (texts[2], texts[-1], texts[1:3])
+    assert lines.take(np.array([4, 1])) == [texts[4], texts[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a\nb", ["a", "b"]),
+        (b"\xef\xbb\xbfa\r\n\n\xe2\x80\xa8b\n", ["a", "", "\u2028b"]),
+        (b"\n", [""]),
+        (b"\xef\xbb\xbf\n", [""]),
+        (b"", None),
+        (b"\xef\xbb\xbf", None),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".txt", ".gz"])
+def test_lines_of_a_file(tmp_path, content, expected, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".gz" else content)
+    if expected is None:
+        with pytest.raises(UserError, match="is empty: expected one sentence a line"):
+            read_lines(path)
+    else:
+        assert read_lines(path) == expected
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".gz"])
+def test_predict_reads_a_file_of_any_length_in_the_same_memory(tmp_path, suffix):
+    def peak(count):
+        path = tmp_path / f"{count}{suffix}"
+        with gzip.open(path, "wb") if suffix == ".gz" else open(path, "wb") as file:
+            file.writelines(b"%d some words of a line\n" % n for n in range(count))
+        tracemalloc.start()
+        found = sum(map(len, chunks_of_lines(str(path), 64)))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == count
+        return most
+
+    assert peak(40_000) < 1.2 * peak(2000)
+
+
+def test_a_bad_line_is_refused_before_any_work(tmp_path):
+    (tmp_path / "a").write_bytes(b"a\n" * 999 + b"\xff\n")
+    with pytest.raises(UserError, match="a, line 1000: expected UTF-8"):
+        next(chunks_of_lines(str(tmp_path / "a"), 10))
 
 
 def small_model():

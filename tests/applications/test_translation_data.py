@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -215,6 +216,25 @@ def test_batches(pair, words):
     for array in (inputs["source"], inputs["target"], labels):
         assert array.dtype == np.int32
         assert array[0].any() and not array[1:].any()
+
+
+def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, words):
+    """Ten million pairs must fit: each takes its letters and ids, and some bytes more."""
+
+    def taken(count):
+        pair = write(tmp_path / "s", SOURCE * count), write(tmp_path / "t", TARGET * count)
+        tracemalloc.start()
+        encoded = encode_corpus(load_corpus(config(pair), "train"), *words)
+        batches = make_batches(encoded, batch_size=3, number_of_buckets=2)
+        now, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(batches)
+        return np.array([now, peak]) / len(SOURCE)
+
+    first, second = taken(4000), taken(8000)
+    now, peak = (second - first) / 4000
+    assert now < 220  # 8 ids, places and lengths of three columns; lists take more than 600
+    assert peak < 450
 
 
 def test_batches_of_another_corpus_keep_the_shapes(words):

@@ -161,3 +161,13 @@ def test_an_export_takes_strings(trained, tmp_path, name):
     loaded = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     _, specs = loaded.structured_input_signature
     assert specs and all(spec.dtype in (tf.string, tf.int32) for spec in specs.values())
+    letters = trained[1][name].served_letters
+    for long in specs:  # each of the texts is limited: anyone may send one
+        texts = {
+            each: tf.fill([1] * spec.shape.rank, "é" * (letters + 1) if each == long else "a")
+            for each, spec in specs.items()
+        }
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{long}` should have at most "):
+            loaded(**texts)
+    texts = {each: tf.fill([1] * spec.shape.rank, "é") for each, spec in specs.items()}
+    assert loaded(**texts)
