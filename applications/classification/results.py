@@ -13,8 +13,8 @@ from keras_attention.metrics import calibration, confusion_matrix, f1_scores
 from keras_attention.visualization import ShadedTokens
 
 from ..common.errors import UserError
-from ..common.files import check_picture, replacing
-from ..common.shown import Shown
+from ..common.files import check_picture
+from ..common.shown import Shown, written
 from .preprocessor import Labels
 
 THRESHOLD = 0.5
@@ -281,6 +281,4 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
             colour = "white" if parts[row, column] > 0.5 else "black"
             axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
     figure.colorbar(image, ax=axes, shrink=0.8, label="part of the row")
-    with replacing(Path(output)) as temporary:
-        figure.savefig(temporary, format=Path(output).suffix[1:].lower())
-    return figure
+    return written(figure, output)

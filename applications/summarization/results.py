@@ -11,8 +11,8 @@ import numpy as np
 from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import alignment_text
 
-from ..common.files import check_picture, replacing
-from ..common.shown import Searched
+from ..common.files import check_picture
+from ..common.shown import Searched, written
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""
@@ -87,10 +87,7 @@ class Summary(Searched):
             axis.set_title(title, fontsize=9)
             axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=8)
         axes[0].set_yticks(range(len(self.tokens)), self.tokens, fontsize=8)
-        if path is not None:
-            with replacing(Path(path)) as temporary:
-                figure.savefig(temporary, format=Path(path).suffix[1:].lower())
-        return figure
+        return written(figure, path)
 
     def show(self) -> str:
         """Return the words that were read the most, and their weights, as text for a terminal."""

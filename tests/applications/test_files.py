@@ -12,7 +12,10 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from keras_attention.applications.answer_selection.results import Answer, Ranking
+from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import (
     json_object,
@@ -27,6 +30,8 @@ from keras_attention.applications.common.files import (
 from keras_attention.applications.common.lines import Lines
 from keras_attention.applications.common.verbs import chunks_of_lines
 from keras_attention.applications.common.weights import load_weights, save_weights
+from keras_attention.applications.summarization.results import Summary
+from keras_attention.applications.translation.results import Translation
 
 
 def test_a_link_under_a_temporary_name_is_not_followed(tmp_path):
@@ -194,6 +199,41 @@ def test_a_bad_line_is_refused_before_any_work(tmp_path):
     (tmp_path / "a").write_bytes(b"a\n" * 999 + b"\xff\n")
     with pytest.raises(UserError, match="a, line 1000: expected UTF-8"):
         next(chunks_of_lines(str(tmp_path / "a"), 10))
+
+
+def pictures():
+    """A picture of each task."""
+    weights = np.array([[0.25, 0.75], [1.0, 0.0]])
+    words = ["a", "b"]
+    summary = Summary("a b", 0.0, 0.0, words, weights[0], weights[1], [words], weights, weights[0])
+    labels = {"confusion": [[1, 2], [0, 3]], "label_names": ["x", "y"]}
+    answer = Answer("a b", 0.5, ["a", "b"], weights[0], 0)
+    return {
+        "summary": summary.plot,
+        "translation": Translation("a b", 0.0, 0.0, ["a", "b"], ["c", "d"], weights).plot,
+        "ranking": Ranking("who ?", (answer,)).plot,
+        "confusion": lambda path: draw_confusion(labels, path),
+    }
+
+
+@pytest.mark.parametrize("name", ["summary", "translation", "ranking", "confusion"])
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch, name):
+    path, plot = tmp_path / "a.png", pictures()[name]
+    save = Figure.savefig
+
+    def killed(figure, file, **options):
+        save(figure, file, **options)
+        Path(file).write_bytes(Path(file).read_bytes()[:100])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Figure, "savefig", killed)
+        plot(path)
+    assert not list(tmp_path.iterdir())
+    plot(path)
+    assert path.read_bytes().startswith(b"\x89PNG") and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UserError, match="a.png already exists"):
+        plot(path)
 
 
 def small_model():
