@@ -187,7 +187,7 @@ def encode_corpus(
         pair, line = (source[row], target[row]), corpus.lines[row]
         if not _is_empty(pair, corpus, line):
             raise UserError(
-                f"{corpus.names[len(pair[0]) != longest[row]]}, line {line}: {longest[row]} "
+                f"{corpus.names[bool(len(pair[0]) != longest[row])]}, line {line}: {longest[row]} "
                 f"tokens, more than data.max_length {limit}; raise it, or set data.on_too_long to "
                 "skip or truncate."
             )

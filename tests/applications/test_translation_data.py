@@ -255,7 +255,7 @@ def test_a_development_set_is_split_off(tmp_path):
     data = config(pair, dev_fraction=0.3)
     train, dev = (load_corpus(data, split) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (7, 3)
-    assert sorted(train.source + dev.source) == list("abcdefghij")
+    assert sorted([*train.source, *dev.source]) == list("abcdefghij")
     assert [text.upper() for text in dev.source] == dev.target
     assert [ord(text) - ord("a") + 1 for text in dev.source] == list(dev.lines)
     assert load_corpus(data, "dev").source == dev.source  # the same each time

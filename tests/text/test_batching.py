@@ -51,7 +51,7 @@ def test_every_example_once_an_epoch(columns, options, shuffle):
 def test_packed_ids_are_like_lists(ends):
     rows = [[], *sentences(31, seed=4), [], [9]]
     packed = PackedIds(iter(rows)).between(**ends)
-    first, last = [ends["before"]] * ("before" in ends), [ends["after"]] * ("after" in ends)
+    first, last = ([ends[name]] if name in ends else [] for name in ("before", "after"))
     whole = [[*first, *row, *last] for row in rows]
     assert packed == whole and packed != whole[:-1] and len(packed) == len(whole)
     assert packed.lengths.tolist() == list(map(len, whole))

@@ -11,7 +11,6 @@ import resource
 import signal
 import stat
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +33,8 @@ WALL_SECONDS = 600  # for what waits; generous, as other programs run too
 MEMORY = 3 << 30  # address space beyond what the process has
 LARGEST_FILE = 256 << 20
 CASES_OF_A_WORKER = 60
-MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal
+MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal; a training tells how it goes before
+MOST_LINES_OF_A_TRAINING = 40
 
 GOOD = ("refused", "same", "other")
 BAD = ("traceback", "silent difference", "wrote outside", "long message", "time", "memory", "crash")
@@ -53,11 +53,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case: one of GOOD or BAD, and what was done and said."""
+    """What came of a case of a subject: one of GOOD or BAD, and what was done and said."""
 
     case: Case
     outcome: str
     note: str
+    subject: str = "unknown"
     result: Any = None
 
 
@@ -73,12 +74,20 @@ class _Worker:
         theirs.close()
         self.case: Case | None = None
 
-    def give(self, case: Case) -> None:
-        self.case, self.started = case, time.monotonic()
-        self.connection.send(case)
-
-    def is_late(self) -> bool:
-        return self.case is not None and time.monotonic() - self.started > WALL_SECONDS
+    def receive(self, root: Path) -> Judged:
+        case, self.case = self.case, None
+        try:
+            judged, is_last = self.connection.recv()
+            if is_last:
+                self.stop()
+            return judged
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+        said, code = _said(folder_of(root, case)), self.stop()
+        has_no_room = "bad_alloc" in said or "MemoryError" in said
+        is_late = code in (-signal.SIGXCPU, -signal.SIGALRM)
+        outcome = "time" if is_late else "memory" if has_no_room else "crash"
+        return Judged(case, outcome, f"ended with {code}: {said[-300:]}")
 
     def stop(self) -> int:
         """End the process and those that it has started; return its exit code."""
@@ -97,44 +106,28 @@ def judge_all(
 
     Where `act.computes` is False, it forks processes that run the command.
     """
-    left, workers = list(cases)[::-1], []
+    left, workers = iter(cases), {}
     try:
-        while left or any(worker.case for worker in workers):
-            while left and len(workers) < jobs:
-                workers.append(_Worker(act, root))
-            for worker in workers:
-                if left and worker.case is None:
-                    worker.give(left.pop())
-            ready = wait([worker.connection for worker in workers], timeout=5)
-            for worker in list(workers):
-                if worker.connection not in ready and not worker.is_late():
-                    continue
-                judged = _receive(worker, root)
-                worker.case = None
-                if worker.process.exitcode is not None:
-                    workers.remove(worker)
+        while True:
+            busy = [worker for worker in workers.values() if worker.case]
+            if len(busy) < jobs and (case := next(left, None)):
+                if len(busy) == len(workers):
+                    worker = _Worker(act, root)
+                    workers[worker.connection] = worker
+                worker = next(worker for worker in workers.values() if not worker.case)
+                worker.case = case
+                worker.connection.send(case)
+                continue
+            if not busy:
+                return
+            for connection in wait([worker.connection for worker in busy]):
+                judged = workers[connection].receive(root)
+                if workers[connection].process.exitcode is not None:
+                    del workers[connection]
                 yield judged
     finally:
-        for worker in workers:
+        for worker in workers.values():
             worker.stop()
-
-
-def _receive(worker: _Worker, root: Path) -> Judged:
-    if worker.is_late():
-        worker.stop()
-        return Judged(worker.case, "time", f"over {WALL_SECONDS} s")
-    try:
-        judged, is_last = worker.connection.recv()
-        if is_last:
-            worker.stop()
-        return judged
-    except EOFError:
-        worker.process.join()
-    said = _said(folder_of(root, worker.case))
-    code = worker.stop()
-    has_no_room = "bad_alloc" in said or "MemoryError" in said
-    outcome = "time" if code == -signal.SIGXCPU else "memory" if has_no_room else "crash"
-    return Judged(worker.case, outcome, f"ended with {code}: {said[-300:]}")
 
 
 def folder_of(root: Path, case: Case) -> Path:
@@ -157,8 +150,9 @@ def _serve(connection, act, root) -> None:
             case = connection.recv()
         except EOFError:
             return
+        signal.alarm(WALL_SECONDS)
         seconds = CPU_SECONDS if computes else 4 * CPU_SECONDS  # of one that is forked
-        limit(resource.RLIMIT_CPU, int(time.process_time()) + seconds)
+        limit(resource.RLIMIT_CPU, int(sum(os.times()[:2])) + seconds)
         folder_of(root, case).mkdir(parents=True)
         try:
             judged = act(case, folder_of(root, case))
@@ -200,22 +194,22 @@ def watch(act: Callable[[], int], folder: Path) -> Done:
         traceback.print_exc()
         status = 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, own in enumerate(kept, 1):
+        for number, (stream, own) in enumerate(zip((sys.stdout, sys.stderr), kept, strict=True), 1):
+            stream.flush()
             os.dup2(own, number)
             os.close(own)
     return Done(status or 0, _said(folder, "stdout"), _said(folder))
 
 
-def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] = lambda: None) -> int:
+def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] | None = None) -> int:
     """Run the command in a new process, in which `first` is called before; return its number."""
     number = os.fork()
     if number:
         return number
     status = 1
     try:
-        first()
+        if first:
+            first()
         status = call(arguments, folder).status
     finally:
         os._exit(status)
@@ -223,8 +217,7 @@ def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] = lambda: 
 
 def ended(number: int, folder: Path) -> Done:
     """Wait for a process of `fork`."""
-    status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-    return Done(status, "", _said(folder))
+    return Done(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), "", _said(folder))
 
 
 def _said(folder: Path, name: str = "stderr") -> str:
@@ -242,9 +235,7 @@ def outcome_of(done: Done, is_same: bool, may_differ: bool, lines: int = MOST_LI
         said = done.err.strip()
         is_short = 0 < len(said) <= MOST_LETTERS and said.count("\n") < lines
         return "refused" if is_short else "long message"
-    if is_same:
-        return "same"
-    return "other" if may_differ else "silent difference"
+    return "same" if is_same else "other" if may_differ else "silent difference"
 
 
 # ---- What was left behind.
