@@ -86,13 +86,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="trial-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        trial = Trial(Path(options.made or folder / "made").absolute(), options.tasks)
+        trial = Trial(folder, Path(options.made or folder / "made").absolute(), options.tasks)
         for end in workers.judge_all(trial.missing(), trial.prepare, options.jobs, folder):
             if end.outcome != "same":
                 print(f"the undamaged training failed: {end.note}")
                 return 1
             trial.remember(end.result)
-        ends = [end for act in (Faults, Mutations) for end in _tried(act(trial), options, folder)]
+        start, ends = time.monotonic(), []
+        for kinds, part, number, shares in (
+            (Faults, 0.45, options.faults, FAULT_SHARES),
+            (Mutations, 1.0, options.mutations, SHARES),
+        ):
+            end_of_time = start + 60 * options.minutes * part
+            ends += _tried(kinds(trial), _cases(options, number, shares), end_of_time, options)
     order = [*SHARES, *FAULT_SHARES]
     ends.sort(key=lambda end: order.index(end.case.kind))
     print(_table([(end.case.kind, end.outcome) for end in ends]))
@@ -103,13 +109,11 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _tried(act: Faults | Mutations, options: argparse.Namespace, folder: Path) -> list[Judged]:
-    is_fault, ends = isinstance(act, Faults), []
-    number = options.faults if is_fault else options.mutations
-    end_of_time = time.monotonic() + 60 * options.minutes * (0.3 if is_fault else 0.7)
-    cases = _cases(options, number, FAULT_SHARES if is_fault else SHARES)
-    cases = itertools.takewhile(lambda _: time.monotonic() < end_of_time, cases)
-    for end in workers.judge_all(cases, act, options.jobs, folder):
+def _tried(kinds: Faults | Mutations, cases, end_of_time, options) -> list[Judged]:
+    """Try cases until the time is over; print what went wrong."""
+    ends, folder = [], kinds.trial.folder
+    in_time = itertools.takewhile(lambda _: time.monotonic() < end_of_time, cases)
+    for end in workers.judge_all(in_time, kinds, options.jobs, folder):
         ends.append(end)
         if len(ends) % 50 == 0:
             print(f"{len(ends)} done", file=sys.stderr, flush=True)

@@ -51,7 +51,8 @@ def replace_file(path: Path, chance: Random, watched: Path | None = None) -> str
     if kind in ("pipe", "folder"):
         (os.mkfifo if kind == "pipe" else os.mkdir)(path)
     elif kind != "nothing":
-        path.symlink_to({"device": "/dev/zero"}.get(kind, (watched or Path()) / path.name))
+        targets = {"device": "/dev/zero", "endless link": path.name}
+        path.symlink_to(targets.get(kind) or watched / path.name)
     return f"{kind} in place of {path.name}"
 
 
@@ -195,7 +196,18 @@ CHANGES = {".json": change_json, ".h5": change_weights, ".npz": change_checkpoin
 
 ODD = {
     "odd": ("null", "~", "''", "0", "-1", "0.5", "2", "1e3", "2020-01-01", "[1, 2]", "{a: 1}"),
-    "no number": ("1e400", ".inf", "1:30", '"null"', '"7"', "abc", "true", "1_000", "0x10", "!!x"),
+    "no number": (
+        "1e400",
+        ".inf",
+        "1:30",
+        '"null"',
+        '"7"',
+        "abc",
+        "true",
+        "1_000",
+        "0x10",
+        "!!int x",
+    ),
     "huge": ("1e400", ".inf", ".nan", str(10**12), str(10**400)),
 }
 

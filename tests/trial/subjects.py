@@ -73,12 +73,14 @@ class Trial:
     """The runs that the cases damage, and what their verbs answer undamaged.
 
     Args:
-        root: a folder for all of it.
+        folder: for the cases.
+        root: a folder for the runs, which may be used again.
         subjects: names in TRAINS.
     """
 
-    def __init__(self, root: Path, subjects: Sequence[str]):
-        self.root, self.subjects, self.data = root, list(subjects), root / "data"
+    def __init__(self, folder: Path, root: Path, subjects: Sequence[str]):
+        self.folder, self.root, self.data = folder, root, root / "data"
+        self.subjects = list(subjects)
         self.answers: dict[tuple[str, str], Any] = {}
         if not self.data.exists():
             write_data(self.data)

@@ -1,12 +1,11 @@
-"""Forked workers with limits, one word for what came of each case, and what a command left behind.
+"""Processes with limits, one word for what came of each case, and what a command left behind.
 
-The parent has imported everything and computed nothing, so it can be forked at any time; a worker
-is used for many cases, until one of them ends it.
+The parent has imported everything and computed nothing, so it can be forked at any time.
 """
 
 import hashlib
-import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import stat
@@ -16,12 +15,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import h5py
-import keras
 import tensorflow as tf
 
 from keras_attention.applications.command import main
@@ -32,7 +29,6 @@ CPU_SECONDS = 30
 WALL_SECONDS = 600  # for what waits; generous, as other programs run too
 MEMORY = 3 << 30  # address space beyond what the process has
 LARGEST_FILE = 256 << 20
-CASES_OF_A_WORKER = 60
 MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal; a training tells how it goes before
 MOST_LINES_OF_A_TRAINING = 40
 
@@ -65,103 +61,69 @@ class Judged:
 # ---- Workers.
 
 
-class _Worker:
-    def __init__(self, *arguments: Any):
-        context = multiprocessing.get_context("fork")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *arguments), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.case: Case | None = None
-
-    def receive(self, root: Path) -> Judged:
-        case, self.case = self.case, None
-        try:
-            judged, is_last = self.connection.recv()
-            if is_last:
-                self.stop()
-            return judged
-        except (EOFError, ConnectionResetError):
-            self.process.join()
-        said, code = _said(folder_of(root, case)), self.stop()
-        has_no_room = "bad_alloc" in said or "MemoryError" in said
-        is_late = code in (-signal.SIGXCPU, -signal.SIGALRM)
-        outcome = "time" if is_late else "memory" if has_no_room else "crash"
-        return Judged(case, outcome, f"ended with {code}: {said[-300:]}")
-
-    def stop(self) -> int:
-        """End the process and those that it has started; return its exit code."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
-        return self.process.exitcode
-
-
 def judge_all(
     cases: Iterable[Case], act: Callable[[Case, Path], Judged], jobs: int, root: Path
 ) -> Iterator[Judged]:
-    """Let `act` try each case in a folder of its own in `root`, inside one of several workers.
+    """Let `act` try each case in a folder and a process of its own, several at once.
 
     Where `act.computes` is False, it forks processes that run the command.
     """
-    left, workers = iter(cases), {}
+    left, running = iter(cases), {}
     try:
         while True:
-            busy = [worker for worker in workers.values() if worker.case]
-            if len(busy) < jobs and (case := next(left, None)):
-                if len(busy) == len(workers):
-                    worker = _Worker(act, root)
-                    workers[worker.connection] = worker
-                worker = next(worker for worker in workers.values() if not worker.case)
-                worker.case = case
-                worker.connection.send(case)
-                continue
-            if not busy:
+            while len(running) < jobs and (case := next(left, None)):
+                running[_forked(case, act, folder_of(root, case))] = case
+            if not running:
                 return
-            for connection in wait([worker.connection for worker in busy]):
-                judged = workers[connection].receive(root)
-                if workers[connection].process.exitcode is not None:
-                    del workers[connection]
-                yield judged
+            number, status = os.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(number, signal.SIGKILL)  # what it has started
+            if case := running.pop(number, None):
+                yield _judged(case, folder_of(root, case), os.waitstatus_to_exitcode(status))
     finally:
-        for worker in workers.values():
-            worker.stop()
+        for number in running:
+            os.killpg(number, signal.SIGKILL)
+
+
+def _forked(case: Case, act: Callable[[Case, Path], Judged], folder: Path) -> int:
+    """Try a case in a new process, which writes its judgement to a file; return its number."""
+    if number := os.fork():
+        return number
+    try:
+        os.setpgid(0, 0)
+        folder.mkdir(parents=True)
+        computes = getattr(act, "computes", True)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit(resource.RLIMIT_CORE, 0)
+        limit(resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY)
+        limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
+        limit(resource.RLIMIT_CPU, CPU_SECONDS if computes else 4 * CPU_SECONDS)  # of a command
+        signal.alarm(WALL_SECONDS)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if computes:
+            warnings.filterwarnings("ignore", message="Even though the `tf.config.experimental_run")
+            tf.config.run_functions_eagerly(True)  # used once: tracing is most of a graph's time
+        try:
+            judged = act(case, folder)
+        except Exception:
+            judged = Judged(case, "traceback", traceback.format_exc()[-2000:])
+        (folder / "judged").write_bytes(pickle.dumps(judged))
+    finally:
+        os._exit(0)
+
+
+def _judged(case: Case, folder: Path, code: int) -> Judged:
+    if not code and (folder / "judged").exists():
+        return pickle.loads((folder / "judged").read_bytes())
+    said = _said(folder) or _said(folder / "use")
+    has_no_room = "bad_alloc" in said or "MemoryError" in said
+    is_late = code in (-signal.SIGXCPU, -signal.SIGALRM)
+    outcome = "time" if is_late else "memory" if has_no_room else "crash"
+    return Judged(case, outcome, f"ended with {code}: {said[-300:]}")
 
 
 def folder_of(root: Path, case: Case) -> Path:
     return root / f"{case.kind}-{case.seed}"
-
-
-def _serve(connection, act, root) -> None:
-    os.setpgid(0, 0)
-    computes = getattr(act, "computes", True)
-    address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_AS, address_space + MEMORY)
-    limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if computes:
-        warnings.filterwarnings("ignore", message="Even though the `tf.config.experimental_run")
-        tf.config.run_functions_eagerly(True)  # a graph is used once here: tracing is most of it
-    for number in range(CASES_OF_A_WORKER):
-        try:
-            case = connection.recv()
-        except EOFError:
-            return
-        signal.alarm(WALL_SECONDS)
-        seconds = CPU_SECONDS if computes else 4 * CPU_SECONDS  # of one that is forked
-        limit(resource.RLIMIT_CPU, int(sum(os.times()[:2])) + seconds)
-        folder_of(root, case).mkdir(parents=True)
-        try:
-            judged = act(case, folder_of(root, case))
-        except Exception:
-            judged = Judged(case, "traceback", traceback.format_exc()[-2000:])
-        connection.send((judged, number == CASES_OF_A_WORKER - 1))
-        if computes:
-            keras.config.set_dtype_policy("float32")
-            keras.utils.clear_session()
 
 
 def limit(what: int, value: int) -> None:
