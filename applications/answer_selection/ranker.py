@@ -65,6 +65,7 @@ class AnswerRanker(TextTask):
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
     network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
+    served_letters = 100_000  # of which `max_length` words are read
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class AnswerRanker(TextTask):
 
         Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
         minus infinity. TensorFlow alone serves it, without Keras or this package. A text of more
-        than `max_letters` letters is an `InvalidArgumentError`, which says so.
+        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
         """
         import tensorflow as tf
 

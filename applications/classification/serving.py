@@ -93,7 +93,7 @@ class ClassificationService(tf.Module):
       `sentence_weights` `(B, N)`; for pairs `second_tokens` and `second_weights` too. Absent where
       the network has no attention.
 
-    A text of more than `max_letters` letters is an `InvalidArgumentError`, which says so.
+    A text of more than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
 
     Args:
         task: the task.

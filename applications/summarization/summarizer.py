@@ -68,6 +68,7 @@ class Summarizer(SearchTask):
     name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
+    served_letters = 100_000  # of which `max_words` words are read
     find, source_rank = staticmethod(search_in), 3
     must_fit: ClassVar = {
         "vocabulary_size": "vocabulary_size",
@@ -282,7 +283,7 @@ class Summarizer(SearchTask):
 
         A document has a sentence on each line, as no operation of a graph finds the sentences of a
         running text. Of several summaries that are searched for, the best comes. A text of more
-        than `max_letters` letters is an `InvalidArgumentError`, which says so.
+        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
         """
         import tensorflow as tf
 

@@ -21,7 +21,7 @@ class TranslationService(tf.Module):
     - `alignments` `(B, T, S)`, a row of attention weights for each token, zeros after the last;
       absent where the network has no attention.
 
-    A text of more than `max_letters` letters is an `InvalidArgumentError`, which says so.
+    A text of more than `max_letters` letters (10,000) is an `InvalidArgumentError`, which says so.
 
     With `n_best` above 1, all but `source_tokens` have the translations of a line as their second
     axis, best first; where there are fewer, the rest are empty with a score of minus infinity.
