@@ -43,8 +43,6 @@ class Lines(Sequence):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (list, Lines)) and list(self) == list(other)
 
-    __hash__ = None
-
     def _text(self, start: int, end: int) -> str:
         return self._content[start:end].decode("utf-8", "surrogatepass")
 

@@ -2,13 +2,16 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from .tokenizer import PAD_ID
 
+Ends = tuple[tuple[int, ...], tuple[int, ...]]
 
-class PackedIds(Sequence):
+
+class PackedIds(Sequence[Any]):
     """Sequences of ids, end to end in one int32 array.
 
     An id takes 4 bytes, where a list of lists takes 8 and the integer itself 28 more. It reads like
@@ -34,15 +37,17 @@ class PackedIds(Sequence):
         self._flat = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
         self._set(np.frombuffer(lengths, np.int64) if lengths else np.zeros(0, np.int64))
 
-    def _set(self, lengths: np.ndarray, starts: np.ndarray | None = None, ends=((), ())) -> None:
+    def _set(
+        self, lengths: np.ndarray, starts: np.ndarray | None = None, ends: Ends = ((), ())
+    ) -> None:
         self._inner = lengths
         self._starts = np.cumsum(lengths) - lengths if starts is None else starts
         self._before, self._after = ends
         self.lengths = lengths + sum(map(len, ends))
         """How many ids each sequence has."""
 
-    def _with(self, lengths: np.ndarray, starts: np.ndarray, ends=((), ())) -> "PackedIds":
-        other = PackedIds.__new__(PackedIds)
+    def _with(self, lengths: np.ndarray, starts: np.ndarray, ends: Ends) -> "PackedIds":
+        other = PackedIds()
         other._flat = self._flat
         other._set(lengths, starts, ends)
         return other
@@ -58,8 +63,8 @@ class PackedIds(Sequence):
 
     def between(self, before: int | None = None, after: int | None = None) -> "PackedIds":
         """Return the sequences with an id before or after each; the others are not copied."""
-        ends = tuple(() if each is None else (each,) for each in (before, after))
-        return self._with(self._inner, self._starts, ends)
+        first, last = (() if each is None else (each,) for each in (before, after))
+        return self._with(self._inner, self._starts, (first, last))
 
     def padded(self, rows: Sequence[int] | np.ndarray, length: int) -> np.ndarray:
         """Return sequences as an int32 array `(len(rows), length)`; row -1 is padding alone."""
@@ -79,7 +84,7 @@ class PackedIds(Sequence):
     def __len__(self) -> int:
         return len(self._inner)
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             return self.take(row)
         start, length = self._starts[row], self._inner[row]
@@ -88,5 +93,3 @@ class PackedIds(Sequence):
     def __eq__(self, other: object) -> bool:
         is_alike = isinstance(other, (list, PackedIds)) and len(self) == len(other)
         return is_alike and all(own == each for own, each in zip(self, other, strict=True))
-
-    __hash__ = None
