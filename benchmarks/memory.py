@@ -68,9 +68,9 @@ def measure(count: int, folder: Path, predicts: bool) -> dict:
     """Return peak memory and seconds for a corpus of so many pairs."""
     sides = [write(folder / f"{count}.{seed}", seed, count) for seed in (1, 2)]
     dev = [write(folder / f"dev.{seed}", seed, 50) for seed in (3, 4)]
-    files = zip(("train_source", "train_target", "dev_source", "dev_target"), sides + dev)  # noqa: B905
+    names = ("train_source", "train_target", "dev_source", "dev_target")
     options = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    options += [f"--data.{name}={path}" for name, path in files]
+    options += [f"--data.{name}={path}" for name, path in zip(names, sides + dev, strict=True)]
     run = folder / f"run{count}"
     row = {"pairs": count}
     row["training"], row["training seconds"] = peak(

@@ -1,14 +1,14 @@
 """Faults: kills, full disks, permissions, clocks that jump, and two processes at once."""
 
-import importlib
+import itertools
 import os
+import pkgutil
 import resource
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from random import Random
 
 from tests.trial import workers
@@ -148,24 +148,18 @@ def _killer(place: str, most: int, chance: Random) -> Callable[[], None]:
     """Return what makes a process kill itself in, or soon after, the n-th call of a function."""
     count, number = chance.randint(1, most), chance.choice([signal.SIGKILL, signal.SIGTERM])
     delay = chance.choice([0, 0, chance.uniform(0, 0.5)])
-    parts = place.split(".")
 
     def first():
-        owner, left = importlib.import_module(parts[0]), parts[1:]
-        for part in left[:-1]:
-            with suppress(ImportError):
-                importlib.import_module(f"{owner.__name__}.{part}")
-            owner = getattr(owner, part)
-        function, calls = getattr(owner, left[-1]), iter(range(1, 10**9))
+        owner, _, name = place.rpartition(".")
+        owner = pkgutil.resolve_name(owner)
+        function, calls = getattr(owner, name), itertools.count(1)
 
         def counting(*arguments, **settings):
             if next(calls) == count:
-                if delay:
-                    threading.Timer(delay, os.kill, (os.getpid(), number)).start()
-                else:
-                    os.kill(os.getpid(), number)
+                kill = threading.Timer(delay, os.kill, (os.getpid(), number))
+                (kill.start if delay else kill.run)()
             return function(*arguments, **settings)
 
-        setattr(owner, left[-1], counting)
+        setattr(owner, name, counting)
 
     return first
