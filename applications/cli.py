@@ -80,7 +80,8 @@ def _train(options):
         return
     require_backend("training", "tensorflow", "jax")
     resumes = options.resume and not is_free(options.output)
-    folder = RunFolder(options.output, changed=options.accept_changes) if resumes else None
+    own = {"changed": options.accept_changes, "task": options.task}
+    folder = RunFolder(options.output, **own) if resumes else None
     config = read_config(task_class, options.config, options.overrides, folder)
     if config.training.check_numerics:
         require_backend("training.check_numerics")

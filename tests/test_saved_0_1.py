@@ -99,6 +99,16 @@ def test_a_run_goes_on_to_the_same_figures(task, tmp_path, capsys):
     assert RunFolder(path).best_weights.name == "best.weights.h5"
 
 
+def test_a_run_of_another_task_is_refused(tmp_path, capsys):
+    message = "is a run of task 'summarization'. Expected: translation"
+    with pytest.raises(ValueError, match=message):
+        keras_attention.applications.translation.Translator.from_preset(SAVED / "summarization")
+    path = tmp_path / "run"
+    shutil.copytree(SAVED / "summarization", path)
+    done = call_command(capsys, "train", "translation", "--resume", "--output", path)
+    assert done.status == 2 and message in done.err
+
+
 def test_weights_of_another_network_are_refused():
     model = keras.models.load_model(SAVED / "translation.keras")
     with pytest.raises(ValueError, match="cannot be loaded"):

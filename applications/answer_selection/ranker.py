@@ -12,7 +12,7 @@ from keras import ops
 from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
-from ..common.backend import service_of
+from ..common.backend import of_at_most, service_of
 from ..common.errors import UserError, check_choice, say
 from ..common.explanation import ExplainedAnswer, Explanation, attention_map
 from ..common.files import check_new_file, write_text
@@ -67,6 +67,7 @@ class AnswerRanker(TextTask):
     asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
     network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
+    served_letters = 100_000  # of which `max_length` words are read
 
     def __init__(
         self,
@@ -268,11 +269,12 @@ class AnswerRanker(TextTask):
             return keras.losses.BinaryCrossentropy(from_logits=True)
         return HardestHinge(self.margin)
 
-    def service(self):
+    def service(self, max_letters: int | None = None):
         """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
 
         Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
-        minus infinity. TensorFlow alone serves it, without Keras or this package.
+        minus infinity. TensorFlow alone serves it, without Keras or this package. A text of more
+        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
         """
         import tensorflow as tf
 
@@ -284,6 +286,8 @@ class AnswerRanker(TextTask):
 
         @tf.function(input_signature=signature, autograph=False)
         def serve(question, candidates):
+            given = {"question": question, "candidates": candidates}
+            question, candidates = of_at_most(max_letters or self.served_letters, **given)
             inputs = preprocessor.call({"question": question, "candidates": candidates})
             empty = ~tf.reduce_any(inputs["candidates"] != 0, axis=-1)
             scores = tf.cast(model.score(inputs)[0], tf.float32)

@@ -26,7 +26,7 @@ from ..common.explanation import (
     attention_map,
 )
 from ..common.files import check_picture
-from ..common.shown import Shown
+from ..common.shown import Shown, written
 from .preprocessor import Labels
 
 THRESHOLD = 0.5
@@ -319,4 +319,4 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
         figure.colorbar(image, ax=axes, shrink=0.8, label="part of the row")
         return figure
 
-    return make_figure(draw, names, output)
+    return written(make_figure(draw, names), output)

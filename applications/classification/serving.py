@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_attention.text import PAD_ID
 
+from ..common.backend import of_at_most
 from .classifier import ClassificationTask
 from .encoders import SIDES
 from .preprocessor import SENTENCE_END, ClassificationPreprocessor
@@ -92,11 +93,14 @@ class ClassificationService(tf.Module):
       `sentence_weights` `(B, N)`; for pairs `second_tokens` and `second_weights` too. Absent where
       the network has no attention.
 
+    A text of more than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
+
     Args:
         task: the task.
+        max_letters: the longest text of a call, in letters; None for the task's default.
     """
 
-    def __init__(self, task: ClassificationTask):
+    def __init__(self, task: ClassificationTask, max_letters: int | None = None):
         super().__init__()
         network, preprocessor = task.backbone, task.preprocessor
         self._reader = GraphReader(preprocessor)
@@ -107,13 +111,15 @@ class ClassificationService(tf.Module):
         self._names = tf.constant(list(map(str, preprocessor.labels.names)) or [""])
         self._vocabulary = tf.constant(["", *preprocessor.tokenizer.vocabulary[1:]])
         self._has_attention = network.has_attention
+        self._max_letters = max_letters or task.served_letters
         names = SIDES[: 1 + preprocessor.pairs]
         specs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         self.serve = tf.function(self._serve, input_signature=specs, autograph=False)
 
     def _serve(self, text, second=None):
         """Classify strings `(B,)`; see the class for what is returned."""
-        strings = [text] if second is None else [text, second]
+        columns = {"text": text} if second is None else {"text": text, "second": second}
+        strings = of_at_most(self._max_letters, **columns)
         read = [self._reader.read(each) for each in strings]
         inputs = {name: ids for name, (ids, _) in zip(SIDES, read, strict=False)}
         scores, weights = self._attend(inputs)

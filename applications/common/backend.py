@@ -70,6 +70,23 @@ def _compiled_by_jax(function, model, changing):
     return call
 
 
+def of_at_most(letters: int, **columns: Any) -> list[Any]:
+    """Return tensors of strings, in a graph that fails where a string has more letters.
+
+    The names of the columns are those of the signature, for the message.
+    """
+    import tensorflow as tf
+
+    def checked(name, strings):
+        longest = tf.reduce_max(tf.strings.length(strings, unit="UTF8_CHAR"))
+        said = f"`{name}` should have at most {letters} letters a text (`max_letters` of `export`)."
+        check = tf.debugging.Assert(longest <= letters, [f"{said} Received:", longest])
+        with tf.control_dependencies([check]):  # before any work is done for it
+            return tf.identity(strings)
+
+    return [checked(name, strings) for name, strings in columns.items()]
+
+
 def service_of(serve: Any, network: keras.Model, *tokenizers: Any) -> Any:
     """Return the `tf.Module` of a `tf.function` and all that it reads."""
     import tensorflow as tf

@@ -6,11 +6,11 @@ is never followed. Every file that people name is read by `read_bytes`, which re
 devices.
 """
 
+import dataclasses
 import errno
 import glob
 import gzip
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -18,12 +18,13 @@ import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import filelock
+import numpy as np
 
 from .errors import UserError, one_line
 
@@ -174,18 +175,57 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
 # ---- Checksums.
 
 
+MOST_READ = {"files": 300_000, "bytes": 1 << 36}
+"""A checksum reads no more, as a folder from elsewhere may name the root of the file system."""
+
+
 def checksum(path: str | os.PathLike) -> str:
     """Return the SHA-256 of a file, or of a folder's files and their names, in hexadecimal."""
     path = Path(path)
-    digest = hashlib.sha256()
-    inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-    for each in inside:
+    sha, size = hashlib.sha256(), 0
+    for each in _files_in(path) if path.is_dir() else [path]:
         if path.is_dir():
-            digest.update(str(each.relative_to(path)).encode())
+            sha.update(os.fsencode(each.relative_to(path)))
         with open_regular(each) as file:
+            size += os.fstat(file.fileno()).st_size
+            if size > MOST_READ["bytes"]:
+                raise UserError(f"{path} has more than the {MOST_READ['bytes']:,} bytes of data.")
             while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+                sha.update(block)
+    return sha.hexdigest()
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder at any depth, in order."""
+    found = []
+    for seen, path in enumerate(folder.rglob("*")):
+        if seen >= MOST_READ["files"]:
+            raise UserError(f"{folder} has more than {seen:,} files: it is no folder of data.")
+        if path.is_file():
+            found.append(path)
+    return sorted(found)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of data at hand: texts and numbers, in lists, arrays and dataclasses."""
+    sha = hashlib.sha256()
+
+    def add(value):
+        if dataclasses.is_dataclass(value):
+            value = vars(value)
+        if isinstance(value, Mapping):
+            value = [part for item in value.items() for part in item]
+        if isinstance(value, (np.ndarray, np.generic)):
+            value = value.tolist()
+        if isinstance(value, (list, tuple, range)):
+            sha.update(b"%d:" % len(value))
+            for each in value:
+                add(each)
+        else:
+            sha.update(f"{value!r};".encode("utf-8", "surrogatepass"))
+
+    add(value)
+    return sha.hexdigest()
 
 
 def write_checksums(folder: Path, but: Sequence[str] = ()) -> None:
@@ -285,37 +325,58 @@ MOST_INFLATED = (64 << 20, 200)
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file, plain or `.gz`, without their ends.
+    """Return the lines of a text file as a list; see `lines_of`."""
+    return list(lines_of(path, encoding))
+
+
+def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Yield the lines of a text file, plain or `.gz`, without their ends, one at a time.
 
     Only line feeds end a line (and a carriage return before one goes with it), so that files
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
-    path = Path(path)
-    content = read_bytes(path)
-    content = _inflated(content, path) if path.suffix == ".gz" else content
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    if not lines:
+    path, number = Path(path), 0
+    with open_regular(path) as file:
+        for line in _inflated(file, path) if path.suffix == ".gz" else _plain(file, path):
+            line = line.removesuffix(b"\n") if number else _without_mark(line)
+            if line is None:
+                break
+            number += 1
+            yield decode_line(line, path, number, encoding)
+    if not number:
         raise UserError(f"{path} is empty: expected one sentence a line.")
-    return [decode_line(line, path, number, encoding) for number, line in enumerate(lines, 1)]
 
 
-def _inflated(content: bytes, path: Path) -> bytes:
-    base, times = MOST_INFLATED
-    limit = base + times * len(content)
+def _without_mark(line: bytes) -> bytes | None:
+    """Return the first line without mark and end; None where a mark is all that a file holds."""
+    line = line.removeprefix(b"\xef\xbb\xbf")
+    return line.removesuffix(b"\n") if line else None
+
+
+def _plain(file: BinaryIO, path: Path) -> Iterator[bytes]:
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            inflated = file.read(limit + 1)
+        yield from file
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    base, times = MOST_INFLATED
+    size = os.fstat(file.fileno()).st_size
+    left = limit = base + times * size
+    try:
+        with gzip.GzipFile(fileobj=file) as inflating:
+            while line := inflating.readline(left + 1):
+                left -= len(line)
+                if left < 0:
+                    raise UserError(
+                        f"{path} inflates to more than {limit:,} bytes from {size:,}: it is no "
+                        "text. Unpack it yourself if it is."
+                    )
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no whole gzip file ({error}).") from error
-    if len(inflated) > limit:
-        raise UserError(
-            f"{path} inflates to more than {limit:,} bytes from {len(content):,}: it is no text. "
-            "Unpack it yourself if it is."
-        )
-    return inflated
 
 
 def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf-8") -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .errors import shown
+from .lines import Lines
 
 
 class TextPreprocessor(keras_hub.models.Preprocessor):
@@ -65,12 +66,14 @@ class TextPreprocessor(keras_hub.models.Preprocessor):
         return cls(**{name: restored(value) for name, value in config.items()})
 
 
-def as_texts(values: Any, name: str) -> list[str]:
+def as_texts(values: Any, name: str) -> list[str] | Lines:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
-    Bytes are UTF-8. Anything else, such as None, NaN or ids, raises a ValueError that names the
-    argument `name`.
+    `Lines` stay what they are. Bytes are UTF-8. Anything else, such as None, NaN or ids, raises a
+    ValueError that names the argument `name`.
     """
+    if isinstance(values, Lines):
+        return values
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "

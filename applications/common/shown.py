@@ -4,12 +4,13 @@ import html
 import io
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
 
-from .files import check_new_file, check_picture, write_text
+from .files import check_new_file, check_picture, replacing, write_text
 
 HTML = (".html", ".htm")
 
@@ -48,7 +49,7 @@ class Shown:
             check_shaded(path)
         if path is not None and Path(path).suffix.lower() in HTML:
             return write_text(Path(path), shaded_html(self.shaded, title=self.title))
-        return plot_shaded(self.shaded, path, title=self.title or None)
+        return written(plot_shaded(self.shaded, title=self.title or None), path)
 
     def _repr_html_(self) -> str:
         page = html.escape(shaded_html(self.shaded, title=self.title), quote=True)
@@ -56,6 +57,16 @@ class Shown:
         return (
             f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
         )
+
+
+def written(figure: Any, path: Path | str | None) -> Any:
+    """Write a figure to a new picture, whole or not at all, unless the path is None; return it."""
+    if path is not None:
+        with replacing(path, new=True) as temporary, warnings.catch_warnings():
+            # The figure was made with a warning that names the remedy.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(temporary, format=Path(path).suffix[1:].lower(), dpi=figure.dpi)
+    return figure
 
 
 def check_shaded(output: Path | str) -> None:

@@ -81,6 +81,8 @@ class TextTask(keras_hub.models.Task):
     """Suffixes of the pages that `visualize` writes beside pictures."""
     asks: ClassVar[Mapping[str, str]] = {}
     """The texts that `explain` takes, by the names of its arguments, as a page labels them."""
+    served_letters: ClassVar[int] = 10_000
+    """How many letters a text of a served call may have, where `export` is not told."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
     preset_folder: Path | None = None
@@ -364,6 +366,9 @@ class TextTask(keras_hub.models.Task):
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
         """Return the task of a run folder that version 0.1 made."""
+        from ..training.run_folder import RunFolder
+
+        RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
         precision = getattr(getattr(config, "decoding", None), "precision", "float32")
         task = cls.configured(config, cls.preprocessor_of_0_1(folder), precision)
@@ -379,10 +384,15 @@ class TextTask(keras_hub.models.Task):
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the task for use without this package: a SavedModel, strings in, results out.
 
+        Time and memory grow with the length of a text, and texts may come from anyone: a call with
+        a text of more than `max_letters` letters fails with TensorFlow's `InvalidArgumentError`,
+        which says so, before anything is computed.
+
         Args:
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (or Keras' name for it, `"tf_saved_model"`).
-            **options: what `service` of the task takes.
+            **options: what `service` of the task takes, such as `max_letters`; its default is
+                `served_letters`.
 
         Raises:
             ValueError: if there is something at `filepath`, or the format is unknown.

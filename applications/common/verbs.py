@@ -1,5 +1,6 @@
 """Shared by the verbs of the command: lines in, results out, options of a search."""
 
+import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from keras_attention.decoding import SearchOptions
 from ..training.config import MOST, MOST_OF_OTHERS
 from .errors import UserError, check_range, say
 from .explanation import Explanation
-from .files import decode_line, output_file, read_lines
+from .files import decode_line, lines_of, output_file
 
 
 def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
@@ -47,8 +48,11 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
     Where a person types the lines, each is a chunk of its own.
     """
     if path is not None:
-        lines = read_lines(path, encoding)
-        yield from (lines[first : first + size] for first in range(0, len(lines), size))
+        for _ in lines_of(path, encoding):  # a file that cannot be read is refused before the work
+            pass
+        lines = lines_of(path, encoding)
+        while chunk := list(itertools.islice(lines, size)):
+            yield chunk
         return
     if sys.stdin.isatty():
         size = 1

@@ -13,7 +13,7 @@ from keras_attention.visualization import alignment_text, make_figure, new_figur
 
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
-from ..common.shown import Searched
+from ..common.shown import Searched, written
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""
@@ -91,7 +91,7 @@ class Summary(Searched):
             axes[0].set_yticks(range(len(self.tokens)), self.tokens, **style)
             return figure
 
-        return make_figure(draw, [*words, *self.tokens], path)
+        return written(make_figure(draw, [*words, *self.tokens]), path)
 
     def maps(self) -> list[AttentionMap]:
         """Return where the words were read, and which were copied, as maps for a page."""

@@ -14,7 +14,7 @@ from keras_attention.layers import AttentionMechanism
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
-from ..common.backend import service_of
+from ..common.backend import of_at_most, service_of
 from ..common.errors import UserError
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
@@ -70,6 +70,7 @@ class Summarizer(SearchTask):
     asks: ClassVar = {"text": "Document"}
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
+    served_letters = 100_000  # of which `max_words` words are read
     find, source_rank = staticmethod(search_in), 3
     must_fit: ClassVar = {
         "vocabulary_size": "vocabulary_size",
@@ -292,11 +293,17 @@ class Summarizer(SearchTask):
             return None
         return LabelLikelihood(self.backbone)
 
-    def service(self, search: SearchOptions | None = None, **options: Any):
+    def service(
+        self,
+        search: SearchOptions | None = None,
+        max_letters: int | None = None,
+        **options: Any,
+    ):
         """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
 
         A document has a sentence on each line, as no operation of a graph finds the sentences of a
-        running text. Of several summaries that are searched for, the best comes.
+        running text. Of several summaries that are searched for, the best comes. A text of more
+        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
         """
         import tensorflow as tf
 
@@ -308,6 +315,7 @@ class Summarizer(SearchTask):
 
         @tf.function(input_signature=signature, autograph=False)
         def serve(text):
+            (text,) = of_at_most(max_letters or self.served_letters, text=text)
             # One document more, of nothing: an empty batch has a shape too.
             source, _, _, unknown = preprocessor.ids_in_graph(tf.concat([text, [""]], axis=0))
             result = search_in(model, source, chosen, attention=False)

@@ -20,8 +20,9 @@ preparation leaves no run folder at all.
 import io
 import json
 import math
+import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ import numpy as np
 from keras_attention import __version__
 
 from ..common import files
-from ..common.errors import UserError
+from ..common.errors import UserError, shown
 from ..common.files import json_object, read_bytes, write_text
 from .config import by_key, changed_keys, read_yaml, save_config
 
@@ -45,14 +46,16 @@ FORMAT = "FORMAT"
 class RunFolder:
     """The paths of an existing run folder of a known format.
 
-    One that is half-written, foreign, from a newer version or, unless `changed`, whose config.yaml
-    differs from what the program wrote, is refused.
+    One that is half-written, foreign, from a newer version, of another task than `task` or, unless
+    `changed`, whose config.yaml differs from what the program wrote, is refused.
     """
 
-    def __init__(self, path: Path | str, changed: bool = False):
+    def __init__(self, path: Path | str, changed: bool = False, task: str | None = None):
         self.path = Path(path)
         self.about = _read_format(self.path)
         self.task: str = self.about["task"]
+        if task not in (None, self.task):
+            raise UserError(f"{self.path} is a run of task {shown(self.task)}. Expected: {task}.")
         first = self.about["format"] == 1
         self.best_weights = self.path / ("best.weights.h5" if first else "model.weights.h5")
         self.config = self.path / "config.yaml"
@@ -82,21 +85,25 @@ class RunFolder:
             return []
         return changed_keys(self.about["config"], read_yaml(self.config))
 
-    def changes(self) -> list[str]:
-        """Return what differs from when the run was begun, but its configuration, a line each."""
+    def changes(self, given: Mapping[str, str] | None = None) -> list[str]:
+        """Return what differs from when the run was begun, but its configuration, a line each.
+
+        `given` are the checksums of data that Python hands over, by what they are for.
+        """
         if self.about["format"] == 1:
             return []
         changes = [
-            f"{name} is {now}, and was {self.about.get(name)}"
+            f"{name} is {now}, and was {self.about[name]}"
             for name, now in VERSIONS.items()
-            if self.about.get(name) != now
+            if self.about[name] != now
         ]
         for key, (path, digest) in self.about["inputs"].items():
-            if not Path(path).exists():
+            if not os.path.exists(path):
                 changes.append(f"{key}: {path} is gone")
             elif files.checksum(path) != digest:
                 changes.append(f"{key}: the contents of {path} are others")
-        return changes
+        known = self.about.get("given", {}) if given is not None else {}
+        return changes + [f"the {key} are others" for key in known if given.get(key) != known[key]]
 
     def verify_parts(self) -> None:
         """Refuse the run where a vocabulary or another part was damaged or changed."""
@@ -119,14 +126,20 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def prepare(cls, path: Path | str, task: str) -> Iterator[Path]:
-        """Give a temporary folder to fill, and make it the run folder `path` at the end."""
+    def prepare(
+        cls, path: Path | str, task: str, given: Mapping[str, str] | None = None
+    ) -> Iterator[Path]:
+        """Give a temporary folder to fill, and make it the run folder `path` at the end.
+
+        `given` are the checksums of data that come from no file.
+        """
         with files.new_folder(path, refuse_existing) as folder:
             folder.mkdir()
             yield folder
             (folder / "tokenizers").mkdir(exist_ok=True)
             (folder / "checkpoints").mkdir()
             about = _about(read_yaml(folder / "config.yaml"), task, folder)
+            about |= {"given": dict(given)} if given else {}
             write_text(folder / FORMAT, json.dumps(about) + "\n")
             files.write_checksums(folder, but=(FORMAT,))
 
@@ -205,21 +218,58 @@ def _read_format(path: Path) -> dict:
     except UserError as error:
         raise UserError(f"{marker} is damaged: {error}") from None
     number = about.get("format")
-    is_known = isinstance(number, int) and number >= 1 and isinstance(about.get("task"), str)
+    is_known = type(number) is int and number >= 1 and isinstance(about.get("task"), str)
     if is_known and number > FORMAT_VERSION:
         raise UserError(
-            f"{path} was written by a newer keras-attention (run format {number}; this version "
-            f"reads up to {FORMAT_VERSION}). Upgrade keras-attention to use it."
-        )
-    if is_known and number == FORMAT_VERSION:
-        inputs = about.get("inputs")
-        pairs = inputs.values() if isinstance(inputs, dict) else [None]
-        is_known = isinstance(about.get("config"), dict) and all(
-            isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
+            f"{path} was written by a newer keras-attention (run format {shown(number)}; this "
+            f"version reads up to {FORMAT_VERSION}). Upgrade keras-attention to use it."
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
+    if number == FORMAT_VERSION:
+        for field, is_right in FIELDS.items():
+            is_optional = field in ("given", "accepted") and field not in about
+            if not is_optional and not is_right(about.get(field)):
+                raise UserError(
+                    f"{marker} is damaged: `{field}` is not what a run has there. "
+                    f"Received: {shown(about[field])}."
+                )
+        named = by_key(about["config"])
+        for key, (file, _) in about["inputs"].items():
+            # Else it could have files read that the configuration does not name.
+            if named.get(key) != file:
+                raise UserError(
+                    f"{marker} is damaged: its `inputs` say that {shown(key)} is {shown(file)}, "
+                    "and its `config` does not."
+                )
     return about
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_record(value: Any) -> bool:
+    """Whether a value is what `write_config` notes of changes that were accepted."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("after"), str)
+        and _are_texts(value.get("changes"))
+    )
+
+
+FIELDS: dict[str, Callable[[Any], bool]] = {
+    "package": lambda value: isinstance(value, str) and len(value) < 80,
+    "keras": lambda value: isinstance(value, str) and len(value) < 80,
+    "config": lambda value: isinstance(value, dict),
+    "inputs": lambda value: (
+        isinstance(value, dict)
+        and all(_are_texts(pair) and len(pair) == 2 for pair in value.values())
+    ),
+    "given": lambda value: isinstance(value, dict) and _are_texts(list(value.values())),
+    "accepted": lambda value: isinstance(value, list) and all(map(_is_record, value)),
+}
+"""What FORMAT holds beside `format` and `task`, and how each is checked; the last two may lack."""
 
 
 class MetricsLog:

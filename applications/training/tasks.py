@@ -16,7 +16,7 @@ from keras import ops
 from keras_attention.distribute import WorkerLost, Workers
 
 from ..common.errors import UserError, WorkersStopped, quietly, say
-from ..common.files import checksum
+from ..common.files import checksum, digest
 from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
 from ..common.task import TextTask
 from . import devices
@@ -50,8 +50,8 @@ def resume_task(
 
     In its configuration, what `take_over` allows may have been changed.
     """
-    fit = functools.partial(_fit, task_class)
-    return resume_run(with_absolute_paths(config), output, fit, accept_changes)
+    fit, name = functools.partial(_fit, task_class), task_class.name_of_task
+    return resume_run(with_absolute_paths(config), output, fit, accept_changes, name)
 
 
 def resume_run(
@@ -59,9 +59,10 @@ def resume_run(
     output: Path | str,
     fit: Callable[[Path | str, None], Outcome],
     accept_changes: bool = False,
+    task: str | None = None,
 ) -> Outcome:
     """Take a run folder up again and train in it."""
-    folder = RunFolder(output, changed=accept_changes)
+    folder = RunFolder(output, changed=accept_changes, task=task)
     newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
 
     def take(held):
@@ -95,11 +96,11 @@ def fit_in_run(
 ) -> Outcome:
     """Train a task in its run folder, from the last good checkpoint if there is one.
 
-    The task was made in `model_scope`; the corpora are what to train with and what to judge by,
-    each with its ids.
+    The task was made in `model_scope`; the corpora are the ids to train with, what to judge by, and
+    its ids. The texts to train with are no longer needed, and may be large.
     """
     section = config.training
-    (corpus, encoded), (held_out, encoded_held_out) = corpora
+    encoded, held_out, encoded_held_out = corpora
     say(str(encoded.report))
     batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
     say(str(encoded_held_out.report))
@@ -158,16 +159,17 @@ def fit_new_run(
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes)
     config = dataclasses.replace(config, training=section)
-    corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
+    given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
+    corpora = task.encode(corpus), held_out, task.encode(held_out)
     if is_free(output):
-        with RunFolder.prepare(output, task.name_of_task) as folder:
+        with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
             task.describe(folder)
-    run = RunFolder(output)
+    run = RunFolder(output, task=task.name_of_task)
     own = preprocessor_of(type(task), run)
     _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
     with writing(run), quietly(verbose == 0):
-        take_over(run, config)
+        take_over(run, config, given=given)
         return fit_in_run(task, run, config, corpora, callbacks=callbacks or ())
 
 
@@ -188,8 +190,8 @@ def precision_of(config: Any) -> str:
     return getattr(getattr(config, "decoding", None), "precision", "float32")
 
 
-def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> list:
-    """Make the run folder; return the corpora and their ids."""
+def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
+    """Make the run folder; return the ids to train with, what to judge by, and its ids."""
     task_class.check_data(config)
     corpus, held_out = _read(task_class, config)
     with warnings.catch_warnings(record=True) as caught:
@@ -200,14 +202,14 @@ def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> lis
     # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
     # be resumed with another configuration.
     task = task_class.configured(config, preprocessor, precision_of(config))
-    corpora = [(each, task.encode(each)) for each in (corpus, held_out)]
+    corpora = task.encode(corpus), held_out, task.encode(held_out)
     with RunFolder.prepare(output, task_class.name_of_task) as folder:
         save_config(config, folder / "config.yaml")
         task.describe(folder)
     return corpora
 
 
-def _fit(task_class: type[TextTask], output: Path | str, corpora: list | None) -> Outcome:
+def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) -> Outcome:
     run = RunFolder(output)
     run.verify_parts()
     config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
@@ -215,7 +217,9 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: list | None) -
     with devices.model_scope(config) as workers:
         task = task_class.configured(config, preprocessor_of(task_class, run))
     if corpora is None:
-        corpora = [(each, task.encode(each)) for each in _read(task_class, config)]
+        corpus, held_out = _read(task_class, config)
+        corpora = task.encode(corpus), held_out, task.encode(held_out)
+        del corpus
     return fit_in_run(task, run, config, corpora, workers)
 
 
@@ -302,11 +306,17 @@ ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile", "
 """Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 
 
-def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> None:
+def take_over(
+    folder: RunFolder,
+    config: Any,
+    accept_changes: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> None:
     """Make `config` the run's own, where it differs only in what may be changed.
 
     With `accept_changes` a training goes on as another one: with other data, other keys of
-    `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it.
+    `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it. `given` are the
+    checksums of data that come from no file.
     """
     own = load_config(type(config), [folder.config])
     edited = folder.changed_keys()
@@ -330,11 +340,12 @@ def take_over(folder: RunFolder, config: Any, accept_changes: bool = False) -> N
             f"{why if 'training.epochs' in refused else ''}: only "
             f"{', '.join(allowed)}{more}{', '.join(accepted)} may be changed with --resume."
         )
-    differs = folder.changes()
+    differs = folder.changes(given)
     if differs and not accept_changes:
+        way_out = "Undo that, or continue with --accept-changes, which the run folder records."
         raise UserError(
-            f"{folder.path} would not go on as the training that it was: {'; '.join(differs)}. "
-            "Undo that, or continue with --accept-changes, which the run folder records."
+            f"{folder.path} would not go on as the training that it was: "
+            f"{'; '.join(differs[:5])}. {'Undo that, or give another `run`.' if given else way_out}"
         )
     differs += [f"{key} of the configuration" for key in [*edited, *changed] if key not in allowed]
     for line in differs:

@@ -1,18 +1,20 @@
 """From the `data` section of a configuration to sentence pairs, ids and batches."""
 
 import dataclasses
+import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_attention.text import END_ID, START_ID, BucketedBatches, Tokenizer
+from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
 from ..common.errors import UserError
-from ..common.files import read_lines
+from ..common.files import lines_of
+from ..common.lines import Lines, taken
 from ..common.preprocessor import as_texts, check_equally_many, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
@@ -44,12 +46,13 @@ class Report:
 class ParallelCorpus:
     """Sentences and their translations, as texts or as ids, and where they come from.
 
-    `lines` are the line of each pair there, from 1; `data` says what to do with sentences that are
-    too long or empty, None keeps all that have words.
+    Those of files are `Lines` and `PackedIds`, which are small. `lines` are the line of each pair
+    there, from 1; `data` says what to do with sentences that are too long or empty, None keeps all
+    that have words.
     """
 
-    source: list[Any]
-    target: list[Any]
+    source: Sequence[Any]
+    target: Sequence[Any]
     names: tuple[str, str]
     lines: Sequence[int]
     report: Report
@@ -66,7 +69,9 @@ class ParallelCorpus:
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""
         columns = {name: getattr(self, name) for name in ("source", "target", "lines", "weights")}
-        columns = {name: each and [each[row] for row in rows] for name, each in columns.items()}
+        columns = {
+            name: None if each is None else taken(each, rows) for name, each in columns.items()
+        }
         report = dataclasses.replace(self.report, pairs=len(rows), **counts)
         return dataclasses.replace(self, **columns, report=report)
 
@@ -120,11 +125,12 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
             f"Parallel files must have equally many lines: {names[0]} has {len(source)}, "
             f"{names[1]} has {len(target)}."
         )
-    report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), range(1, len(source) + 1)
+    report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), np.arange(len(source)) + 1
     corpus = ParallelCorpus(source, target, names, lines, report, data)
     pairs = zip(map(str.strip, source), map(str.strip, target), strict=True)
-    rows = [row for row, pair in enumerate(pairs) if not _is_empty(pair, corpus, row + 1)]
-    if not rows:
+    full = (not _is_empty(pair, corpus, line) for line, pair in enumerate(pairs, 1))
+    rows = np.flatnonzero(np.fromiter(full, bool, len(source)))
+    if not len(rows):
         raise UserError(f"{report.name}: every line is empty.")
     corpus = corpus.part(rows, empty=len(source) - len(rows))
     if not held_out or split == "test":
@@ -169,20 +175,43 @@ def encode_corpus(
     corpus: ParallelCorpus, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
 ) -> ParallelCorpus:
     """Return a corpus as ids; pairs that are too long or have no tokens as its `data` says."""
-    encoded = source_tokenizer.encode(corpus.source), target_tokenizer.encode(corpus.target)
-    pairs = zip(*encoded, strict=True)
-    faults = [_fault(pair, corpus, line) for pair, line in zip(pairs, corpus.lines, strict=True)]
-    rows = [row for row, fault in enumerate(faults) if fault in (None, "truncated")]
-    counts = {name: faults.count(name) for name in ("empty", "too_long", "truncated")}
-    counts["empty"] += corpus.report.empty
+    source = PackedIds(_ids(source_tokenizer, corpus.source))
+    target = PackedIds(_ids(target_tokenizer, corpus.target))
     limit = corpus.data and corpus.data.max_length
-    if not rows:
+    what_if_long = corpus.data and corpus.data.on_too_long
+    empty = np.minimum(source.lengths, target.lengths) == 0
+    longest = np.maximum(source.lengths, target.lengths)
+    long = ~empty & (longest > (limit or np.inf))
+    refused = empty | long if what_if_long == "error" else empty
+    for row in np.flatnonzero(refused):
+        pair, line = (source[row], target[row]), corpus.lines[row]
+        if not _is_empty(pair, corpus, line):
+            raise UserError(
+                f"{corpus.names[bool(len(pair[0]) != longest[row])]}, line {line}: {longest[row]} "
+                f"tokens, more than data.max_length {limit}; raise it, or set data.on_too_long to "
+                "skip or truncate."
+            )
+    skips = what_if_long == "skip"
+    rows = np.flatnonzero(~(empty | long) if skips else ~empty)
+    counts = {"empty": int(empty.sum()) + corpus.report.empty}
+    counts |= {"too_long": int(long.sum()) * skips, "truncated": int(long.sum()) * (not skips)}
+    if not len(rows):
         raise UserError(
             f"{corpus.report.name}: no sentence pair is left ({counts['too_long']} longer than "
             f"data.max_length {limit}, {counts['empty']} empty)."
         )
-    source, target = ([ids[:limit] for ids in side] for side in encoded)
+    source, target = source.cut(limit), target.cut(limit)
     return dataclasses.replace(corpus, source=source, target=target).part(rows, **counts)
+
+
+LINES_AT_ONCE = 4096
+
+
+def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the ids of each line; those of a few lines are lists at a time."""
+    texts = iter(lines)
+    while some := list(itertools.islice(texts, LINES_AT_ONCE)):
+        yield from tokenizer.encode(some)
 
 
 def make_batches(
@@ -197,13 +226,15 @@ def make_batches(
     are bucket lengths to use again, so that no new shapes are compiled; one more comes in where
     none holds the longest sentences of this corpus. More options are those of `BucketedBatches`.
     """
-    inputs = [[START_ID, *ids] for ids in corpus.target]
-    labels = [[*ids, END_ID] for ids in corpus.target]
-    columns = [corpus.source, inputs, labels]
+    source, target = (
+        side if isinstance(side, PackedIds) else PackedIds(side)
+        for side in (corpus.source, corpus.target)
+    )
+    columns = [source, target.between(before=START_ID), target.between(after=END_ID)]
     weights = None
     if corpus.weights is not None:
         # The number of each row, from 1: 0 is a row of padding.
-        columns.append([[row] for row in range(1, len(inputs) + 1)])
+        columns.append(PackedIds((row,) for row in range(1, len(target) + 1)))
         weights = np.array([0.0, *corpus.weights], "float32")
 
     def assemble(source, inputs, labels, rows=None):
@@ -211,7 +242,7 @@ def make_batches(
         return batch if weights is None else (*batch, weights[rows[:, 0]])
 
     if lengths is not None:
-        longest = tuple(max(map(len, column)) for column in columns)
+        longest = tuple(int(column.lengths.max()) for column in columns)
         # Of the corpus that they come from, which may have weights or not.
         lengths = [(*bucket[:3], *longest[3:]) for bucket in lengths]
         if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
@@ -221,7 +252,7 @@ def make_batches(
     )
 
 
-def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str, str]]:
+def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:
     """Return the lines of the two sides as they are, and the names of the files."""
     tsv = getattr(data, f"{split}_tsv")
     if tsv:
@@ -233,7 +264,7 @@ def _read(data: DataConfig, split: str) -> tuple[list[str], list[str], tuple[str
     if not files[0]:
         languages = (data.source_language, data.target_language)
         files = tuple(_multi30k(split, code, data.folder) for code in languages)
-    source, target = map(read_lines, files)
+    source, target = (Lines(lines_of(path)) for path in files)
     return source, target, (str(files[0]), str(files[1]))
 
 
@@ -282,15 +313,18 @@ def _multi30k(split: str, language: str, folder: str | None) -> Path:
     return found[0]
 
 
-def _columns(path: str) -> tuple[list[str], list[str]]:
-    rows = [line.split("\t") for line in read_lines(path)]
-    for number, row in enumerate(rows, 1):
-        if len(row) != 2 and row != [""]:
-            raise UserError(
-                f"{path}, line {number}: expected source, tab, target. Received: {len(row)} "
-                "columns; cut -f1,2 takes the first two of a wider file."
-            )
-    return [row[0] for row in rows], [row[-1] for row in rows]
+def _columns(path: str) -> tuple[Lines, Lines]:
+    def column(side):
+        for number, line in enumerate(lines_of(path), 1):
+            row = line.split("\t")
+            if len(row) != 2 and row != [""]:
+                raise UserError(
+                    f"{path}, line {number}: expected source, tab, target. Received: {len(row)} "
+                    "columns; cut -f1,2 takes the first two of a wider file."
+                )
+            yield row[side]
+
+    return Lines(column(0)), Lines(column(-1))
 
 
 def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
@@ -303,27 +337,3 @@ def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
             "correct the file, or set data.on_empty to skip."
         )
     return True
-
-
-def _fault(pair, corpus: ParallelCorpus, line: int) -> str | None:
-    """Return which count of the report a pair of id lists belongs to, None for a good one."""
-    if _is_empty(pair, corpus, line):
-        return "empty"
-    data, longest = corpus.data, max(map(len, pair))
-    if data is None or longest <= data.max_length:
-        return None
-    if data.on_too_long == "error":
-        raise UserError(
-            f"{corpus.names[len(pair[0]) != longest]}, line {line}: {longest} tokens, more than "
-            f"data.max_length {data.max_length}; raise it, or set data.on_too_long to skip or "
-            "truncate."
-        )
-    return "too_long" if data.on_too_long == "skip" else "truncated"
-
-
-def _refuse_empty(name: str, line: int, data: DataConfig | None) -> None:
-    if data is None or data.on_empty == "error":
-        raise UserError(
-            f"{name}, line {line}: empty, where a sentence is expected; correct the file, or set "
-            "data.on_empty to skip."
-        )

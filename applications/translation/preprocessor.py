@@ -1,5 +1,6 @@
 """From sentences to the ids that a translation network reads, and back."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ class TranslationPreprocessor(TextPreprocessor):
             return text.SentencePieceTokenizer.train(lines, model_type=model_type, **common)
 
         sides = as_pairs(sources, targets)
-        tokenizers = [train(sides[0] + sides[1])] * 2 if shared else map(train, sides)
+        tokenizers = [train(itertools.chain(*sides))] * 2 if shared else map(train, sides)
         return cls(*tokenizers, replace_unknown)
 
     @property
@@ -139,8 +140,8 @@ class TranslationPreprocessor(TextPreprocessor):
         return {**super().get_config(), "replace_unknown": self.replace_unknown}
 
 
-def as_pairs(sources: Any, targets: Any) -> tuple[list[str], list[str]]:
-    """Return sentences and their translations as lists of strings, equally many."""
+def as_pairs(sources: Any, targets: Any) -> tuple[Sequence[str], Sequence[str]]:
+    """Return sentences and their translations as sequences of strings, equally many."""
     sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
     check_equally_many(sources=sources, targets=targets)
     return sources, targets

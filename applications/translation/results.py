@@ -12,7 +12,8 @@ from keras_attention.text import END_ID, UNK_ID, Tokenizer
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
 from ..common.explanation import AttentionMap, Tokens, attention_map
-from ..common.shown import Searched
+from ..common.files import check_picture
+from ..common.shown import Searched, written
 from .preprocessor import TranslationPreprocessor
 
 
@@ -57,7 +58,9 @@ class Translation(Searched):
                 "A picture needs an alignment: a network with attention, a text that is not empty, "
                 f"and `return_alignments=True`. Received: {self}"
             )
-        return plot_alignment(self.alignment, self.source_tokens, self.tokens, path)
+        if path is not None:
+            check_picture(path)
+        return written(plot_alignment(self.alignment, self.source_tokens, self.tokens), path)
 
     def show(self) -> str:
         """Return the alignment as text, for a terminal; of no alignment, the translation."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
+from ..common.backend import of_at_most
 from .search import search
 from .translator import Translator
 
@@ -22,15 +23,18 @@ class TranslationService(tf.Module):
     - `alignments` `(B, T, S)`, a row of attention weights for each token, zeros after the last;
       absent where the network has no attention.
 
+    A text of more than `max_letters` letters (10,000) is an `InvalidArgumentError`, which says so.
+
     With `n_best` above 1, all but `source_tokens` have the translations of a line as their second
     axis, best first; where there are fewer, the rest are empty with a score of minus infinity.
 
     Args:
         translator: the task.
         options: how to search.
+        max_letters: the longest text of a call, in letters.
     """
 
-    def __init__(self, translator: Translator, options: SearchOptions):
+    def __init__(self, translator: Translator, options: SearchOptions, max_letters: int):
         super().__init__()
         model, preprocessor = translator.backbone, translator.preprocessor
         self._source = preprocessor.source_tokenizer.in_graph()
@@ -41,11 +45,13 @@ class TranslationService(tf.Module):
         self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
         self._dictionary = _Dictionary(translator.dictionary) if translator.dictionary else None
         self._n_best = options.n_best
+        self._max_letters = max_letters
         self._search = lambda source: search(model, source, options)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):
         """Translate strings `(B,)`; see the class for what is returned."""
+        (text,) = of_at_most(self._max_letters, text=text)
         ids = self._source.encode(text)
         empty = ids.row_lengths() == 0
         found = self._search(_at_least_one(ids.to_tensor(PAD_ID)))

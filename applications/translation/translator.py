@@ -115,9 +115,8 @@ class Translator(SearchTask):
             sources, targets, kind=kind, vocabulary_size=vocabulary_size
         )
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
-        size = embedding_size or units
-        network = RNNSearch(*sizes, embedding_size=size, units=units, **arguments)
-        return cls(network, preprocessor, search)
+        arguments |= {"embedding_size": embedding_size or units, "units": units}
+        return cls(RNNSearch(*sizes, **arguments), preprocessor, search)
 
     @classmethod
     def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
@@ -187,8 +186,7 @@ class Translator(SearchTask):
         ids = read.encode(lines)
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
-        plan = self._found_by(engine, compute_type, len(filled), chosen, needs)
-        find, size, streams = plan
+        find, size, streams = self._found_by(engine, compute_type, len(filled), chosen, needs)
 
         def translate(rows: list[int]) -> None:
             found = find(padded([ids[row] for row in rows]))
@@ -391,7 +389,9 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
-            **options: fields of `SearchOptions` to change (`"saved_model"` only).
+            **options: fields of `SearchOptions` to change, and `max_letters`, the longest text of a
+                served call (`"saved_model"` only; 10,000): a longer one is an
+                `InvalidArgumentError` of that call.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
@@ -406,10 +406,16 @@ class Translator(SearchTask):
         else:
             super().export(filepath, format, **options)
 
-    def service(self, search: SearchOptions | None = None, **options: Any):
+    def service(
+        self,
+        search: SearchOptions | None = None,
+        max_letters: int | None = None,
+        **options: Any,
+    ):
         from .serving import TranslationService
 
-        return TranslationService(self, (search or self.search).replace(**options))
+        options = (search or self.search).replace(**options)
+        return TranslationService(self, options, max_letters or self.served_letters)
 
     def get_config(self) -> dict[str, Any]:
         own = {"dictionary": self.dictionary, "label_smoothing": self.label_smoothing}

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .files import read_regular
+
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
 
@@ -61,7 +63,8 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
             shows the wrong choice.
 
     Raises:
-        ValueError: Naming file and line, if a link is malformed, or 0 where positions start at 1.
+        ValueError: Naming file and line, if a link is malformed, or 0 where positions start at 1;
+            if the file is a pipe or a device, which may never end.
         OSError: If the file cannot be read.
 
     Example:
@@ -73,9 +76,13 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
     ([(0, 0)], [(0, 0), (1, 2)])
     """
     # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
-    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-        lines = enumerate(file, start=1)
-        return [_parse_line(line, one_indexed, f"{path}, line {n}") for n, line in lines]
+    lines = read_regular(path).decode("utf-8", errors="replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [
+        _parse_line(line, one_indexed, f"{path}, line {number}")
+        for number, line in enumerate(lines, start=1)
+    ]
 
 
 def alignment_error_rate(

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .files import read_regular
 
 PROTOCOLS = ("filtered", "unfiltered")
 
@@ -156,7 +157,8 @@ def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     ranking: ranks and the order of the lines are not used.
 
     Raises:
-        ValueError: Naming file and line, if a line has another form or a candidate comes twice.
+        ValueError: Naming file and line, if a line has another form or a candidate comes twice; and
+            if the file is a pipe or a device, which may never end.
         OSError: If the file cannot be read.
     """
     return _read(path, 6, 4, float, "question Q0 candidate rank score name")
@@ -192,7 +194,7 @@ def _read(
     path: str | os.PathLike, fields: int, column: int, number: Callable[[str], Any], form: str
 ) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    lines = Path(path).read_text(encoding="utf-8").split("\n")
+    lines = read_regular(path).decode("utf-8").split("\n")
     for position, line in enumerate(lines, 1):
         words = line.split()
         if not words:

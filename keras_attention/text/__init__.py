@@ -1,6 +1,7 @@
 """Tokenizers and batches of text."""
 
 from .batching import BucketedBatches
+from .packed import PackedIds
 from .sentencepiece_tokenizer import SentencePieceTokenizer
 from .tokenizer import (
     END_ID,
@@ -21,6 +22,7 @@ __all__ = [
     "START_ID",
     "UNK_ID",
     "BucketedBatches",
+    "PackedIds",
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordTokenizer",

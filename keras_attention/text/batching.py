@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .tokenizer import PAD_ID
+from .packed import PackedIds
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -25,7 +25,8 @@ class BucketedBatches:
     pure function of `(seed, epoch, index)`, so that training goes on from any step.
 
     Args:
-        columns: a tuple of columns, each a list of id lists; all have the same number of rows.
+        columns: a tuple of columns, each a list of id lists or a `PackedIds`; all have the same
+            number of rows.
         batch_size: rows of a batch. Give this or `tokens_per_batch`.
         tokens_per_batch: ids of a batch, padding included, in its longest column; a bucket of
             short sequences then has more rows.
@@ -71,7 +72,9 @@ class BucketedBatches:
         self.seed = seed
         self.shuffle = shuffle
         self._assemble = assemble or (lambda *arrays: arrays)
-        self._columns = [_Column(column) for column in columns]
+        self._columns = [
+            column if isinstance(column, PackedIds) else PackedIds(column) for column in columns
+        ]
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
 
         def rows(longest: np.ndarray) -> np.ndarray:
@@ -182,23 +185,6 @@ class BucketedBatches:
         if self.shuffle:
             batches = [batches[i] for i in generator.permutation(len(batches))]
         return batches
-
-
-class _Column:
-    """The sequences of one column, end to end in one array."""
-
-    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
-        self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        self._starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        flat = np.fromiter((i for sequence in sequences for i in sequence), np.int32)
-        self._flat = np.append(flat, np.int32(PAD_ID))  # something to point at when all are empty
-
-    def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
-        """Return the sequences `rows` (-1: none) as an array (len(rows), length)."""
-        columns = np.arange(length)
-        inside = columns < np.where(rows < 0, 0, self.lengths[rows])[:, None]
-        places = np.where(inside, self._starts[rows][:, None] + columns, 0)
-        return np.where(inside, self._flat[places], np.int32(PAD_ID))
 
 
 def _check(columns: Sequence[Sequence[Sequence[int]]], **sizes: int | None) -> None:

@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import sentencepiece
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
+# Training takes a time that grows faster than the longest word; pieces have at most 16 letters.
+LONGEST_WORD = 1000
+_LONG_WORD = re.compile(rf"(\S{{{LONGEST_WORD}}})(?=\S)")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -73,7 +76,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Learn pieces from `lines`, in memory; the same lines always give the same pieces.
 
         Args:
-            lines: sentences; blank ones are passed over.
+            lines: sentences; blank ones are passed over. A word of more than 1,000 letters is
+                learnt from in parts of 1,000 letters, as if spaces parted them.
             vocabulary_size: number of ids, the four special ones included. A text too small for
                 it gives a smaller vocabulary, with a warning that says how large.
             model_type: `"unigram"` or `"bpe"`.
@@ -91,13 +95,11 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError(
                 f"`model_type` must be one of {list(MODEL_TYPES)}. Received: {model_type!r}"
             )
-        lines = [line for line in lines if line.replace(_SPACE, " ").strip()]
-        if not lines:
-            raise ValueError("Training a tokenizer needs text. Received: no line that is not blank")
+        kept = _Kept(lines)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
+                sentence_iterator=iter(kept),
                 model_writer=model,
                 vocab_size=vocabulary_size,
                 model_type=model_type,
@@ -114,7 +116,15 @@ class SentencePieceTokenizer(Tokenizer):
                 minloglevel=2,
             )
         except RuntimeError as error:
+            if kept.error is not None:
+                raise kept.error from None
+            if not kept.count:
+                raise ValueError(
+                    "Training a tokenizer needs text. Received: no line that is not blank"
+                ) from None
             raise ValueError(_reason(error, vocabulary_size)) from error
+        if kept.error is not None:
+            raise kept.error
         tokenizer = cls(_with_exact_scores(model.getvalue()))
         if tokenizer.vocabulary_size < vocabulary_size:
             warnings.warn(
@@ -159,6 +169,28 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, content: bytes, options: dict) -> "SentencePieceTokenizer":
         return cls(content)
+
+
+class _Kept:
+    """The lines that are learnt from, one at a time, their words of at most `LONGEST_WORD` letters.
+
+    SentencePiece takes an error of theirs for the end: it is kept.
+    """
+
+    def __init__(self, lines: Iterable[str]):
+        self.lines = lines
+        self.count = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for line in self.lines:
+                if line.replace(_SPACE, " ").strip():
+                    self.count += 1
+                    is_long = len(line) > LONGEST_WORD
+                    yield _LONG_WORD.sub(r"\1 ", line) if is_long else line
+        except Exception as error:
+            self.error = error
 
 
 def _with_exact_scores(model: bytes) -> bytes:

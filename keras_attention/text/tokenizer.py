@@ -8,6 +8,7 @@ import itertools
 import json
 import lzma
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -138,7 +139,10 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
             f"{vocabulary}: not the vocabulary that was saved with {path.name} (its checksum "
             "differs); a model's ids mean nothing with another vocabulary. Restore the file."
         )
-    return kind._restore(content, description)
+    try:
+        return kind._restore(content, description)
+    except (KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: damaged, or its vocabulary is ({error!r}).") from None
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
@@ -205,6 +209,14 @@ def _kind(description: Mapping[str, Any], where: Path | str) -> type[Tokenizer]:
 
 def _read(path: Path) -> bytes:
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe or a device may never end
+            raise ValueError(f"Cannot read the tokenizer's file {path}: it is no regular file.")
+        if found.st_size > LARGEST_VOCABULARY:
+            raise ValueError(
+                f"Cannot read the tokenizer's file {path}: expected at most "
+                f"{LARGEST_VOCABULARY:,} bytes. Received: {found.st_size:,}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"Cannot read the tokenizer's file {path}: {error.strerror}") from error
@@ -213,7 +225,7 @@ def _read(path: Path) -> bytes:
 def _description(path: Path) -> dict:
     try:
         description = json.loads(_read(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if str(path) in str(error):
             raise
         raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error

@@ -98,6 +98,16 @@ def test_saved_models_of_pieces_and_words_give_what_translate_gives(
     assert copied and looked_up
 
 
+def test_how_long_a_served_text_may_be_is_told_to_export(tmp_path):
+    import tensorflow as tf
+
+    service = make_translator("words").service(max_letters=12, beam_size=1)
+    assert service.serve(tf.constant(["a man rides ", "été " * 3]))["text"].shape == (2,)
+    message = "`text` should have at most 12 letters a text .*Received:.*13"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        service.serve(tf.constant(["a", "a man rides a"]))
+
+
 @pytest.mark.slow
 def test_saved_model_without_attention_has_no_alignments(tmp_path):
     task = make_translator(architecture="rnnencdec")

@@ -4,6 +4,7 @@ import gzip
 import os
 import resource
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from keras_attention.applications.answer_selection.results import Answer, Ranking
+from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import (
     json_object,
@@ -23,7 +27,11 @@ from keras_attention.applications.common.files import (
     write_checksums,
     write_text,
 )
+from keras_attention.applications.common.lines import Lines
+from keras_attention.applications.common.verbs import chunks_of_lines
 from keras_attention.applications.common.weights import load_weights, save_weights
+from keras_attention.applications.summarization.results import Summary
+from keras_attention.applications.translation.results import Translation
 
 
 def test_a_link_under_a_temporary_name_is_not_followed(tmp_path):
@@ -135,6 +143,97 @@ def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
         read_lines(path)
     path.write_bytes(gzip.compress(b"zwei hunde\n" * 500))
     assert len(read_lines(path)) == 500
+
+
+def test_lines_are_like_a_list_and_small(tmp_path):
+    texts = ["", "été", "\U0001f600 a", "\ud800", "b" * 50] * 3000
+    tracemalloc.start()
+    lines = Lines(iter(texts))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 1.2 * (sum(len(each.encode("utf-8", "replace")) for each in texts) + 16 * 15_000)
+    assert lines == texts and list(lines) == texts and len(lines) == 15_000
+    assert (lines[2], lines[-1], lines[1:3]) == (texts[2], texts[-1], texts[1:3])
+    assert lines.take(np.array([4, 1])) == [texts[4], texts[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a\nb", ["a", "b"]),
+        (b"\xef\xbb\xbfa\r\n\n\xe2\x80\xa8b\n", ["a", "", "\u2028b"]),
+        (b"\n", [""]),
+        (b"\xef\xbb\xbf\n", [""]),
+        (b"", None),
+        (b"\xef\xbb\xbf", None),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".txt", ".gz"])
+def test_lines_of_a_file(tmp_path, content, expected, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".gz" else content)
+    if expected is None:
+        with pytest.raises(UserError, match="is empty: expected one sentence a line"):
+            read_lines(path)
+    else:
+        assert read_lines(path) == expected
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".gz"])
+def test_predict_reads_a_file_of_any_length_in_the_same_memory(tmp_path, suffix):
+    def peak(count):
+        path = tmp_path / f"{count}{suffix}"
+        with gzip.open(path, "wb") if suffix == ".gz" else open(path, "wb") as file:
+            file.writelines(b"%d some words of a line\n" % n for n in range(count))
+        tracemalloc.start()
+        found = sum(map(len, chunks_of_lines(str(path), 64)))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == count
+        return most
+
+    assert peak(40_000) < peak(2000) + 60_000  # of more than a million bytes
+
+
+def test_a_bad_line_is_refused_before_any_work(tmp_path):
+    (tmp_path / "a").write_bytes(b"a\n" * 999 + b"\xff\n")
+    with pytest.raises(UserError, match="a, line 1000: expected UTF-8"):
+        next(chunks_of_lines(str(tmp_path / "a"), 10))
+
+
+def pictures():
+    """A picture of each task."""
+    weights = np.array([[0.25, 0.75], [1.0, 0.0]])
+    words = ["a", "b"]
+    summary = Summary("a b", 0.0, 0.0, words, weights[0], weights[1], [words], weights, weights[0])
+    labels = {"confusion": [[1, 2], [0, 3]], "label_names": ["x", "y"]}
+    answer = Answer("a b", 0.5, ["a", "b"], weights[0], 0)
+    return {
+        "summary": summary.plot,
+        "translation": Translation("a b", 0.0, 0.0, ["a", "b"], ["c", "d"], weights).plot,
+        "ranking": Ranking("who ?", (answer,)).plot,
+        "confusion": lambda path: draw_confusion(labels, path),
+    }
+
+
+@pytest.mark.parametrize("name", ["summary", "translation", "ranking", "confusion"])
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch, name):
+    path, plot = tmp_path / "a.png", pictures()[name]
+    save = Figure.savefig
+
+    def killed(figure, file, **options):
+        save(figure, file, **options)
+        Path(file).write_bytes(Path(file).read_bytes()[:100])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Figure, "savefig", killed)
+        plot(path)
+    assert not list(tmp_path.iterdir())
+    plot(path)
+    assert path.read_bytes().startswith(b"\x89PNG") and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UserError, match="a.png already exists"):
+        plot(path)
 
 
 def small_model():

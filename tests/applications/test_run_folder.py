@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import replacing, write_text
+from keras_attention.applications.common.files import MOST_READ, checksum, replacing, write_text
 from keras_attention.applications.common.weights import load_weights
 from keras_attention.applications.training.config import load_config, save_config
 from keras_attention.applications.training.run_folder import (
@@ -343,6 +343,50 @@ def test_other_data_are_named_and_recorded_once_accepted(translation, tmp_path):
     assert resumed(translation) == "trained"
     record = json.loads((translation.path / "FORMAT").read_text())["accepted"]
     assert len(record) == 1 and len(record[0]["changes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("accepted", 7, "`accepted` is not what a run has there. Received: 7"),
+        ("accepted", [{"after": "x", "changes": 7}], "`accepted` is not"),
+        ("inputs", {"data.train_tsv": ["/", 7]}, "`inputs` is not"),
+        ("inputs", {"data.train_tsv": ["/", "00"]}, "'data.train_tsv' is '/', and its `config` d"),
+        ("inputs", {"x" * 10**5: ["/dev/zero", "00"]}, "'xxxx.*its `config` does not"),
+        ("given", [1], "`given` is not"),
+        ("package", ["0"], "`package` is not"),
+        ("keras", None, "`keras` is not"),
+        ("config", 1e308, "`config` is not"),
+        ("task", "summarization", "is a run of task 'summarization'. Expected: translation"),
+    ],
+)
+def test_a_format_from_elsewhere_is_checked_field_by_field(translation, field, value, message):
+    about = json.loads((translation.path / "FORMAT").read_text())
+    (translation.path / "FORMAT").write_text(json.dumps(about | {field: value}))
+    config = load_config(TranslationConfig, [translation.config])
+    with pytest.raises(UserError, match=message) as caught:
+        resume_run(config, translation.path, lambda *_: "trained", True, "translation")
+    assert len(str(caught.value)) < 600
+
+
+def test_a_folder_of_data_that_is_none_is_refused_at_once(translation, tmp_path, monkeypatch):
+    """A configuration from elsewhere may name the root of the file system."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in "abc":
+        (folder / name).write_text("")
+    whole = checksum(folder)
+    with monkeypatch.context() as patch:
+        patch.setitem(MOST_READ, "files", 2)
+        with pytest.raises(UserError, match="folder has more than 2 files"):
+            checksum(folder)
+    os.mkfifo(folder / "pipe")
+    (folder / "device").symlink_to("/dev/zero")
+    assert checksum(folder) == whole
+    with open(folder / "d", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match="folder has more than the 68,719,476,736 bytes"):
+        checksum(folder)
 
 
 def test_another_version_is_named(translation):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -217,6 +218,25 @@ def test_batches(pair, words):
         assert array[0].any() and not array[1:].any()
 
 
+def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, words):
+    """Ten million pairs must fit: each takes its letters and ids, and some bytes more."""
+
+    def taken(count):
+        pair = write(tmp_path / "s", SOURCE * count), write(tmp_path / "t", TARGET * count)
+        tracemalloc.start()
+        encoded = encode_corpus(load_corpus(config(pair), "train"), *words)
+        batches = make_batches(encoded, batch_size=3, number_of_buckets=2)
+        now, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(batches)
+        return np.array([now, peak]) / len(SOURCE)
+
+    first, second = taken(4000), taken(8000)
+    now, peak = (second - first) / 4000
+    assert now < 220  # 8 ids, places and lengths of three columns; lists take more than 600
+    assert peak < 450
+
+
 def test_batches_of_another_corpus_keep_the_shapes(words):
     def corpus(lengths):
         rows = [[5] * length for length in lengths]
@@ -235,7 +255,7 @@ def test_a_development_set_is_split_off(tmp_path):
     data = config(pair, dev_fraction=0.3)
     train, dev = (load_corpus(data, split) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (7, 3)
-    assert sorted(train.source + dev.source) == list("abcdefghij")
+    assert sorted([*train.source, *dev.source]) == list("abcdefghij")
     assert [text.upper() for text in dev.source] == dev.target
     assert [ord(text) - ord("a") + 1 for text in dev.source] == list(dev.lines)
     assert load_corpus(data, "dev").source == dev.source  # the same each time

@@ -189,6 +189,23 @@ def test_a_run_trains_in_silence_and_encodes_each_text_once(
     assert capfd.readouterr().err == ""
 
 
+def test_a_run_does_not_go_on_with_other_data(preprocessor, run):
+    task = make_task(preprocessor)
+    for data, options, message in (
+        ((SOURCES, [*TARGETS[1:], "x"]), {}, "the data to train with are others; the data to jud"),
+        ((SOURCES, TARGETS), {"sample_weight": [0.5] * COUNT}, "the data to train with are others"),
+        (
+            (SOURCES[:8], TARGETS[:8]),
+            {"validation_data": (["a"], ["b"])},
+            "it was: the data to judge",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"{message}.*give another `run`"):
+            task.fit(*data, run=run, epochs=3, **IN_A_RUN, **options)
+    outcome = task.fit(np.array(SOURCES), tuple(TARGETS), run=run, epochs=2, **IN_A_RUN)
+    assert outcome.epoch == 2
+
+
 def test_a_run_is_a_preset(preprocessor, run):
     task = Translator.from_preset(run)
     first, last = read_metrics(RunFolder(run).metrics)

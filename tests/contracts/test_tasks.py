@@ -172,3 +172,15 @@ def test_exports_take_strings_and_need_nothing_of_keras_or_this_package(trained,
     folders = [str(tmp_path / name) for name in TASKS]
     done = subprocess.run([sys.executable, "-c", SERVED, *folders], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+    import tensorflow as tf
+
+    for name, folder in zip(TASKS, folders, strict=True):
+        serve = tf.saved_model.load(folder).signatures["serving_default"]
+        specs, letters = serve.structured_input_signature[1], trained[1][name].served_letters
+        for long in (each for each in specs if specs[each].dtype == tf.string):
+            texts = {
+                each: tf.fill([1] * spec.shape.rank, "é" * (letters + 1) if each == long else "a")
+                for each, spec in specs.items()
+            }
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{long}` should have at mo"):
+                serve(**texts)

@@ -1,5 +1,7 @@
 """Alignment error rate: worked out by hand, and the published values on real alignments."""
 
+import os
+
 import pytest
 
 from data_folder import data_folder
@@ -8,6 +10,8 @@ from keras_attention.metrics import (
     AlignmentErrorRate,
     alignment_error_rate,
     read_alignments,
+    read_trec_judgements,
+    read_trec_run,
 )
 
 
@@ -103,3 +107,13 @@ def test_real_alignments_have_their_known_error_rate(pair, sentences, percent):
     rate = alignment_error_rate(output, gold)
     assert round(100 * rate.value, 2) == percent
     assert rate.sentences == sentences
+
+
+@pytest.mark.parametrize("read", [read_alignments, read_trec_run, read_trec_judgements])
+def test_pipes_and_devices_are_refused_at_once(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(ValueError, match="expected a file. Received: a pipe or a device"):
+            read(path)
+    with pytest.raises(OSError, match="No such file"):
+        read(tmp_path / "none")

@@ -1,11 +1,12 @@
 """Batches: every example once, few shapes, an order that depends on seed and epoch alone."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from keras_attention.text import BucketedBatches
+from keras_attention.text import BucketedBatches, PackedIds
 from keras_attention.text.batching import choose_lengths, place
 
 
@@ -44,6 +45,49 @@ def test_every_example_once_an_epoch(columns, options, shuffle):
     assert sorted(seen) == list(range(211))
     assert batches.number_of_examples == 211
     assert index + 1 == len(batches)
+
+
+@pytest.mark.parametrize("ends", [{}, {"before": 2}, {"after": 3}, {"before": 2, "after": 3}])
+def test_packed_ids_are_like_lists(ends):
+    rows = [[], *sentences(31, seed=4), [], [9]]
+    packed = PackedIds(iter(rows)).between(**ends)
+    first, last = ([ends[name]] if name in ends else [] for name in ("before", "after"))
+    whole = [[*first, *row, *last] for row in rows]
+    assert packed == whole and packed != whole[:-1] and len(packed) == len(whole)
+    assert packed.lengths.tolist() == list(map(len, whole))
+    chosen = np.array([5, -1, 0, 33, 5, 32])
+    padded = packed.padded(chosen, 27)
+    assert padded.dtype == np.int32
+    for row, index in zip(padded.tolist(), chosen, strict=True):
+        expected = [] if index < 0 else whole[index]
+        assert row == expected + [0] * (27 - len(expected))
+    assert packed.take([3, 0, 3]) == [whole[3], whole[0], whole[3]]
+    assert packed[2:5] == whole[2:5]
+    assert PackedIds(rows).cut(4).between(**ends) == [[*first, *row[:4], *last] for row in rows]
+    assert PackedIds() == [] and PackedIds([[]]).padded([0, -1], 2).tolist() == [[0, 0]] * 2
+
+
+def test_packed_ids_take_four_bytes_an_id():
+    rows = ([i % 9999] * 20 for i in range(20_000))
+    tracemalloc.start()
+    packed = PackedIds(rows)
+    now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(packed) == 20_000
+    assert now < 20_000 * 120  # lists take 216 bytes a row, and share their integers here
+    assert peak < 20_000 * 180
+
+
+def test_packed_columns_give_the_same_batches(columns):
+    """An order that was trained with must stay, or a run would not go on as it was."""
+    options = {"batch_size": 13, "number_of_buckets": 5, "seed": 3}
+    one = BucketedBatches(columns, **options)
+    other = BucketedBatches([PackedIds(column) for column in columns], **options)
+    for a, b in zip(one.epoch(1), other.epoch(1), strict=True):
+        np.testing.assert_array_equal(a[0], b[0])
+        np.testing.assert_array_equal(a[1], b[1])
+    total = sum(int(batch[0].sum()) * (n + 1) for n, batch in enumerate(one.epoch(1)))
+    assert total == 13083584  # as before ids were packed
 
 
 def test_few_shapes(columns):

@@ -1,6 +1,8 @@
 """What every tokenizer promises, for each kind; and what each alone does."""
 
 import json
+import os
+import time
 
 import numpy as np
 import pytest
@@ -133,6 +135,69 @@ def change(folder, **entries):
 
 
 # SentencePiece alone
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_what_is_no_vocabulary_is_refused_at_once(tmp_path, name, kind):
+    WordTokenizer(["a"]).save(tmp_path, "t")
+    path = tmp_path / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with open(path, "wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(
+        ValueError, match=f"{name}: (it is no regular file|expected at most 268,43)"
+    ):
+        load_tokenizer(tmp_path, "t")
+
+
+@pytest.mark.parametrize("change", [("lowercase", None), ("split", "x"), ("format", [])])
+def test_altered_options_are_refused(tmp_path, change):
+    WordTokenizer(["a"]).save(tmp_path, "t")
+    name, value = change
+    options = json.loads((tmp_path / "t.json").read_text()) | {name: value}
+    (tmp_path / "t.json").write_text(
+        json.dumps({k: v for k, v in options.items() if v is not None})
+    )
+    with pytest.raises(ValueError, match="damaged|`split` must be|of format 1"):
+        load_tokenizer(tmp_path, "t")
+
+
+def test_json_that_nests_without_end_is_refused(tmp_path):
+    (tmp_path / "t.json").write_text("[" * 200_000)
+    with pytest.raises(ValueError, match="t.json: damaged"):
+        load_tokenizer(tmp_path, "t")
+
+
+def test_one_word_without_end_is_learnt_from_in_parts():
+    """Whole, 200,000 letters take minutes."""
+    lines, word = ["abc gab"] * 50, "abccba" * 33_000
+    start = time.process_time()
+    tokenizer = SentencePieceTokenizer.train([*lines, word], 20)
+    assert time.process_time() - start < 10
+    parts = [word[first : first + 1000] for first in range(0, len(word), 1000)]
+    again = SentencePieceTokenizer.train([*lines, " ".join(parts)], 20)
+    assert again.vocabulary == tokenizer.vocabulary
+    start = time.process_time()
+    assert tokenizer.decode(tokenizer.encode([word])) == [word]
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("lines", [[], ["", " "], iter(())])
+def test_training_without_text_is_refused(lines):
+    with pytest.raises(ValueError, match="needs text. Received: no line"):
+        SentencePieceTokenizer.train(lines, 20)
+
+
+@pytest.mark.parametrize("lines", [["a b", None], [None], ["a b"] * 9 + [b"a"]])
+def test_an_error_of_the_lines_is_not_their_end(lines):
+    with pytest.raises((AttributeError, TypeError)):
+        SentencePieceTokenizer.train(lines, 20)
 
 
 def test_training_is_deterministic():
