@@ -134,7 +134,7 @@ def _name_of(task: TextTask) -> str:
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     settings = {**task.backbone.get_config(), "name": None, "attention_head": None}
     parts = [VERSION, settings, list(read.vocabulary), list(write.vocabulary)]
-    digest.update(json.dumps(parts, default=str, sort_keys=True).encode())
+    digest.update(json.dumps(parts, sort_keys=True).encode())
     for array in _arrays(task.backbone):
         digest.update(array.tobytes())
     return digest.hexdigest()[:32]
@@ -203,7 +203,21 @@ class _Search:
             again = self._translated([rows[row] for row in same], limit)
             for row, each in zip(same, again, strict=True):
                 found[row] = each
-        return self._as_arrays(found, source.shape[1])
+        results = self._as_arrays(found, source.shape[1])
+        if self._attention and options.beam_size > 1:
+            self._mend_first_step(results.attention, rows)
+        return results
+
+    def _mend_first_step(self, weights: np.ndarray, rows: list[list[str]]) -> None:
+        """Write the attention of the first words, which hang on nothing but the sentence.
+
+        In a beam search over several sentences CTranslate2 (4.8.5) gives there what belongs to
+        another sentence of the batch.
+        """
+        settings = {"max_decoding_length": 1, "max_input_length": 0, "return_attention": True}
+        settings |= {"beam_size": 1, "return_end_token": True}
+        for row, each in enumerate(self._translator.translate_batch(rows, **settings)):
+            weights[row, :, 0, : len(rows[row])] = each.attention[0][0]
 
     def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
         options = self._options

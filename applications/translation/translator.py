@@ -18,7 +18,7 @@ from keras_attention.text import END_ID, START_ID, UNK_ID, BucketedBatches, load
 
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
-from ..common.streams import rows_of_a_batch, stream_count
+from ..common.streams import default_streams, rows_of_a_batch, stream_count
 from ..common.task import SearchTask
 from ..training.config import load_config
 from . import data
@@ -442,7 +442,7 @@ class Translator(SearchTask):
         from .ctranslate2_engine import CTranslate2
 
         self._engine = self._engine or CTranslate2(self)
-        streams = stream_count(options.streams)
+        streams = options.streams or default_streams()  # on any backend
         size = rows_of_a_batch(rows, options.batch_size, streams)
         streams = max(1, min(streams, math.ceil(rows / size)))
         find = self._engine.search(options, compute_type or "float32", attention, streams)
