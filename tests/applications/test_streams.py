@@ -166,9 +166,11 @@ def test_many_streams_give_the_translations_of_one(architecture, searches):
 def test_the_first_calls_of_one_batch_are_not_compiled(architecture, searches, monkeypatch):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("compiled at once elsewhere")
-    monkeypatch.setattr(common_task, "UNCOMPILED_CALLS", 2)
     translator = make_translator(architecture=architecture)
-    lines, options = random_lines(5), {"batch_size": 5, "beam_size": 2, "n_best": 2}
+    lines = random_lines(5)
+    longest = max(len(ids) for ids in translator.preprocessor.source_tokenizer.encode(lines))
+    monkeypatch.setattr(common_task, "UNCOMPILED_STEPS", 2 * longest)
+    options = {"batch_size": 5, "beam_size": 2, "n_best": 2}
     found = [translator.translate(lines, **options) for _ in range(4)]
     assert [traced for _, traced in searches] == [False, False, True]
     for results in found[1:]:
@@ -179,8 +181,9 @@ def test_the_first_calls_of_one_batch_are_not_compiled(architecture, searches, m
 
 
 def test_samples_of_one_seed_are_the_same_before_and_after_compiling(searches, monkeypatch):
-    monkeypatch.setattr(common_task, "UNCOMPILED_CALLS", 1)
     translator, lines = make_translator(architecture="rnnencdec"), random_lines(5)
+    longest = max(len(ids) for ids in translator.preprocessor.source_tokenizer.encode(lines))
+    monkeypatch.setattr(common_task, "UNCOMPILED_STEPS", longest)
     options = {"batch_size": 5, "sample": True, "seed": 3}
     drawn = [translator.translate(lines, **options) for _ in range(3)]
     texts = [[each.text for each in results] for results in drawn]
