@@ -23,6 +23,11 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def default_streams() -> int:
+    """Return how many streams keep the cores busy."""
+    return min(usable_cores(), MOST_STREAMS)
+
+
 def stream_count(wanted: int | None) -> int:
     """Return how many streams to search in: as many as wanted, or one a core where that helps.
 
@@ -38,7 +43,7 @@ def stream_count(wanted: int | None) -> int:
     import tensorflow as tf
 
     has_gpu = tf.config.list_physical_devices("GPU")  # which, unlike Keras, starts no device
-    return 1 if has_gpu else min(usable_cores(), MOST_STREAMS)
+    return 1 if has_gpu else default_streams()
 
 
 def share_cores(streams: int) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,8 +24,11 @@ from .preprocessor import TextPreprocessor
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .weights import load_weights as read_weights
 
-UNCOMPILED_CALLS = 3
-"""Calls of one batch before a search is compiled, which takes as long as some of them."""
+UNCOMPILED_STEPS = 24
+"""Steps, about, that a search takes operation by operation before it is compiled.
+
+Compiling a search takes as long as some 30 of them, of small networks and large ones.
+"""
 
 
 class TextTask(keras_hub.models.Task):
@@ -446,9 +449,9 @@ class SearchTask(TextTask):
         return {**super().get_config(), "search": search}
 
     def _planned(
-        self, rows: int, options: SearchOptions, attention: bool
+        self, lengths: Sequence[int], options: SearchOptions, attention: bool
     ) -> tuple[Callable, int, int]:
-        """Return the search for so many rows, the rows of a batch, and the streams."""
+        """Return the search for sources of these lengths, the rows of a batch, and the streams."""
         if options.sample:  # the seed starts anew
             seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
             self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
@@ -460,17 +463,18 @@ class SearchTask(TextTask):
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing = (options, attention), [self._seed.state]
-        if rows <= most and self._is_not_worth_compiling(key):
+        rows = len(lengths)
+        if rows <= most and self._is_not_worth_compiling(key, max(lengths, default=0)):
             return (lambda source: function(ops.convert_to_tensor(source))), most, 1
         ready = self._compiled(key, function, self.source_rank, changing=changing)
         return ready, rows_of_a_batch(rows, most, streams), streams
 
-    def _is_not_worth_compiling(self, key: Any) -> bool:
-        """Whether a single batch is searched operation by operation: so it is for the first few."""
+    def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
+        """Whether one batch, of so many steps, is searched operation by operation."""
         if key in self._compiled_functions or keras.backend.backend() != "tensorflow":
             return False
-        self._uncompiled[key] = self._uncompiled.get(key, 0) + 1
-        return self._uncompiled[key] <= UNCOMPILED_CALLS
+        self._uncompiled[key] = self._uncompiled.get(key, 0) + steps
+        return self._uncompiled[key] <= UNCOMPILED_STEPS
 
     def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
         """Call `use` with each batch, which calls `find`, `streams` at a time."""

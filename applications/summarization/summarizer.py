@@ -159,7 +159,8 @@ class Summarizer(SearchTask):
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
         encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        find, size, streams = self._planned(len(encoded), chosen, return_attention)
+        lengths = [len(document.words) for document in encoded]
+        find, size, streams = self._planned(lengths, chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
         results = [

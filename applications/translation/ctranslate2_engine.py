@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ from keras_attention.text import PAD_ID, START_ID
 from ..common.errors import UserError, check_choice
 from ..common.files import checksum, known_checksums, new_folder, write_checksums
 from ..common.presets import PRESETS
-from ..common.streams import usable_cores
+from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
 from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
 
@@ -42,10 +43,11 @@ class CTranslate2:
         self._made: dict[tuple[str, int], Any] = {}
         self._weights: list[int] = []
 
-    def search(
-        self, options: SearchOptions, compute_type: str, attention: bool, streams: int
-    ) -> Callable[[np.ndarray], DecodingResult]:
-        """Return a search in the form of our own, which `streams` threads may call at once.
+    def planned(
+        self, options: SearchOptions, compute_type: str, attention: bool, rows: int
+    ) -> tuple[Callable[[np.ndarray], DecodingResult], int, int]:
+        """Return a search in the form of our own for so many rows, the rows of a batch, and the
+        streams: threads that may call it at once.
 
         Raises:
             UserError: where CTranslate2 is not installed or does not do what is asked for.
@@ -59,7 +61,11 @@ class CTranslate2:
         check_choice("the compute type of CTranslate2 here", compute_type, sorted(supported))
         sides = (self._task.preprocessor.source_tokenizer, self._task.preprocessor.target_tokenizer)
         vocabularies = [list(side.vocabulary) for side in sides]
-        return _Search(self._translator(compute_type, streams), *vocabularies, options, attention)
+        streams = options.streams or default_streams()  # on any backend
+        size = rows_of_a_batch(rows, options.batch_size, streams)
+        streams = max(1, min(streams, math.ceil(rows / size)))
+        engine = self._translator(compute_type, streams)
+        return _Search(engine, *vocabularies, options, attention), size, streams
 
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
@@ -134,7 +140,7 @@ def _name_of(task: TextTask) -> str:
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     settings = {**task.backbone.get_config(), "name": None, "attention_head": None}
     parts = [VERSION, settings, list(read.vocabulary), list(write.vocabulary)]
-    digest.update(json.dumps(parts, default=str, sort_keys=True).encode())
+    digest.update(json.dumps(parts, sort_keys=True).encode())
     for array in _arrays(task.backbone):
         digest.update(array.tobytes())
     return digest.hexdigest()[:32]
@@ -203,7 +209,21 @@ class _Search:
             again = self._translated([rows[row] for row in same], limit)
             for row, each in zip(same, again, strict=True):
                 found[row] = each
-        return self._as_arrays(found, source.shape[1])
+        results = self._as_arrays(found, source.shape[1])
+        if self._attention and options.beam_size > 1:
+            self._mend_first_step(results.attention, rows)
+        return results
+
+    def _mend_first_step(self, weights: np.ndarray, rows: list[list[str]]) -> None:
+        """Write the attention of the first words, which hang on nothing but the sentence.
+
+        In a beam search over several sentences CTranslate2 (4.8.5) gives there what belongs to
+        another sentence of the batch.
+        """
+        settings = {"max_decoding_length": 1, "max_input_length": 0, "return_attention": True}
+        settings |= {"beam_size": 1, "return_end_token": True}
+        for row, each in enumerate(self._translator.translate_batch(rows, **settings)):
+            weights[row, :, 0, : len(rows[row])] = each.attention[0][0]
 
     def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
         options = self._options

@@ -63,6 +63,12 @@ def check_network(network, way_out: str) -> None:
             "CTranslate2 runs a Transformer with sinusoidal positions only. "
             f"Received: {name}; {way_out}"
         )
+    for weight in network.weights:
+        if "lora" in weight.name or "int" in weight.dtype:
+            raise UserError(
+                "CTranslate2 gets plain weights. "
+                f"Received: {weight.path}, of LoRA or of integers; {way_out}"
+            )
 
 
 def require_ctranslate2(action: str) -> None:

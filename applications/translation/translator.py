@@ -186,7 +186,8 @@ class Translator(SearchTask):
         ids = read.encode(lines)
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
-        find, size, streams = self._found_by(engine, compute_type, len(filled), chosen, needs)
+        lengths = [len(ids[row]) for row in filled]
+        find, size, streams = self._found_by(engine, compute_type, lengths, chosen, needs)
 
         def translate(rows: list[int]) -> None:
             found = find(padded([ids[row] for row in rows]))
@@ -479,7 +480,7 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _found_by(self, engine, compute_type, rows, options, attention):
+    def _found_by(self, engine, compute_type, lengths, options, attention):
         """Do as `_planned`, with the search of an engine where one is named."""
         if engine is None:
             if compute_type is not None:
@@ -487,14 +488,10 @@ class Translator(SearchTask):
                     "`compute_type` is an engine's: give `engine` too. "
                     f"Received: compute_type={compute_type!r}, engine=None"
                 )
-            return self._planned(rows, options, attention)
+            return self._planned(lengths, options, attention)
         if engine not in ENGINES:
             raise ValueError(f"`engine` should be one of {ENGINES}. Received: engine={engine!r}")
         from .ctranslate2_engine import CTranslate2
 
         self._engine = self._engine or CTranslate2(self)
-        streams = stream_count(options.streams)
-        size = rows_of_a_batch(rows, options.batch_size, streams)
-        streams = max(1, min(streams, math.ceil(rows / size)))
-        find = self._engine.search(options, compute_type or "float32", attention, streams)
-        return find, size, streams
+        return self._engine.planned(options, compute_type or "float32", attention, len(lengths))

@@ -175,13 +175,16 @@ def test_what_the_engine_does_not_do_is_refused_with_a_way_out(transformer, monk
     refused("compute type.*int8.*Received: 'float7'", compute_type="float7")
     refused("`engine` should be one of .*ctranslate2.*Received: engine='onnx'", engine="onnx")
     refused("give `engine` too", engine=None, compute_type="int8")
-    refused("2048 positions.*3000", max_length=3000, max_length_ratio=None)
+    refused("2048 positions.*3000", max_length=3000, max_length_ratio=999.0)
     transformer.show_attention(1, 0)
     try:
         refused("attention_head=0; leave it out")
         assert transformer.translate("a man", engine=ENGINE, return_alignments=False).text
     finally:
         transformer.show_attention()
+    adapted = make_translator(architecture="transformer")
+    adapted.backbone.decoders[1].feed_forward.enable_lora(2)
+    refused("of LoRA or of integers; without the engine", adapted)
     monkeypatch.setitem(sys.modules, ENGINE, None)
     monkeypatch.setattr(CTranslate2, "_made", {}, raising=False)
     refused("needs the package ctranslate2: pip install ctranslate2")
@@ -190,6 +193,7 @@ def test_what_the_engine_does_not_do_is_refused_with_a_way_out(transformer, monk
 def test_the_command_searches_by_the_engine(preset, tmp_path, capsys):
     (tmp_path / "lines").write_text("\n".join(random_lines(9)) + "\n")
     arguments = ["predict", str(preset), "--input", str(tmp_path / "lines"), "--beam-size", "1"]
+    arguments += ["--batch-size", "9"]
 
     def predicted(*more):
         status = main([*arguments, *more])
@@ -197,9 +201,6 @@ def test_the_command_searches_by_the_engine(preset, tmp_path, capsys):
         return status, out, error
 
     assert predicted() == predicted("--engine", ENGINE, "--compute-type", "float32")
-    assert predicted("--streams", "2")[1] == predicted("--streams", "1")[1] != ""
     shutil.rmtree(preset / "ctranslate2")
     status, out, error = predicted("--compute-type", "int8")
     assert (status, out) == (2, "") and "--compute-type goes with --engine" in error
-    status, out, error = predicted("--streams", "0")
-    assert (status, out) == (2, "") and "at least 1" in error

@@ -1,11 +1,13 @@
 """Which options a verb takes: those of the run's task."""
 
+import importlib.util
 import json
+import sys
 
 import pytest
 
 from keras_attention.applications.cli import load_task
-from keras_attention.applications.command import TASKS, parse
+from keras_attention.applications.command import TASKS, parse, parser
 from keras_attention.applications.common.task import TextTask
 
 VERBS = ("evaluate", "predict", "visualize", "export")
@@ -18,6 +20,30 @@ def runs(tmp_path):
         (tmp_path / task).mkdir()
         (tmp_path / task / "FORMAT").write_text(json.dumps({"format": 1, "task": task}))
     return tmp_path
+
+
+def test_what_a_verb_does_not_use_is_left_out_of_the_start(runs):
+    wanted = {
+        ("predict", "translation"): ["rouge_score", "kagglehub"],
+        ("evaluate", "summarization"): ["rouge_score", "kagglehub"],
+        ("visualize", "classification"): ["rouge_score"],
+    }
+    for (verb, task), packages in wanted.items():
+        options = {"visualize": ["--input", "a"]}.get(verb, [])
+        assert parser._not_needed(parse([verb, str(runs / task), *options])) == packages
+    assert parser._not_needed(parse(["predict", "kaggle://some/where"])) == ["rouge_score"]
+    assert parser._not_needed(parse(["demo"])) == ["rouge_score"]
+
+
+def test_packages_that_are_left_out_can_be_imported_afterwards():
+    name = "xdrlib_of_nobody"
+    with parser._left_out("this", "json"), pytest.raises(ImportError):
+        import this  # noqa: F401
+    assert sys.modules["json"] is json  # one that is there stays
+    assert "this" not in sys.modules and importlib.util.find_spec("this")
+    with pytest.raises(ZeroDivisionError), parser._left_out(name):
+        raise ZeroDivisionError
+    assert name not in sys.modules
 
 
 def refusal(capsys, *arguments):
