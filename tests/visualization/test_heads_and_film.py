@@ -38,7 +38,7 @@ def test_heads_that_do_not_fit_are_refused(tmp_path):
 
 
 def test_figures_show_in_a_fresh_kernel():
-    """A kernel knows matplotlib's own figures once pyplot is set up for it, and ours by a method."""
+    """A kernel knows matplotlib's own figures once pyplot is imported, and ours by a method."""
     row, words = ShadedTokens(["a"], [0.5]), (["a"], ["b"])
     for figure in (
         new_figure(),
