@@ -22,7 +22,7 @@ from keras_attention.applications.common.explanation import (
 )
 from keras_attention.applications.serve import Limits, make_app
 from tests.applications.test_serve import Stub, raising
-from tests.contracts.tasks import TEXTS, translator
+from tests.contracts.tasks import TEXTS
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(
@@ -33,6 +33,29 @@ DATE, ISO = "4 juin 1999", "1999-06-04"
 HOSTILE = '<img src=x onerror="window.entered = 1"><script>window.entered = 1</script>'
 CONTRAST = 4.5
 """The least contrast of text that WCAG 2 calls AA."""
+
+
+class Layered(Stub):
+    """A task with the maps of a small Transformer, of random weights."""
+
+    asks = {"text": "Sentence"}
+
+    def explain(self, text):
+        read, written, rng = Tokens(text.split()), Tokens(["x", "y", "z"]), np.random.default_rng(5)
+        sides = {
+            "cross-attention": (written, read),
+            "encoder self-attention": (read, read),
+            "decoder self-attention": (written, Tokens(["<start>", "x", "y"])),
+        }
+        maps = [
+            attention_map(
+                name,
+                *side,
+                rng.dirichlet(np.ones(len(side[1].tokens)), (1, 2, len(side[0].tokens))),
+            )
+            for name, side in sides.items()
+        ]
+        return Explanation("stub", {"text": text}, "x y z", [ExplainedAnswer("x y z", -1.0, maps)])
 
 
 class Shaded(Stub):
@@ -50,11 +73,9 @@ class Shaded(Stub):
 
 @pytest.fixture(scope="module")
 def tasks():
-    transformer = translator(translation.Transformer)
-    transformer.search = transformer.search.replace(min_length=3)
     return {
         "dates": translation.Translator.from_preset("dates"),
-        "transformer": transformer,
+        "transformer": Layered(),
         "failing": Stub(raising(KeyError(HOSTILE))),
         "shaded": Shaded(),
     }
@@ -109,7 +130,8 @@ def show(page, text, label="Sentence"):
 def numbers(page):
     """The numbers of the table."""
     rows = page.locator("tbody tr").all()
-    return np.array([[float(cell) for cell in row.locator("td").all_inner_texts()] for row in rows])
+    cells = [row.locator("td").all_text_contents() for row in rows]
+    return np.array(cells, "float64")
 
 
 def test_a_text_is_typed_and_answered(page, tasks):
@@ -159,16 +181,18 @@ def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
     assert page.locator("th.chosen").inner_text() == name
 
 
+@pytest.mark.slow
 def test_whole_words_in_place_of_pieces(page, tasks):
     show(page, DATE)
     (found,) = tasks["dates"].explain(DATE).answers[0].maps
     page.get_by_label("Whole words").check()
     expected = 100 * found.matrix(groups=True)[0]
     np.testing.assert_allclose(numbers(page), expected, atol=0.51)
-    heads = page.locator("thead th").all_inner_texts()
+    heads = page.locator("thead th").all_text_contents()
     assert heads == found.columns.groups == ["4", "juin", "1999"]
 
 
+@pytest.mark.slow
 def test_attention_layer_and_head_are_chosen(page, tasks):
     choose(page, "transformer")
     show(page, TEXTS[1])
@@ -184,6 +208,7 @@ def test_attention_layer_and_head_are_chosen(page, tasks):
     assert page.locator("thead th").first.inner_text() == "<start>"
 
 
+@pytest.mark.slow
 def test_layers_by_a_slider(page, browser, tmp_path):
     weights = np.random.default_rng(5).dirichlet(np.ones(3), size=(5, 1, 2))
     made = attention_map("cross-attention", ["a", "b"], ["c", "d", "e"], weights)
@@ -203,6 +228,7 @@ def test_layers_by_a_slider(page, browser, tmp_path):
     assert all(url.startswith(("file:", "data:")) for url in requests)
 
 
+@pytest.mark.slow
 def test_models_side_by_side(page):
     choose(page, "dates", "transformer", "shaded")
     show(page, DATE, "Sentence / Text")
@@ -211,6 +237,7 @@ def test_models_side_by_side(page):
     assert page.locator(".answer").first.inner_text() == ISO
 
 
+@pytest.mark.slow
 def test_shaded_texts_and_sentences(page):
     choose(page, "shaded")
     show(page, "x", "Text")
@@ -249,6 +276,7 @@ def test_a_text_is_never_read_as_html(page):
     assert page.locator("main img").count() == 0
 
 
+@pytest.mark.slow
 def test_two_people_at_once(browser, address):
     pages = [browser.new_context().new_page() for _ in range(2)]
     for page, text in zip(pages, (DATE, "5 juin 1999"), strict=True):
@@ -291,7 +319,13 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (800, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "dark"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [(360, "light"), (800, "dark")]),
+    ],
+)
 def test_a_phone_and_the_dark(browser, address, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
