@@ -79,6 +79,7 @@ setup(
             "uv",
             "gensim>=4.4",
             "ctranslate2",
+            "jupytext>=1.16,<2",
         ],
         "docs": [
             "mkdocs<2",

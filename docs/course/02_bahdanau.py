@@ -31,6 +31,7 @@
 # 之和为 1。把权重排成一张表，目标词为行、源词为列，就是**对齐**：一个词是从哪些词译来的。没有人标注它，它完全是从译文中学出来的。
 
 # %%
+# %matplotlib inline
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
@@ -169,7 +170,7 @@ for order in ("previous", "current"):
 # 译为“zone économique européenne”）；冠词和形容词要与名词的性一致，而英语冠词出现时名词还没到（“the”译为“le”还是“la”）。
 
 # %% tiny="SENTENCES, EPOCHS = 64, 1"
-SENTENCES, EPOCHS = 6000, 8
+SENTENCES, EPOCHS = 6000, 4
 NOUNS = {
     "area": ("zone", 1), "house": ("maison", 1), "car": ("voiture", 1),
     "garden": ("jardin", 0), "dog": ("chien", 0), "book": ("livre", 0),
@@ -315,14 +316,13 @@ plot_alignment(shown, [*text, "</s>"], answer)
 
 # %% [markdown] lang="en"
 # Read the rows. The adjectives cross, as in the paper's figure 3. And look at "la": it is written for "the", but "the" does
-# not say whether it is "le" or "la". Two routes lead to the noun's gender: a weight on the noun, or the encoder's state
-# at "the", whose backward half has read the noun already. Attention weights say where the decoder *read*, not all that it *knew*.
+# not say whether it is "le" or "la", the noun does. So does the article look at "the", or at the noun? Over all 500 sentences:
 
 # %% [markdown] lang="zh"
-# 一行一行地看。形容词的对齐是交叉的，与论文图 3 一样。再看“la”：它译的是“the”，但“the”不说明该用“le”还是“la”。名词的性可以从两条路得到：
-# 把权重放在名词上；或者就读“the”处的编码器状态，它的反向那一半已经读过名词了。注意力权重说明解码器*读了哪里*，并不等于它*知道的全部*。
+# 一行一行地看。形容词的对齐是交叉的，与论文图 3 一样。再看“la”：它译的是“the”，但“the”不说明该用“le”还是“la”，名词才说明。那么冠词看的是“the”，
+# 还是名词？在全部 500 个句子上统计：
 
-# %% en="Mean weight that each kind of French word gives to the English word that it translates." zh="各类法语词给予其对应英语词的平均权重。"
+# %% en="Mean weight of each kind of French word on the English word that it stands for, and on the noun of its phrase." zh="各类法语词放在对应英语词上、以及放在所在短语的名词上的平均权重。"
 kinds = {"article": ["le", "la"], "noun": [french for french, _ in NOUNS.values()]}
 kinds["adjective"] = [word for both in ADJECTIVES.values() for word in both]
 kinds["verb"] = list(VERBS.values())
@@ -330,17 +330,34 @@ english_of = {french: word for word, (french, _) in NOUNS.items()}
 english_of |= {french: word for word, both in ADJECTIVES.items() for french in both}
 english_of |= {french: word for word, french in VERBS.items()} | {"le": "the", "la": "the"}
 
-own = {kind: [] for kind in kinds}
+own, nouns = {kind: [] for kind in kinds}, {kind: [] for kind in kinds}
 for (english, french), table in zip(pairs[SENTENCES:], weights, strict=True):
+    border = next(place for place, word in enumerate(english) if word in VERBS)  # subject | object
+    verb = next(row for row, word in enumerate(french) if word in kinds["verb"])
     for row, word in enumerate(french):
         kind = next(name for name, words in kinds.items() if word in words)
-        places = [place for place, other in enumerate(english) if other == english_of[word]]
-        own[kind].append(table[row, places].sum())
-figure, axis = plt.subplots(figsize=(5, 2.4), layout="constrained")
-axis.barh(list(own), [np.mean(values) for values in own.values()], color="#3f51b5")
-axis.set_xlim(0, 1)
-axis.set_xlabel("mean weight on the word that it translates")
+        span = range(border) if row < verb else range(border + 1, len(english))
+        span = [border] if row == verb else span
+        own[kind].append(sum(table[row, s] for s in span if english[s] == english_of[word]))
+        nouns[kind].append(sum(table[row, s] for s in span if english[s] in NOUNS))
+figure, axis = plt.subplots(figsize=(6, 2.8), layout="constrained")
+rows = np.arange(len(kinds))
+for shift, (label, values) in zip(
+    (-0.2, 0.2), {"its own word": own, "the noun": nouns}.items(), strict=True
+):
+    axis.barh(rows + shift, [np.mean(each) for each in values.values()], 0.38, label=label)
+axis.set(yticks=rows, yticklabels=list(kinds), xlim=(0, 1), xlabel="mean weight on")
+axis.invert_yaxis()
+axis.legend()
 plt.show()
+
+# %% [markdown] lang="en"
+# The article reads the noun: what it needs to know, not the word that a dictionary would link it to. An alignment of attention is no word
+# alignment of a linguist. And it is not all that the decoder *knows*: the encoder's state at one word has read its neighbours, too.
+
+# %% [markdown] lang="zh"
+# 冠词读的是名词：它看的是它需要知道的，而不是词典会与它相连的那个词。注意力的对齐不是语言学家的词对齐。它也不是解码器*知道的全部*：编码器在一个词处的状态，
+# 也读过这个词的邻居。
 
 # %% [markdown] lang="en"
 # ## Exercises

@@ -147,7 +147,7 @@ print(
 # 随机词上的两个任务。**复制**：逐词照抄。**分组**：先写所有偶数词，再写奇数词，各按原来的次序；看哪里取决于那里是什么。
 # 同样的解码器、同样的 $\tilde h$、同样的训练，五种注意力。
 
-# %% tiny="EXAMPLES, EPOCHS = 64, 1"
+# %% tiny="EXAMPLES, EPOCHS, TESTS = 64, 1, 8"
 EXAMPLES, EPOCHS, TESTS = 6400, 6, 200
 WORDS, LENGTH, UNITS = 20, 10, 48
 random = np.random.default_rng(3)

@@ -50,6 +50,7 @@
 # $$
 
 # %%
+# %matplotlib inline
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
