@@ -130,7 +130,7 @@ np.testing.assert_allclose(output, h, atol=1e-5)
 # 答案由四个分句组成，每个分句是人、动词和地点，次序任意。问题给出人和动词；正确答案把两者放在**同一个**分句里，四个错误答案随机产生。
 # 我们知道答案分句的位置，所以能测出有没有偏向句尾。
 
-# %% tiny="QUESTIONS, EPOCHS, TESTS = 32, 1, 8"
+# %% tiny="QUESTIONS, EPOCHS, TESTS = 32, 1, 40"
 QUESTIONS, EPOCHS, TESTS = 4000, 8, 400
 PEOPLE = "anna bob carla dan eva frank gita hugo".split()
 VERBS = "born lives works studied married".split()
@@ -165,7 +165,7 @@ questions = np.array([[ids(question)] * 5 for question, _, _ in examples])  # (N
 answers = np.array([[ids(answer) for answer in candidates] for _, candidates, _ in examples])
 places = np.array([place for *_, place in examples])
 labels = np.tile([1, 0, 0, 0, 0], (len(examples), 1))
-print(examples[0][0], "?", " ".join(examples[0][1][0]))
+print(*examples[0][0], "?", " ".join(examples[0][1][0]))
 
 # %% [markdown] lang="en"
 # ## Four models

@@ -247,7 +247,7 @@ assert not np.allclose(
 # 解码器内部用因果掩码挡住后面的词；不挡，它就直接读到答案了。
 
 # %% tiny="WORDS, EPOCHS = 64, 1"
-WORDS, EPOCHS = 12_800, 12
+WORDS, EPOCHS = 12_800, 6
 LETTERS, LENGTH, WIDTH = 26, 8, 64
 START = LETTERS
 source = random.integers(0, LETTERS, (WORDS + 500, LENGTH))

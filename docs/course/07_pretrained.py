@@ -12,7 +12,7 @@
 # $h_{[CLS]}$, the output at a mark before the text, and says a class; two texts are packed into one sequence, `[CLS] a [SEP] b [SEP]`, so that every word
 # of one attends to every word of the other.
 #
-# Nothing is downloaded here. We train a BERT of 70,000 weights ourselves, on text that we make, in about a minute. What it shows
+# Nothing is downloaded here. We train a BERT of 44,000 weights ourselves, on text that we make, in about a minute. What it shows
 # is *why* pretraining helps; how much it helps on English is in the papers, not on this page.
 
 # %% [markdown] lang="zh"
@@ -27,7 +27,7 @@
 # $M$ 是被盖住的位置，$h_m$ 是编码器在那里的输出，$E$ 是词嵌入表。然后是**使用**：在文本前面放一个标记 `[CLS]`，用一个小层读它的输出 $h_{[CLS]}$ 来分类；
 # 两个文本则拼成一个序列 `[CLS] a [SEP] b [SEP]`，这样一个文本的每个词都能注意到另一个文本的每个词。
 #
-# 本页不下载任何东西。我们用自己生成的文本，花一分钟左右训练一个 7 万参数的 BERT。它能说明预训练*为什么*有用；在真实英语上有多大用处，请看论文，
+# 本页不下载任何东西。我们用自己生成的文本，花一分钟左右训练一个 4.4 万参数的 BERT。它能说明预训练*为什么*有用；在真实英语上有多大用处，请看论文，
 # 不在本页。
 
 # %%
@@ -155,7 +155,7 @@ hidden = (random.random(ids.shape) < 0.25) & (ids >= len(MARKS))
 target = np.where(hidden, ids, 0)
 given["token_ids"] = np.where(hidden, WORDS.index("[MASK]"), ids)
 
-states = backbone(backbone.input)["sequence_output"]
+states = backbone.output["sequence_output"]
 masked_model = keras.Model(backbone.input, backbone.token_embedding(states, reverse=True))  # E h
 
 few = {name: array[:8] for name, array in given.items()}

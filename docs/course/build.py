@@ -21,6 +21,7 @@ import re
 import sys
 import tempfile
 import time
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -122,7 +123,11 @@ def run_tiny(path: Path) -> int:
                 raise CourseError(
                     f"{path.name}: tiny={small!r} must stand for one line of its cell"
                 )
-        exec(compile(source, f"{path.name}: {cell.source[:60]!r}", "exec"), names)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
+            exec(compile(source, f"{path.name}: {cell.source[:60]!r}", "exec"), names)
+    if "plt" in names:
+        names["plt"].close("all")
     return len(chosen)
 
 
