@@ -88,6 +88,7 @@ setup(
             "ruff",
             "ziamath",
             "jupytext>=1.16,<2",
+            "jieba>=0.42",  # so that the search finds words of Chinese
         ],
         # Runs the lectures of docs/course.
         "course": ["jupytext>=1.16,<2", "nbclient>=0.10", "ipykernel>=6.29"],

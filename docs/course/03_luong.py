@@ -229,6 +229,17 @@ axes[0, 0].set_ylabel("target")
 plt.show()
 
 # %% [markdown] lang="en"
+# Read the maps by what a score can know. `location` and `local-m` know places alone: enough to copy, too little to group, where the place depends on
+# the words. `general` finds both. `dot` has no matrix of its own, so encoder and decoder must learn to speak one language first; while copying
+# it had not found an alignment in this time, and the LSTMs carried what they could by themselves. `local-p` can look anywhere, but its place moves by
+# gradients of a narrow bell: in the second task it is stuck. Other seeds and longer training move the figures; what a score cannot know stays.
+
+# %% [markdown] lang="zh"
+# 看图时想一想每种得分能知道什么。`location` 和 `local-m` 只知道位置：复制够用，分组就不够，因为位置取决于词。`general` 两样都能找到。`dot` 没有自己的矩阵，
+# 编码器和解码器得先学会说同一种语言；在复制任务里，这点时间它还没找到对齐，只靠 LSTM 自己记住一部分。`local-p` 想看哪里都行，但它的位置要靠窄窄的钟形曲线
+# 传来的梯度移动：第二个任务里它卡住了。换种子、延长训练，数字会变；一种得分不可能知道的东西，不会变。
+
+# %% [markdown] lang="en"
 # ## Input feeding
 #
 # Attention decisions are made one by one: nothing tells step $t$ where step $t - 1$ looked, but for what the word before gives away. With
