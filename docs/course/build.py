@@ -104,7 +104,7 @@ def _shown(outputs: list) -> tuple[str, list[bytes]]:
         if "image/png" in data:
             images.append(base64.b64decode(data["image/png"]))
         elif output.output_type == "stream" and output.name == "stdout":
-            text += output.text
+            text += re.sub(r"^WARNING:.*\n", "", output.text, flags=re.MULTILINE)  # of TensorFlow
         elif "text/plain" in data:
             text += data["text/plain"] + "\n"
     return text, images
