@@ -113,7 +113,8 @@ print(
 # %% [markdown] lang="en"
 # **What was wrong.** It is explained as Bahdanau's attention and is another: no $v$, no tanh, no alignment before the step. The context is
 # added *beside* the recurrent net and never enters it, so the decoder's state knows which words it wrote, and nothing of the source or of where it has read.
-# Every query is made from the words before alone.
+# Every query is made from the words before alone. On sentences this short both are right: where the next word can be found from the last one
+# written, the state need not know more. What the old one lacks shows where a word comes twice, and in [coverage](05_summaries.md).
 #
 # **What changes.** Embedding, encoder, loss and training stay. GRU, attention, addition and normalisation become one `AttentionDecoder`.
 #
@@ -127,7 +128,8 @@ print(
 
 # %% [markdown] lang="zh"
 # **问题在哪。** 它被当作 Bahdanau 注意力来讲解，其实是另一种：没有 $v$，没有 tanh，也不是先对齐再走一步。上下文向量加在循环网络*旁边*，从不进入它；
-# 所以解码器的状态只知道写过哪些词，对源句、对自己读过哪里一无所知。每个查询都只由前面的词得出。
+# 所以解码器的状态只知道写过哪些词，对源句、对自己读过哪里一无所知。每个查询都只由前面的词得出。句子这么短，两者都能做对：只要看上一个写出的词就能找到下一个词，状态不必知道更多。旧写法缺的东西，要到同一个词出现两次时、
+# 以及在[覆盖率](05_summaries.zh.md)里才显出来。
 #
 # **怎样改。** 词嵌入、编码器、损失和训练都不变。GRU、注意力、相加、归一化合成一个 `AttentionDecoder`。
 #
