@@ -140,7 +140,7 @@ def test_the_command_names_the_lectures(capsys):
     assert "02_bahdanau" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["README", "docs/index", "docs/course/index"])
+@pytest.mark.parametrize("name", ["README", "docs/index", "docs/course/index", "docs/layers/index"])
 def test_a_translated_page_has_the_code_and_headings_of_its_original(name):
     english, chinese = (
         (ROOT / f"{name}{ending}").read_text(encoding="utf-8") for ending in (".md", ".zh.md")
