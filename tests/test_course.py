@@ -140,13 +140,18 @@ def test_the_command_names_the_lectures(capsys):
     assert "02_bahdanau" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["README", "docs/index", "docs/course/index", "docs/layers/index"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/index.md", "docs/course/index.md", "docs/layers/index.md"]
+)
 def test_a_translated_page_has_the_code_and_headings_of_its_original(name):
     english, chinese = (
-        (ROOT / f"{name}{ending}").read_text(encoding="utf-8") for ending in (".md", ".zh.md")
+        (ROOT / each).read_text(encoding="utf-8") for each in (name, pages.translated(name))
     )
     pages.compare(english, chinese, name)
-    with pytest.raises(build.CourseError, match="code"):
-        pages.compare(english, chinese.replace("```bash\n", "```bash\nls\n", 1), name)
+    with pytest.raises(pages.CourseError, match="bilingual"):
+        pages.compare(english, None, name)
+    with pytest.raises(build.CourseError, match="its code must be"):
+        other = re.sub(r"^```(bash|python)$", r"```\1\nother", chinese, count=1, flags=re.MULTILINE)
+        pages.compare(english, other, name)
     with pytest.raises(build.CourseError, match=r"headings.*Received: \d+"):
         pages.compare(english, chinese + "\n## 更多\n", name)

@@ -118,15 +118,31 @@ def _notebook_cell(path: Path, cell, shown: dict):
     return nbformat.v4.new_code_cell(cell.source, outputs=made, metadata=hidden)
 
 
-def compare(english: str, chinese: str, name: str) -> None:
-    """Raise an error where code or structure of a translated page differ from the original's."""
+def translated(name: str) -> str:
+    """The file of a page's translation: `index.zh.md` of `index.md`."""
+    return name.removesuffix(".md") + ".zh.md"
+
+
+def compare(english: str | None, chinese: str | None, name: str) -> None:
+    """Raise an error unless a page and its translation are there, with the same code and headings.
+
+    Args:
+        english, chinese: The two texts; None where there is no such page.
+        name: The page, for the message.
+    """
+    if english is None or chinese is None:
+        raise CourseError(
+            f"{name} is declared bilingual. Expected it and {translated(name)} beside it"
+        )
     if CODE.findall(english) != CODE.findall(chinese):
-        raise CourseError(f"{name}: its code must be that of the English page, block by block")
+        raise CourseError(
+            f"{translated(name)}: its code must be that of the English page, block by block"
+        )
     headings = [
         re.findall(r"^#+ ", CODE.sub("", text), re.MULTILINE) for text in (english, chinese)
     ]
     if headings[0] != headings[1]:
         raise CourseError(
-            f"{name}: its headings must be those of the English page. "
+            f"{translated(name)}: its headings must be those of the English page. "
             f"Received: {len(headings[1])} headings, expected {len(headings[0])}"
         )

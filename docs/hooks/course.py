@@ -26,22 +26,12 @@ def on_files(files: Files, config) -> Files:
                     (f"{path.stem}.{language}.ipynb", notebook),
                 ):
                     files.append(File.generated(config, f"course/{name}", content=content))
-        check_translations(config.extra.get("bilingual", []), files)
+        for name in config.extra.get("bilingual", []):
+            found = [files.get_file_from_path(each) for each in (name, pages.translated(name))]
+            pages.compare(*(page and page.content_string for page in found), name)
     except build.CourseError as error:
         raise PluginError(str(error)) from None
     return files
-
-
-def check_translations(names: list[str], files: Files) -> None:
-    """Raise an error unless each page has a Chinese one with the same code and as many headings."""
-    for name in names:
-        chinese = name.removesuffix(".md") + ".zh.md"
-        both = [files.get_file_from_path(each) for each in (name, chinese)]
-        if None in both:
-            raise build.CourseError(
-                f"{name} is declared bilingual in mkdocs.yml. Expected it and {chinese} in docs/"
-            )
-        pages.compare(*(page.content_string for page in both), chinese)
 
 
 def on_post_page(output: str, page, **_) -> str:
