@@ -20,7 +20,7 @@ PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-jax test-torch test-versions trial check docs bench dist clean
+.PHONY: help demo test test-slow test-jax test-torch test-versions trial check docs course bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, t
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
+
+course: $(VENV)/.installed-course ## Run the lectures of docs/course and keep what they show (12 minutes)
+	$(BIN)/python -m docs.course.build
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
 	$(BIN)/python -m benchmarks

@@ -84,8 +84,19 @@ setup(
             *SERVE,
             "httpx>=0.28",
             "playwright>=1.60",
+            "jupytext>=1.16,<2",
         ],
-        "docs": ["mkdocs<2", "mkdocs-material<10", "mkdocstrings[python]", "ruff", "ziamath"],
+        "docs": [
+            "mkdocs<2",
+            "mkdocs-material<10",
+            "mkdocstrings[python]",
+            "ruff",
+            "ziamath",
+            "jupytext>=1.16,<2",
+            "jieba>=0.42",  # so that the search finds words of Chinese
+        ],
+        # Runs the lectures of docs/course.
+        "course": ["jupytext>=1.16,<2", "nbclient>=0.10", "ipykernel>=6.29"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
         "benchmarks": ["torch==2.13.0", "ctranslate2"],

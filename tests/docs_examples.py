@@ -46,8 +46,9 @@ def run_prompts(text: str, origin: str, names: dict) -> int:
 
 
 def pages(repository: Path) -> list[Path]:
-    """The README and the pages of the documentation."""
-    return [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+    """The README and the pages of the documentation; a translated one has the same code."""
+    found = sorted((repository / "docs").rglob("*.md"))
+    return [repository / "README.md", *(page for page in found if ".zh." not in page.name)]
 
 
 def documented(module) -> list[tuple[str, object]]:

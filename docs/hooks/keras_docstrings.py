@@ -25,7 +25,7 @@ class KerasDocstrings(griffe.Extension):
 
 def _prose(title: str, text: str) -> str:
     text = dedent(text).strip("\n")
-    if title == "Example" and not any(mark in text for mark in ("```", ">>>")):
+    if text and title == "Example" and not any(mark in text for mark in ("```", ">>>")):
         text = f"```python\n{dedent(text)}\n```"
     return f"**{title}**\n\n{text.lstrip()}\n\n"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from matplotlib.figure import Figure
 
 from docs.pictures import (
+    dates,
     inner_attention,
     mechanisms,
     multi_head,
@@ -18,6 +19,7 @@ from docs.pictures import (
 def draw_all() -> dict[str, bytes]:
     """Return the PNG of every picture by its name."""
     pictures: dict[str, Callable[[], Figure]] = {
+        "dates": dates.dates,
         "bahdanau": mechanisms.bahdanau,
         "luong": mechanisms.luong,
         "local": mechanisms.local,

@@ -1,0 +1,157 @@
+"""The course: both languages, current outputs, pages, notebooks, and lectures that run."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.course import build, pages
+
+ROOT = Path(__file__).resolve().parents[1]
+REPOSITORY = "somebody/keras-attention"
+LECTURES = pytest.mark.parametrize("path", build.sources(), ids=lambda path: path.stem)
+IN_DEFAULT = ("02_bahdanau", "06_transformer")
+
+SOURCE = """\
+# %% [markdown] lang="en"
+# # A title
+# %% [markdown] lang="zh"
+# # 标题 { #title }
+# %% tiny="SIZE = 3"
+SIZE = 3000
+# %% en="A figure" zh="一张图"
+print(SIZE)
+# %% trained=true
+assert SIZE > 100
+# %% answer=true
+assert SIZE
+"""
+
+
+@pytest.fixture
+def lecture(tmp_path, monkeypatch):
+    """A short lecture, with what its cells showed."""
+    path = tmp_path / "09_short.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    monkeypatch.setattr(build, "OUTPUTS", tmp_path / "outputs")
+    folder = tmp_path / "outputs" / path.stem
+    folder.mkdir(parents=True)
+    (folder / "1-0.png").write_bytes(b"\x89PNG")
+    shown = [{"text": "", "images": []} for _ in range(4)]
+    shown[1] = {"text": "3000\n", "images": ["1-0.png"]}
+    made = {"code": build.digest(build.cells(path)), "seconds": 1, "how": "here", "cells": shown}
+    (folder / "outputs.json").write_text(json.dumps(made), encoding="utf-8")
+    return path
+
+
+@LECTURES
+def test_every_lecture_has_both_languages_and_current_outputs(path):
+    for language in build.LANGUAGES:
+        page = pages.page(path, language)
+        assert page.startswith("# ")
+        assert len(re.findall("[\u4e00-\u9fff]", page)) > 500 or language == "en"
+        json.loads(pages.notebook(path, language))
+
+
+@LECTURES
+def test_every_lecture_has_a_figure_exercises_and_answers(path):
+    found = build.cells(path)
+    assert any(cell.metadata.get("en") for cell in build.code(found)) or "08" in path.stem
+    assert any(cell.metadata.get("answer") for cell in build.code(found))
+    for cell in build.code(found):
+        if cell.metadata.get("answer"):
+            assert "assert" in cell.source, "an answer is a test"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[] if path.stem in IN_DEFAULT else pytest.mark.slow)
+        for path in build.sources()
+    ],
+    ids=lambda path: path.stem,
+)
+def test_a_lecture_runs_in_a_small_size(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert build.run_tiny(path) > 5
+
+
+def test_a_lecture_without_one_of_its_languages_is_refused(lecture):
+    for missing in ("# # 标题 { #title }\n", "# # A title\n"):
+        heading = SOURCE[: SOURCE.index(missing)].rstrip().rsplit("\n", 1)[-1] + "\n"
+        lecture.write_text(SOURCE.replace(heading + missing, ""), encoding="utf-8")
+        with pytest.raises(
+            build.CourseError, match=r"must be followed by the same in Chinese.*Rec"
+        ):
+            pages.page(lecture, "en")
+
+
+def test_code_that_was_not_run_since_it_changed_is_refused(lecture):
+    assert "3000" in pages.page(lecture, "en")
+    lecture.write_text(SOURCE.replace("3000", "3001"), encoding="utf-8")
+    with pytest.raises(build.CourseError, match="make course"):
+        pages.page(lecture, "en")
+
+
+def test_prose_may_change_without_a_run(lecture):
+    lecture.write_text(SOURCE.replace("A title", "Another"), encoding="utf-8")
+    assert "# Another" in pages.page(lecture, "en")
+
+
+def test_a_figure_without_a_caption_is_refused(lecture):
+    lecture.write_text(SOURCE.replace(' zh="一张图"', ""), encoding="utf-8")
+    assert "A figure" in pages.page(lecture, "en")
+    with pytest.raises(build.CourseError, match='zh="..."'):
+        pages.page(lecture, "zh")
+
+
+def test_a_page_has_one_language_the_code_and_folded_answers(lecture):
+    english, chinese = pages.page(lecture, "en"), pages.page(lecture, "zh")
+    assert "A title" in english and "标题" not in english
+    assert "标题" in chinese and "A title" not in chinese
+    assert english.count("SIZE = 3000") == chinese.count("SIZE = 3000") == 1
+    assert '??? success "Answer"\n\n    ```python\n    assert SIZE' in english
+    assert '??? success "答案"' in chinese
+
+
+def test_a_notebook_has_the_outputs_and_no_anchors(lecture):
+    cells = json.loads(pages.notebook(lecture, "zh"))["cells"]
+    assert cells[0]["source"] == ["# 标题"]
+    kinds = [output["output_type"] for output in cells[2]["outputs"]]
+    assert kinds == ["stream", "display_data"]
+
+
+def test_notebooks_open_elsewhere_once_the_repository_is_public(lecture):
+    assert "colab" not in pages.page(lecture, "en")
+    page = pages.page(lecture, "en", REPOSITORY)
+    assert f"github/{REPOSITORY}/blob/gh-pages/course/09_short.en.ipynb" in page
+    assert "mybinder.org/v2/gh/" + REPOSITORY in page
+    assert f"git+https://github.com/{REPOSITORY}" in pages.notebook(lecture, "en", REPOSITORY)
+
+
+def test_the_small_size_leaves_out_what_only_a_trained_lecture_reaches(lecture):
+    assert build.run_tiny(lecture) == 3
+
+
+def test_the_command_names_the_lectures(capsys):
+    with pytest.raises(SystemExit):
+        build.main(["12_none"])
+    assert "02_bahdanau" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/index.md", "docs/course/index.md", "docs/layers/index.md"]
+)
+def test_a_translated_page_has_the_code_and_headings_of_its_original(name):
+    english, chinese = (
+        (ROOT / each).read_text(encoding="utf-8") for each in (name, pages.translated(name))
+    )
+    pages.compare(english, chinese, name)
+    with pytest.raises(pages.CourseError, match="bilingual"):
+        pages.compare(english, None, name)
+    with pytest.raises(build.CourseError, match="its code must be"):
+        other = re.sub(r"^```(bash|python)$", r"```\1\nother", chinese, count=1, flags=re.MULTILINE)
+        pages.compare(english, other, name)
+    with pytest.raises(build.CourseError, match=r"headings.*Received: \d+"):
+        pages.compare(english, chinese + "\n## 更多\n", name)
