@@ -90,8 +90,8 @@ def in_streams(function: Callable[[Any], None], batches: Iterable[Any], streams:
             raise
 
     with ThreadPoolExecutor(streams, "search") as threads:
-        futures = [threads.submit(guarded, batch) for batch in batches]
         try:
+            futures = [threads.submit(guarded, batch) for batch in batches]
             for future in futures:
                 future.result()
         finally:

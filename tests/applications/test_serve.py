@@ -62,8 +62,14 @@ def test_a_model_answers_as_it_does_in_python(traced_nowhere):
     with client_of(runs=task, other=Stub()) as client:
         models = client.get("/api/models").json()
         assert models["characters"] == Limits().characters
+        size = task.search.beam_size
         assert models["models"] == [
-            {"name": "runs", "task": "translation", "asks": {"text": "Sentence"}, "beam_size": 5},
+            {
+                "name": "runs",
+                "task": "translation",
+                "asks": {"text": "Sentence"},
+                "beam_size": size,
+            },
             {"name": "other", "task": "stub", "asks": {"text": "Text"}, "beam_size": None},
         ]
         found = ask(client, TEXTS[0], "runs", beam_size=3).json()

@@ -16,6 +16,7 @@ from keras_attention.applications.common import task as common_task
 from keras_attention.applications.common.streams import in_streams, rows_of_a_batch
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translator
+from keras_attention.applications.translation import translator as translator_module
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
 
 WORDS = sorted({word for line in SOURCE_LINES for word in line.split()})
@@ -84,6 +85,10 @@ def test_ctrl_c_ends_all_streams(count):
     with pytest.raises(KeyboardInterrupt):
         in_streams(function, range(100), count)
     assert len(begun) <= 5
+    # A thread whose start was interrupted is not waited for: it ends by itself, at once.
+    end = time.monotonic() + 5
+    while threading.active_count() > threads and time.monotonic() < end:
+        time.sleep(0.01)
     assert threading.active_count() == threads
 
 
@@ -220,7 +225,7 @@ def test_an_error_in_a_stream_is_that_of_translate(monkeypatch):
         calls.append(arguments)
         raise RuntimeError("no memory is left")
 
-    monkeypatch.setattr(translator, "_translation", broken)
+    monkeypatch.setattr(translator_module, "translation_of", broken)
     with pytest.raises(RuntimeError, match="no memory is left"):
         translator.translate(random_lines(40), streams=2, beam_size=1)
     assert len(calls) <= 4
