@@ -52,7 +52,7 @@ class PackedIds(Sequence[Any]):
         other._set(lengths, starts, ends)
         return other
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "PackedIds":
+    def take(self, rows: Sequence[int] | np.ndarray | slice) -> "PackedIds":
         """Return the sequences of some rows; the ids are not copied."""
         return self._with(self._inner[rows], self._starts[rows], (self._before, self._after))
 
@@ -91,5 +91,6 @@ class PackedIds(Sequence[Any]):
         return [*self._before, *self._flat[start : start + length].tolist(), *self._after]
 
     def __eq__(self, other: object) -> bool:
-        is_alike = isinstance(other, (list, PackedIds)) and len(self) == len(other)
-        return is_alike and all(own == each for own, each in zip(self, other, strict=True))
+        if not isinstance(other, (list, PackedIds)) or len(self) != len(other):
+            return False
+        return all(own == each for own, each in zip(self, other, strict=True))
