@@ -457,14 +457,15 @@ class SearchTask(TextTask):
             self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
         # Samples are drawn batch after batch.
         streams = 1 if options.sample else stream_count(options.streams)
-        most = options.batch_size
+        most, is_free = options.batch_size, options.streams is None
         # None of these shapes the graph.
         options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing = (options, attention), [self._seed.state]
         rows = len(lengths)
-        if rows <= most and self._is_not_worth_compiling(key, max(lengths, default=0)):
+        single = is_free and rows <= most  # a number of streams asks for what is always the same
+        if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
             return (lambda source: function(ops.convert_to_tensor(source))), most, 1
         ready = self._compiled(key, function, self.source_rank, changing=changing)
         return ready, rows_of_a_batch(rows, most, streams), streams
