@@ -18,7 +18,7 @@ class AttentionImages(keras.callbacks.Callback):
     Args:
         draw: Function without arguments that returns a `matplotlib.figure.Figure`, such as
             [`plot_alignment`][keras_attention.visualization.plot_alignment] of the model's weights
-            as they are now.
+            as they are now. Of a translator: `lambda: translator.draw(text, target=given).plot()`.
         log_dir: Folder of TensorBoard's logs.
         name: What TensorBoard calls the picture.
         every: Epochs from one picture to the next.
@@ -29,16 +29,22 @@ class AttentionImages(keras.callbacks.Callback):
     Example:
 
     ```python
-    from keras_attention.applications.translation import Translator
-    from keras_attention.visualization import AttentionImages
+    import keras
+    import numpy as np
+    from keras_attention import BahdanauAttention
+    from keras_attention.visualization import AttentionImages, plot_alignment
 
-    translator = Translator.from_texts(["one two", "two one"], ["eins zwei", "zwei eins"], units=8)
-    film = AttentionImages(
-        lambda: translator.draw("one two", target="eins zwei").plot(), "logs/attention"
-    )
-    translator.fit(
-        ["one two", "two one"], ["eins zwei", "zwei eins"], epochs=2, verbose=0, callbacks=[film]
-    )
+    attention, words = BahdanauAttention(units=4), ["a", "dog", "runs"]
+    model = keras.Sequential([attention, keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    x = np.random.normal(size=(8, 3, 4)).astype("float32")
+
+    def draw():
+        _, weights = attention(x[:1], return_attention_scores=True)
+        return plot_alignment(keras.ops.convert_to_numpy(weights)[0], words, words)
+
+    film = AttentionImages(draw, "logs/attention")
+    model.fit(x, x[:, 0, 0], epochs=2, verbose=0, callbacks=[film])
     # tensorboard --logdir logs
     ```
     """
