@@ -59,7 +59,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
 
-course: $(VENV)/.installed-course ## Run the lectures of docs/course and keep what they show (12 minutes)
+course: $(VENV)/.installed-course ## Run the lectures of docs/course and keep what they show (up to 20 minutes)
 	$(BIN)/python -m docs.course.build
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras

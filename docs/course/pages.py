@@ -25,6 +25,8 @@ import importlib.util
 if importlib.util.find_spec("keras_attention") is None:
     %pip install --quiet "git+https://github.com/{repository}"
 """
+# A line's end between two Chinese characters, which a browser would show as a space.
+BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 CODE = re.compile(r"^```(?:python|bash)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,7 +40,7 @@ def page(path: Path, language: str, repository: str = "") -> str:
     for cell in found:
         if cell.cell_type == "markdown":
             if cell.metadata["lang"] == language:
-                parts.append(cell.source)
+                parts.append(BREAK.sub("", cell.source))
             continue
         part = _code_and_output(path, cell, next(shown), language)
         if cell.metadata.get("answer"):
@@ -96,7 +98,8 @@ def notebook(path: Path, language: str, repository: str = "") -> str:
         if cell.cell_type == "code":
             kept.append(_notebook_cell(path, cell, next(shown)))
         elif cell.metadata["lang"] == language:
-            text = re.sub(r" \{ #[\w-]+ \}$", "", cell.source, flags=re.MULTILINE)  # anchors
+            text = BREAK.sub("", cell.source)
+            text = re.sub(r" \{ #[\w-]+ \}$", "", text, flags=re.MULTILINE)  # anchors
             text = re.sub(r"(\]\([^):]+)\.md(?=[)#])", r"\1.html", text)  # the pages beside it
             kept.append(nbformat.v4.new_markdown_cell(text))
     if repository:

@@ -34,6 +34,12 @@ def on_files(files: Files, config) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page, **_) -> str:
+    """Join the lines of Chinese, which has no spaces between words."""
+    is_chinese = page.file.src_uri.endswith(".zh.md")
+    return pages.BREAK.sub("", markdown) if is_chinese else markdown
+
+
 def on_post_page(output: str, page, **_) -> str:
     """Tell browsers, search engines and screen readers the language of a Chinese page."""
     if page.file.src_uri.endswith(".zh.md"):

@@ -6,8 +6,11 @@ from textwrap import dedent
 import griffe
 
 CALL_ARGUMENTS = re.compile(r"^Call arguments:$", re.MULTILINE)
-# A title of prose with its indented text, which would be shown in a box.
-PROSE = re.compile(r"^(Reference|References|Example|Weights):\n((?:\n|[ ]+.*\n?)*)", re.MULTILINE)
+# A title of prose with its indented text, which would be shown in a box. What a function returns is
+# prose, too: its type stands in the signature, and a colon in the text would be taken for one.
+PROSE = re.compile(
+    r"^(Reference|References|Example|Weights|Returns):\n((?:\n|[ ]+.*\n?)*)", re.MULTILINE
+)
 # A prompt session outside of a fence, up to the next empty line.
 PROMPTS = re.compile(r"(?<!```python\n)(?<!```pycon\n)^(>>> (?:.+\n?)+)", re.MULTILINE)
 
