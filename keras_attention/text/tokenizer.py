@@ -82,9 +82,9 @@ class Tokenizer(abc.ABC):
     def _content(self) -> bytes:
         """Return the content of the vocabulary's file."""
 
-    @abc.abstractmethod
     def _options(self) -> dict:
         """Return what the vocabulary's file does not say, as JSON types."""
+        return {}
 
     @classmethod
     @abc.abstractmethod
@@ -114,9 +114,6 @@ class Tokenizer(abc.ABC):
 def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokenizer:
     """Return the tokenizer that `Tokenizer.save` left in `folder` under `name`.
 
-    Args:
-        folder, name: what was given to `save`.
-
     Raises:
         ValueError: where a file is missing, damaged, altered since it was saved, or written by a
             newer version of the package.
@@ -142,10 +139,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer that `Tokenizer.get_config` described.
-
-    Args:
-        config: what `get_config` returned.
+    """Return the tokenizer whose `Tokenizer.get_config` returned `config`.
 
     Raises:
         ValueError: where the description names no kind of tokenizer or its vocabulary is damaged.
@@ -211,11 +205,10 @@ def _read(path: Path) -> bytes:
 
 
 def _description(path: Path) -> dict:
+    content = _read(path)
     try:
-        description = json.loads(_read(path))
+        description = json.loads(content)
     except ValueError as error:
-        if str(path) in str(error):
-            raise
         raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
     if not isinstance(description, dict):
         raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
