@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import ops
 
 from ..ops.types import Tensor
 from . import loop as loops
@@ -186,8 +186,11 @@ class _SingleHypothesisLoop:
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, in the order of the rows."""
+        by_sentence = (self.problem.batch_size, self.problem.copies)
         results = loops.run_loop(self)
-        return DecodingResult(**tree.map_structure(self._by_sentence, results))
+        return DecodingResult(
+            **{key: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for key, x in results.items()}
+        )
 
     def is_open(self, loop: dict) -> Tensor:
         return loop["open"]
@@ -199,10 +202,6 @@ class _SingleHypothesisLoop:
         if self.problem.keeps_attention:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
-
-    def _by_sentence(self, x: Tensor) -> Tensor:
-        """`(B * copies, ...)` is `(B, copies, ...)`."""
-        return ops.reshape(x, (self.problem.batch_size, self.problem.copies, *ops.shape(x)[1:]))
 
     def first(self) -> tuple[dict, dict]:
         problem = self.problem

@@ -217,12 +217,13 @@ def choose_lengths(
 ) -> list[Lengths]:
     """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
 
-    Examples, ranked by their longest column, are cut into consecutive buckets, such that an epoch
-    has the fewest ids, padding and filled-up batches included (dynamic programming). `rows` tells
-    the rows of a batch from a bucket's longest column.
+    Dynamic programming cuts examples, ranked by their longest column, into the buckets with the
+    fewest ids an epoch, padding included; `rows` of a batch follow from the longest column.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
-    keys, key_of = _grouped(*np.unique(sizes.max(axis=1), return_inverse=True))
+    different, key_of = np.unique(sizes.max(axis=1), return_inverse=True)
+    keys = min(len(different), MOST_LENGTHS)
+    key_of = (np.arange(len(different)) * keys // len(different))[key_of.ravel()]
     count = np.bincount(key_of)
     longest = np.zeros((keys, sizes.shape[1]), np.int64)
     np.maximum.at(longest, key_of, sizes)
@@ -268,9 +269,3 @@ def place(sizes: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
             f"{example} with lengths {tuple(sizes[example].tolist())}"
         )
     return bucket_of
-
-
-def _grouped(keys: np.ndarray, key_of: np.ndarray) -> tuple[int, np.ndarray]:
-    """Join neighbouring lengths where there are more than the search takes in its stride."""
-    groups = min(len(keys), MOST_LENGTHS)
-    return groups, (np.arange(len(keys)) * groups // len(keys))[key_of.ravel()]

@@ -126,7 +126,18 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     ['the', 'cat']
     """
     path = Path(folder) / f"{name}.json"
-    description = _description(path)
+    content = _read(path)
+    try:
+        description = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
+    if not isinstance(description.get("format"), int) or description["format"] > FORMAT:
+        raise ValueError(
+            f"{path}: expected a tokenizer of format {FORMAT} or older. Received: format "
+            f"{description.get('format')!r}; a newer keras-attention reads it."
+        )
     kind = _kind(description, path)
     vocabulary = Path(folder) / f"{name}{kind.suffix}"
     content = _read(vocabulary)
@@ -202,22 +213,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"Cannot read the tokenizer's file {path}: {error.strerror}") from error
-
-
-def _description(path: Path) -> dict:
-    content = _read(path)
-    try:
-        description = json.loads(content)
-    except ValueError as error:
-        raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
-    if not isinstance(description, dict):
-        raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
-    if not isinstance(description.get("format"), int) or description["format"] > FORMAT:
-        raise ValueError(
-            f"{path}: expected a tokenizer of format {FORMAT} or older. Received: format "
-            f"{description.get('format')!r}; a newer keras-attention reads it."
-        )
-    return description
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

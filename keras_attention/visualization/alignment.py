@@ -1,5 +1,6 @@
 """The heat map of an alignment: drawn by matplotlib, and in characters for a terminal."""
 
+import functools
 import math
 import os
 import textwrap
@@ -85,10 +86,7 @@ def plot_alignment(
     maximum = check_maximum(maximum, max(1.0, float(weights.max())))
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(weights, source, target, title, families, maximum, colormap, dpi)
-
+    draw = functools.partial(_draw, weights, source, target, title, maximum, colormap, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -180,10 +178,10 @@ def _draw(
     source: list[str],
     target: list[str],
     title: str,
-    families: list[str],
     maximum: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)

@@ -129,7 +129,16 @@ def choose_families(texts: Iterable[str]) -> list[str]:
         # matplotlib keeps a list of fonts on disk, which does not know of those installed since.
         missing = _add_families(families, missing, _fonts_installed_since(entries, missing))
     if missing:
-        warnings.warn(_missing_message(missing), UserWarning, stacklevel=4)
+        scripts = sorted({_script_of(character) for character in missing})
+        packages = sorted({_PACKAGES.get(script, "fonts-noto-core") for script in scripts})
+        warnings.warn(
+            f"No installed font has the characters {''.join(sorted(missing)[:8])!r} "
+            f"({', '.join(scripts)}); they are drawn as boxes. Install a font that has them, from "
+            "https://fonts.google.com/noto or, on Debian and Ubuntu, with: "
+            f"apt-get install {' '.join(packages)}",
+            UserWarning,
+            stacklevel=4,
+        )
     return families
 
 
@@ -202,7 +211,10 @@ def _covered(path: str, characters: Iterable[str]) -> set[str]:
 
 def _add_families(families: list[str], missing: set[str], entries: list) -> set[str]:
     """Add the fewest families that have what is missing; return what is missing still."""
-    region = _region(missing)
+    # Han characters look different by country: take the country from the script beside them.
+    scripts = {_script_of(character) for character in missing}
+    regions = {"Hiragana": "JP", "Katakana": "JP", "Hangul": "KR", "Bopomofo": "TC"}
+    region = next((region for script, region in regions.items() if script in scripts), "SC")
     found = {entry.name: _covered(entry.fname, missing) for entry in entries}
     wanted: set[str] = set().union(*found.values())
     missing = missing - wanted
@@ -220,13 +232,6 @@ def _suits(name: str, region: str) -> tuple:
     return (region in words or "CJK" not in words, not special & set(words), "Sans" in words)
 
 
-def _region(characters: Iterable[str]) -> str:
-    """Han characters look different by country: take the country from the script beside them."""
-    scripts = {_script_of(character) for character in characters}
-    regions = {"Hiragana": "JP", "Katakana": "JP", "Hangul": "KR", "Bopomofo": "TC"}
-    return next((region for script, region in regions.items() if script in scripts), "SC")
-
-
 def _fonts_installed_since(entries: list, missing: set[str]) -> list:
     """Tell matplotlib of installed fonts that its list lacks and that have what is missing."""
     from matplotlib import font_manager
@@ -241,17 +246,6 @@ def _fonts_installed_since(entries: list, missing: set[str]) -> list:
             except (OSError, RuntimeError):
                 continue
     return [entry for entry in _installed_fonts() if entry.name not in names]
-
-
-def _missing_message(missing: set[str]) -> str:
-    scripts = sorted({_script_of(character) for character in missing})
-    packages = {_PACKAGES.get(script, "fonts-noto-core") for script in scripts}
-    sample = "".join(sorted(missing)[:8])
-    return (
-        f"No installed font has the characters {sample!r} ({', '.join(scripts)}); they are drawn "
-        "as boxes. Install a font that has them, from https://fonts.google.com/noto or, on Debian "
-        f"and Ubuntu, with: apt-get install {' '.join(sorted(packages))}"
-    )
 
 
 def _label(token: str, after_piece: bool) -> str:

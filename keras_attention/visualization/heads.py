@@ -1,5 +1,6 @@
 """All heads of a layer of attention, side by side in one picture."""
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -68,10 +69,7 @@ def plot_heads(
     maximum = check_maximum(maximum, max(1.0, float(heads.max())))
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(heads, source, target, title, families, maximum, colormap, dpi)
-
+    draw = functools.partial(_draw, heads, source, target, title, maximum, colormap, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -80,10 +78,10 @@ def _draw(
     source: list[str],
     target: list[str],
     title: str,
-    families: list[str],
     maximum: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     down = math.ceil(len(heads) / 4)
     across = math.ceil(len(heads) / down)

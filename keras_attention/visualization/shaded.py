@@ -1,5 +1,6 @@
 """Tokens shaded by their weights: for a terminal, as HTML and drawn by matplotlib."""
 
+import functools
 import html
 import os
 from collections.abc import Sequence
@@ -183,10 +184,7 @@ def plot_shaded(
     lines = [[row.label, *row.labels] for row in rows]
     lines = [[shape_right_to_left(word) for word in line] for line in lines]
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(lines, levels, title, families, width, colormap, dpi)
-
+    draw = functools.partial(_draw, lines, levels, title, width, colormap, dpi)
     return make_figure(draw, [title, *(word for line in lines for word in line)], path, overwrite)
 
 
@@ -208,10 +206,10 @@ def _draw(
     lines: list[list[str]],
     levels: list[np.ndarray],
     title: str,
-    families: list[str],
     width: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     import matplotlib
 
