@@ -52,8 +52,7 @@ def run_loop(search: Any, copies: int = 1) -> dict:
     `results(loop, fixed)`.
 
     Sizes change between stretches of the loop only: rooms are made when they are full, and what is
-    finished leaves when there is much of it. On JAX, whose loops have fixed sizes, it is one
-    stretch.
+    finished leaves when there is much of it. On JAX, with fixed sizes, it is one stretch.
     """
     problem: Problem = search.problem
     results = search.results
@@ -246,12 +245,10 @@ def ordered_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `ordered_top_k` does of `(R, n)`, for few out of many: `k` much smaller than `n`.
+    """Return what `ordered_top_k` does of `(R, n)`, some three times faster where `k` is small.
 
-    Of a row cut into chunks, the `k` chunks with the largest maxima hold its `k` largest elements
-    (equal values included, since chunks and elements are compared by the same rule). One pass for
-    the maxima and a search through `k` chunks is about three times faster on a CPU than a heap or a
-    sort over the whole row.
+    The `k` chunks of a row with the largest maxima hold its `k` largest elements (equal values
+    included, as chunks and elements are compared by the same rule): no others are searched.
     """
     rows, size = ops.shape(x)
     if size <= 2 * k * CHUNK:

@@ -164,6 +164,7 @@ def search(
             that it gets.
         state: Nested structure of tensors, each with `B` rows: all that the step needs to know. It
             is repeated for the hypotheses of a sentence, and follows them.
+        options: The `SearchOptions`.
         start_id: Integer, the token before the first, or an integer tensor `(B,)`.
         end_id: Integer, the token that completes a hypothesis.
         pad_id: Integer, what follows the end token in the result.
@@ -196,8 +197,6 @@ def search(
 
     Example:
 
-    >>> import numpy as np
-    >>> from keras import ops
     >>> # After token 1 (the start) comes 2 or 3. After 2 the end is only as likely as 2 again.
     >>> table = np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [0.5, 0, 0.5, 0], [0.9, 0, 0, 0.1]])
     >>> def step(tokens, state, index):

@@ -128,9 +128,8 @@ class Problem:
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram which the row's prefix already holds.
 
-        All places are compared at once and written in one scatter; a place that forbids nothing
-        writes the end token's own logit back, and none forbids the end token, so that no two writes
-        disagree.
+        All places are written in one scatter. One that forbids nothing writes the end token's own
+        logit back, and none forbids the end token, so that no two writes disagree.
         """
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = ops.shape(prefix)

@@ -131,7 +131,6 @@ def sample(
 
     Example:
 
-    >>> from keras import ops
     >>> def step(tokens, state, index):  # token 0, the end, and 3 others, all alike
     ...     return ops.zeros((ops.shape(tokens)[0], 4)), state
     >>> state = {"row": ops.zeros((2, 1))}

@@ -108,10 +108,7 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:
-    """Return candidate ids in the order of `ranking_score`.
-
-    A score that is not a number raises a ValueError.
-    """
+    """Return candidate ids in `ranking_score`'s order; ValueError where a score is no number."""
     for name, score in scores.items():
         if score != score:
             raise ValueError(f"Each score must be a number. Received: {score} for {name!r}")

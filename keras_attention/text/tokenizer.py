@@ -21,10 +21,7 @@ LARGEST_VOCABULARY = 2**28
 """Bytes that a vocabulary may have, so that a file from elsewhere cannot fill the memory."""
 
 # The ids that every tokenizer of the package reserves, whatever its kind.
-PAD_ID = 0
-UNK_ID = 1
-START_ID = 2
-END_ID = 3
+PAD_ID, UNK_ID, START_ID, END_ID = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """How the special ids are shown; position is id. Text that spells one is ordinary text."""
 
@@ -32,9 +29,9 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
-    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer.
-    `encode` never gives padding, start or end: "</s>" typed by a user is ordinary text. A saved
-    tokenizer is two files: the vocabulary, and a JSON file with options and checksum, written last.
+    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer. `encode` never
+    gives padding, start or end: "</s>" typed by a user is ordinary text. A saved tokenizer is two
+    files: the vocabulary, and a JSON file with options and checksum, written last.
     """
 
     kind: ClassVar[str]

@@ -5,9 +5,8 @@ regular expressions of the syntax that Python's `re` and TensorFlow's RE2 share.
 character that they mean: the engines know different versions of Unicode, and `\w` leaves out the
 vowel signs of Indic scripts.
 
-A punctuation mark is a token of its own. Where no space parts it from its neighbour it bears the
-joiner on that side, "Yes, no" -> `Yes ￭, no`, so that joining is exact and needs no guess about
-quotes and brackets.
+A punctuation mark that no space parts from its neighbour bears the joiner on that side, "Yes, no"
+-> `Yes ￭, no`, so that joining needs no guess about quotes and brackets.
 """
 
 import collections

@@ -72,15 +72,8 @@ def plot_alignment(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.visualization import plot_alignment
-
-    attention = np.array([[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.8, 0.2]])
-    figure = plot_alignment(
-        attention, ["das", "rote", "Haus"], ["the", "house", "red"], title="A word order"
-    )
-    ```
+    >>> attention = [[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.8, 0.2]]
+    >>> figure = plot_alignment(attention, ["das", "rote", "Haus"], ["the", "house", "red"])
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(weights.max())))
@@ -109,11 +102,7 @@ def alignment_text(
 
     Example:
 
-    ```python
-    from keras_attention.visualization import alignment_text
-
-    print(alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"]))
-    ```
+    >>> picture = alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"])
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     source = [_clusters(label) for label in display_tokens(source_tokens)]

@@ -1,7 +1,7 @@
 """What every picture needs: readable labels, fonts for whatever script they are in, its file.
 
-matplotlib takes each glyph from the first family of a list that has it; what it does not do is find
-the families. It is imported inside the functions, as it is needed for pictures alone.
+matplotlib draws with a list of font families, and does not find them. It is imported inside the
+functions, as it is needed for pictures alone.
 """
 
 import importlib
@@ -55,12 +55,8 @@ def new_figure(**settings: Any) -> "Figure":
 
     Example:
 
-    ```python
-    from keras_attention.visualization import new_figure
-
-    figure = new_figure(figsize=(4, 3))
-    figure.subplots().plot([1, 3, 2])
-    ```
+    >>> figure = new_figure(figsize=(4, 3))
+    >>> lines = figure.subplots().plot([1, 3, 2])
     """
     from .shown_figure import ShownFigure
 
@@ -83,16 +79,11 @@ def make_figure(
 
     Example:
 
-    ```python
-    from keras_attention.visualization import make_figure, new_figure
-
-    def draw(families):
-        figure = new_figure(figsize=(2, 1))
-        figure.text(0.1, 0.5, "слово", family=families)
-        return figure
-
-    figure = make_figure(draw, ["слово"])
-    ```
+    >>> def draw(families):
+    ...     figure = new_figure(figsize=(2, 1))
+    ...     figure.text(0.1, 0.5, "слово", family=families)
+    ...     return figure
+    >>> figure = make_figure(draw, ["слово"])
     """
     if path is not None:
         path = _checked_path(path, overwrite)

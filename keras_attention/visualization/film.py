@@ -31,13 +31,10 @@ class AttentionImages(keras.callbacks.Callback):
     from keras_attention.applications.translation import Translator
     from keras_attention.visualization import AttentionImages
 
-    translator = Translator.from_texts(["one two", "two one"], ["eins zwei", "zwei eins"], units=8)
-    film = AttentionImages(
-        lambda: translator.draw("one two", target="eins zwei").plot(), "logs/attention"
-    )
-    translator.fit(
-        ["one two", "two one"], ["eins zwei", "zwei eins"], epochs=2, verbose=0, callbacks=[film]
-    )
+    texts, targets = ["one two", "two one"], ["eins zwei", "zwei eins"]
+    translator = Translator.from_texts(texts, targets, units=8)
+    film = AttentionImages(lambda: translator.draw(texts[0], target=targets[0]).plot(), "logs")
+    translator.fit(texts, targets, epochs=2, verbose=0, callbacks=[film])
     # tensorboard --logdir logs
     ```
     """

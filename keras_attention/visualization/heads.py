@@ -46,17 +46,12 @@ def plot_heads(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention import MultiHeadAttention
-    from keras_attention.visualization import plot_heads
-
-    words = ["the", "dog", "runs"]
-    layer = MultiHeadAttention(num_heads=4, key_dim=2)
-    states = np.random.normal(size=(1, 3, 8)).astype("float32")
-    _, weights = layer(states, states, return_attention_scores=True)
-    figure = plot_heads(np.array(weights[0]), words, words, title="Four heads")
-    ```
+    >>> from keras_attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(num_heads=4, key_dim=2)
+    >>> states = np.random.normal(size=(1, 3, 8)).astype("float32")
+    >>> _, weights = layer(states, states, return_attention_scores=True)
+    >>> words = ["the", "dog", "runs"]
+    >>> figure = plot_heads(np.array(weights[0]), words, words, title="Four heads")
     """
     heads = np.asarray(attention, dtype="float64")
     if heads.ndim != 3 or not len(heads):

@@ -171,12 +171,8 @@ def plot_shaded(
 
     Example:
 
-    ```python
-    from keras_attention.visualization import ShadedTokens, plot_shaded
-
-    row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
-    figure = plot_shaded([row], title="when was it opened ?")
-    ```
+    >>> row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    >>> figure = plot_shaded([row], title="when was it opened ?")
     """
     levels = _shades(rows, maximum)
     if not rows:
