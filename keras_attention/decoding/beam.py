@@ -118,8 +118,9 @@ def beam_search(
     `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`.
 
     A sentence is finished when its best prefix can no longer beat the worst of the `n_best`
-    hypotheses kept, since no continuation scores above `log P(prefix) / lp(longest)`. Ties go to
-    the hypothesis completed first, then to the better prefix, then to the lower token.
+    hypotheses kept, since no continuation scores above `log P(prefix) / lp(longest)`: stopping
+    there changes no result. Ties go to the hypothesis completed first, then to the better prefix,
+    then to the lower token.
 
     Args:
         step: The step function over `B * beam_size` rows.

@@ -22,9 +22,9 @@ class DecodingResult(NamedTuple):
 
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
-    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have.
-    Where fewer than `N` exist, the missing ones come last, of length 0, score and log-probability
-    `-inf`.
+    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
+    (and perhaps no end token). Where fewer than `N` exist, the missing ones come last, padding
+    alone: of length 0, score and log-probability `-inf`.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
@@ -245,10 +245,10 @@ def ordered_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `ordered_top_k` does of `(R, n)`, some three times faster where `k` is small.
+    """Return what `ordered_top_k` does of `(R, n)`, three times faster on a CPU where `k` is small.
 
-    The `k` chunks of a row with the largest maxima hold its `k` largest elements (equal values
-    included, as chunks and elements are compared by the same rule): no others are searched.
+    An element among the `k` largest has at most `k - 1` before it, so the `k` chunks of its row
+    with the largest maxima hold it (ties too: chunks and elements are compared by one rule).
     """
     rows, size = ops.shape(x)
     if size <= 2 * k * CHUNK:

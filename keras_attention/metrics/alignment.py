@@ -96,7 +96,7 @@ def alignment_error_rate(
         ValueError: If the numbers of sentence pairs differ, or there are none.
 
     Reference:
-        Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models".
+        Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", §6.
 
     Example:
 

@@ -59,7 +59,7 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             candidate id.
         protocol: `"filtered"` leaves out questions without a right candidate, and those with right
             ones only (WikiQA's published results, of 237 questions on its test set); `"unfiltered"`
-            the former alone, whose average precision is not defined (243). Figures differ.
+            the former alone, whose average precision is not defined (243).
 
     Raises:
         ValueError: If the protocol is another, a judged question has no scores, a score is not a
@@ -67,7 +67,7 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
     Reference:
         [trec_eval](https://github.com/usnistgov/trec_eval), measures `map` and `recip_rank`; Yang,
-        Yih and Meek 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering".
+        Yih and Meek 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering", §4.
 
     Example:
 
