@@ -31,15 +31,11 @@ class LengthPenalty:
         alpha: Float, at least 0. Values from 0.6 to 1 are usual in translation.
 
     Call arguments:
-        length: Float tensor or number, the lengths.
-
-    Returns:
-        Float tensor of the same shape: positive and non-decreasing in the length, which is what
-        lets `beam_search` stop early.
+        length: Float tensor or number, the lengths. The divisors have its shape; they are positive
+            and do not decrease with the length, which is what lets `beam_search` stop early.
 
     Reference:
-        - Wu et al. 2016, [Google's neural machine translation system](
-            https://arxiv.org/abs/1609.08144), section 7 ("GNMT").
+        [Wu et al. 2016](https://arxiv.org/abs/1609.08144), section 7 ("GNMT").
 
     Example:
 
@@ -68,12 +64,9 @@ class CoveragePenalty:
             (common with local attention) makes a hypothesis worse, not impossible.
 
     Call arguments:
-        coverage: Float tensor `(..., S)`.
+        coverage: Float tensor `(..., S)`; the terms are `(...)`.
         mask: Boolean tensor that broadcasts to it, True where a step counts. Padding has no
             attention, and would count as uncovered.
-
-    Returns:
-        Float tensor `(...)`.
 
     Example:
 
@@ -120,16 +113,14 @@ def beam_search(
     Each step extends every prefix by every token. Of the `K` most probable extensions, those that
     end (by the end token, or at the longest length) are complete: they are scored, once, and
     frozen. The `K` most probable ones that do not end go on, so that complete hypotheses take no
-    beam from the others. A complete hypothesis `Y` is ranked by
+    beam from the others. Prefixes are ranked by `log P`, a complete hypothesis `Y` by
 
-    `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`
+    `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`.
 
-    and prefixes by `log P`. A sentence is finished when its best prefix can no longer beat the
-    worst of the `n_best` hypotheses kept, since no continuation scores above
-    `log P(prefix) / lp(longest)`: stopping there changes no result. Ties go to the hypothesis
-    completed first, then to the better prefix, then to the lower token.
-
-    Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
+    A sentence is finished when its best prefix can no longer beat the worst of the `n_best`
+    hypotheses kept, since no continuation scores above `log P(prefix) / lp(longest)`: stopping
+    there changes no result. Ties go to the hypothesis completed first, then to the better prefix,
+    then to the lower token.
 
     Args:
         step: The step function over `B * beam_size` rows.
@@ -142,14 +133,7 @@ def beam_search(
             `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
         attention_mask: As in `search`.
 
-    Returns:
-        A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
-
-    Raises:
-        ValueError: As `search`.
-
-    Reference:
-        As `LengthPenalty`, for the score.
+    Output, errors and reference are those of `search` and `LengthPenalty`.
 
     Example:
 
@@ -177,22 +161,9 @@ def beam_search(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=beam_size,
-    )
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    keys = (attention_key, constant_keys, growing_axes)
+    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, beam_size)
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 

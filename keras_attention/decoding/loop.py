@@ -10,8 +10,7 @@ from keras import ops, tree
 from ..ops.types import Tensor
 from .problem import NEVER, Problem
 
-# The batch shrinks when at most this part of it is still open: a step that is shorter by less
-# would not pay for moving all that the loop carries.
+# The batch shrinks when at most this part of it is open: moving what the loop carries costs too.
 OPEN, OF = 3, 4
 # A chunk's maximum stands for it in the first pass of a top-k. Around 32, measured with 8,000 and
 # 32,000 words, finding the maxima and looking through the chunks found cost about the same.
@@ -24,8 +23,8 @@ class DecodingResult(NamedTuple):
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
     A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
-    (then it may lack the end token). Where fewer than `N` exist, the missing ones come last with
-    score and log-probability `-inf`, length 0 and nothing but padding.
+    (and perhaps no end token). Where fewer than `N` exist, the missing ones come last, padding
+    alone: of length 0, score and log-probability `-inf`.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
@@ -46,15 +45,14 @@ class DecodingResult(NamedTuple):
 
 
 def run_loop(search: Any, copies: int = 1) -> dict:
-    """Run the steps of a search, and return its results.
+    """Run the steps of a search, compiled on TensorFlow and JAX, and return its results.
 
-    The loop is compiled on TensorFlow and JAX, and runs in Python on PyTorch. `search` has a
-    `problem`; `first()`, which gives the variables and what is fixed; `advance(loop, fixed)`;
-    `is_open(loop)`, with `copies` rows of the caller's state each; and `results(loop, fixed)`.
+    `search` has a `problem`; `first()`, which gives the variables and what is fixed;
+    `advance(loop, fixed)`; `is_open(loop)`, with `copies` rows of the caller's state each; and
+    `results(loop, fixed)`.
 
     Sizes change between stretches of the loop only: rooms are made when they are full, and what is
-    finished leaves when there is much of it. On JAX, whose loops have fixed sizes, it is one
-    stretch.
+    finished leaves when there is much of it. On JAX, with fixed sizes, it is one stretch.
     """
     problem: Problem = search.problem
     results = search.results
@@ -63,7 +61,7 @@ def run_loop(search: Any, copies: int = 1) -> dict:
     def unfinished(loop: dict) -> Tensor:
         return ops.any(search.is_open(loop)) & (loop["index"] < problem.longest)
 
-    rooms: _Rooms | None = _Rooms(problem.growing_axes, problem.longest)
+    rooms = _Rooms(problem.growing_axes, problem.longest) if problem.growing_axes else None
     departures = _Departures(search.is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None
@@ -99,7 +97,8 @@ def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> d
     def body(variables: dict) -> tuple[dict]:
         # TensorFlow holds a loop to the static sizes it began with, which a gather at indices of
         # unknown size loses. Reshaping states them again, and costs nothing.
-        return (tree.map_structure(_with_shape_of, advance(variables, fixed), variables),)
+        advanced = advance(variables, fixed)
+        return (tree.map_structure(lambda x, y: ops.reshape(x, ops.shape(y)), advanced, variables),)
 
     (loop,) = ops.while_loop(goes_on, body, (loop,))
     return loop
@@ -114,9 +113,6 @@ class _Rooms:
 
     axes: Mapping[str, int]
     longest: Tensor
-
-    def __bool__(self) -> bool:
-        return bool(self.axes)
 
     def grown(self, state: dict, index: Tensor) -> dict:
         """Return the state with a place for step `index`."""
@@ -207,10 +203,6 @@ def known_when_run(number: Tensor) -> Tensor:
     return number
 
 
-def _with_shape_of(x: Tensor, like: Tensor) -> Tensor:
-    return ops.reshape(x, ops.shape(like))
-
-
 def history_buffer(weights: Tensor, length: Tensor) -> Tensor:
     """Return a buffer `(L, R, S)`: each step writes a block, and none moves when beams do."""
     return ops.zeros((length, *ops.shape(weights)), dtype=weights.dtype)
@@ -253,13 +245,10 @@ def ordered_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `ordered_top_k` does of `(R, n)`, for few out of many: `k` much smaller than `n`.
+    """Return what `ordered_top_k` does of `(R, n)`, three times faster on a CPU where `k` is small.
 
-    The row is cut into chunks. An element among the `k` largest has at most `k - 1` before it, so
-    fewer than `k` chunks can have a maximum before its own chunk's: the `k` chunks with the largest
-    maxima hold them all (equal values included, since chunks and elements are compared by the same
-    rule). One pass for the maxima and a search through `k` chunks is about three times faster on a
-    CPU than a heap or a sort over the whole row.
+    An element among the `k` largest has at most `k - 1` before it, so the `k` chunks of its row
+    with the largest maxima hold it (ties too: chunks and elements are compared by one rule).
     """
     rows, size = ops.shape(x)
     if size <= 2 * k * CHUNK:

@@ -154,6 +154,9 @@ def search(
 ) -> DecodingResult:
     """Search as the options say: by sampling, greedily (a beam of 1) or with a beam.
 
+    Every search runs eagerly, in a `tf.function` (batch size and memory length may be open) and
+    under `jax.jit`.
+
     Args:
         step: Callable `(tokens (R,), state, index) -> (logits (R, V), state)`, where `R` is the
             number of sentences times the hypotheses of each. `index` is an integer scalar tensor,
@@ -174,14 +177,13 @@ def search(
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they are repeated for the hypotheses once, and never reordered.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
-            axis of the places. They may come with few places: more are made as they fill. Not with
-            XLA, where sizes cannot change: give all places there and leave this out.
-        shrink_batch: Boolean, whether sentences leave the batch when they are finished (whenever a
-            quarter of them is). No result changes. All that the step reads and that has rows must
-            then be in `state`. It does nothing on JAX, and cannot be had with XLA.
+            axis of the places; more are made as they fill. Not with XLA, where sizes cannot change:
+            give all places there and leave this out.
+        shrink_batch: Boolean, whether sentences leave the batch when a quarter of them is finished.
+            No result changes. All that the step reads and that has rows must then be in `state`. It
+            does nothing on JAX, and cannot be had with XLA.
         longest: Integer, most tokens of all hypotheses. It sizes the buffers where `lengths` is a
-            traced tensor under `jax.jit`; `options.longest(source_length)` gives the number for
-            padded sources of a known size.
+            traced tensor under `jax.jit`: `options.longest(source_length)` of padded sources.
         seed_generator: A `keras.random.SeedGenerator` to draw from anew at each call, in place of
             `options.seed`.
 
@@ -195,8 +197,6 @@ def search(
 
     Example:
 
-    >>> import numpy as np
-    >>> from keras import ops
     >>> # After token 1 (the start) comes 2 or 3. After 2 the end is only as likely as 2 again.
     >>> table = np.array([[1, 0, 0, 0], [0, 0, 0.6, 0.4], [0.5, 0, 0.5, 0], [0.9, 0, 0, 0.1]])
     >>> def step(tokens, state, index):

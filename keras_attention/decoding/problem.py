@@ -44,75 +44,66 @@ class Problem:
     `initial` is the part of the state that the steps change, which a search carries through its
     loop and reorders. The entries in `constant_keys` stay outside: they are repeated once, handed
     to each step as `constants`, and dropped from the state that the step returns. `limits (B,)` are
-    the most tokens of each sentence; `longest`, the largest, sizes the buffers.
+    the most tokens of each sentence; `longest`, the largest, sizes the buffers. What `ids`,
+    `lengths` and `keys` hold stands first in `__init__`.
     """
 
     def __init__(
         self,
         step: Callable,
         state: Any,
-        *,
-        start_id: Any,
-        end_id: int,
-        max_length: Any,
-        min_length: int = 0,
-        pad_id: int = 0,
-        no_repeat_ngram: int = 0,
-        attention_key: str | None = None,
-        constant_keys: Sequence[str] = (),
-        growing_axes: Mapping[str, int] | None = None,
-        shrink_batch: bool = False,
-        longest: int | None = None,
+        ids: tuple[Any, int, int],
+        lengths: tuple[Any, int, int | None],
+        keys: tuple[str | None, Sequence[str], Mapping[str, int] | None],
+        no_repeat_ngram: int,
+        shrink_batch: bool,
         copies: int = 1,
     ) -> None:
-        check_integer("end_id", end_id, 0)
+        start_id, self.end_id, self.pad_id = ids
+        max_length, self.min_length, longest = lengths
+        attention_key, constant_keys, growing_axes = keys
+        check_integer("end_id", self.end_id, 0)
         check_integer("no_repeat_ngram", no_repeat_ngram, 0)
-        self._step = step
-        self._attention_key = attention_key
-        self.end_id, self.pad_id = end_id, pad_id
-        self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
+        self._step, self._attention_key = step, attention_key
         self.keeps_attention = attention_key is not None
-        self.shrinks = shrink_batch
+        self.no_repeat_ngram, self.shrinks, self.copies = no_repeat_ngram, shrink_batch, copies
         self.growing_axes = dict(growing_axes or {})
-        self.copies = copies
-        state = tree.map_structure(lambda x: None if x is None else ops.convert_to_tensor(x), state)
+        state = _map_tensors(ops.convert_to_tensor, state)
         self.batch_size = _count_rows(state)
         _check_keys(state, attention_key, constant_keys)
         _check_growing(state, self.growing_axes, constant_keys)
-        state = tree.map_structure(
-            lambda x: None if x is None else broadcast_rows(x, copies), state
-        )
+        state = _map_tensors(lambda x: broadcast_rows(x, copies), state)
         self._constants = {key: state[key] for key in constant_keys}
         # In the order of `map_structure`, which need not be that of `flatten`.
         self.constants: list = []
-        tree.map_structure(
-            lambda x: None if x is None else self.constants.append(x), self._constants
-        )
-        self.initial = (
-            {key: value for key, value in state.items() if key not in self._constants}
-            if isinstance(state, dict)
-            else state
-        )
-        _check_no_nones(self.initial)
+        _map_tensors(self.constants.append, self._constants)
+        if isinstance(state, dict):
+            state = {key: value for key, value in state.items() if key not in self._constants}
+        self.initial = state
+        nones = [_name(path) for path, x in tree.flatten_with_path(state) if x is None]
+        if nones:
+            raise ValueError(
+                "What the steps change should be tensors; None may stand under `constant_keys` "
+                f"only. Received: None at {', '.join(nones)}"
+            )
         start = ops.broadcast_to(ops.cast(start_id, "int32"), (self.batch_size,))
         self.start = broadcast_rows(start, copies)
-        self.longest, limits = _length_limits(max_length, min_length, self.batch_size, longest)
+        self.longest, limits = _length_limits(max_length, self.min_length, self.batch_size, longest)
         self.limits = ops.broadcast_to(limits, (self.batch_size,))
 
     def step(
         self, tokens: Tensor, state: Any, index: Tensor, constants: list
     ) -> tuple[Tensor, Any]:
         """Take one step: logits `(R, V)` in float32, and the state to give back."""
-        given = {**state, **self._with_nones(constants)} if self._constants else state
+        given = state
+        if self._constants:
+            tensors = iter(constants)
+            given = {**state, **_map_tensors(lambda _: next(tensors), self._constants)}
         logits, changed = self._step(tokens, given, index)
         if self._constants:
             changed = {key: changed[key] for key in changed if key not in self._constants}
         _check_logits(logits, self.end_id)
         return ops.cast(logits, "float32"), _same_form(changed, state)
-
-    def _with_nones(self, constants: list) -> dict:
-        tensors = iter(constants)
-        return tree.map_structure(lambda x: None if x is None else next(tensors), self._constants)
 
     def attention(self, state: Any) -> Tensor:
         """Return the attention weights `(R, S)` that the last step left in its state."""
@@ -137,9 +128,8 @@ class Problem:
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram which the row's prefix already holds.
 
-        All places are compared at once and written in one scatter; a place that forbids nothing
-        writes the end token's own logit back, and none forbids the end token, so that no two writes
-        disagree.
+        All places are written in one scatter. One that forbids nothing writes the end token's own
+        logit back, and none forbids the end token, so that no two writes disagree.
         """
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = ops.shape(prefix)
@@ -154,6 +144,11 @@ class Problem:
         row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))
         cells = ops.reshape(ops.stack([row_numbers, tokens], axis=-1), (-1, 2))
         return ops.scatter_update(logits, cells, ops.reshape(written, (-1,)))
+
+
+def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:
+    """Do as `tree.map_structure`, and leave each None as it is."""
+    return tree.map_structure(lambda x: None if x is None else function(x), parts)
 
 
 def broadcast_rows(x: Tensor, copies: int) -> Tensor:
@@ -304,15 +299,6 @@ def _check_logits(logits: Tensor, end_id: int) -> None:
         )
 
 
-def _check_no_nones(state: Any) -> None:
-    nones = [_name(path) for path, x in tree.flatten_with_path(state) if x is None]
-    if nones:
-        raise ValueError(
-            "What the steps change should be tensors; None may stand under `constant_keys` only. "
-            f"Received: None at {', '.join(nones)}"
-        )
-
-
 def _same_form(changed: Any, before: Any) -> Any:
     """Return a step's state in the containers that it got, or say what cannot go round a loop."""
     new, old = (dict(tree.flatten_with_path(state)) for state in (changed, before))
@@ -322,22 +308,18 @@ def _same_form(changed: Any, before: Any) -> Any:
             f"Received: {', '.join(map(_name, new)) or 'nothing'}; "
             f"given: {', '.join(map(_name, old)) or 'nothing'}"
         )
-    for path in old:
-        _check_same(_name(path), new[path], old[path])
+    for path, given in old.items():
+        x, name = new[path], _name(path)
+        if not ops.is_tensor(x):
+            raise ValueError(f"The step should return tensors. Received: {x!r} at {name}")
+        dtypes = [keras.backend.standardize_dtype(each.dtype) for each in (x, given)]
+        if not can_be_one(x.shape, given.shape) or dtypes[0] != dtypes[1]:
+            raise ValueError(
+                "The step should return a state of the shapes and dtypes that it was given; one "
+                "that grows needs a buffer of full size, written at `index`. Received: "
+                f"{tuple(x.shape)} {dtypes[0]} for {tuple(given.shape)} {dtypes[1]} at {name}"
+            )
     return tree.pack_sequence_as(before, [new[path] for path in old])
-
-
-def _check_same(name: str, new: Any, old: Tensor) -> None:
-    if not ops.is_tensor(new):
-        raise ValueError(f"The step should return tensors. Received: {new!r} at {name}")
-    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (new, old)]
-    if not can_be_one(new.shape, old.shape) or dtypes[0] != dtypes[1]:
-        raise ValueError(
-            "The step should return a state of the shapes and dtypes that it was given; one that "
-            "grows needs a buffer of full size, written at `index`. "
-            f"Received: {tuple(new.shape)} {dtypes[0]} for {tuple(old.shape)} {dtypes[1]} "
-            f"at {name}"
-        )
 
 
 def _name(path: tuple) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import ops
 
 from ..ops.types import Tensor
 from . import loop as loops
@@ -42,8 +42,7 @@ def greedy_search(
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
-    Of equally probable tokens the one with the lowest number is taken. Runs eagerly, in a
-    `tf.function` (batch size and memory length may be open) and under `jax.jit`.
+    Of equally probable tokens the one with the lowest number is taken.
 
     Args:
         step, state: As in `search`; the step function over `B` rows.
@@ -53,8 +52,8 @@ def greedy_search(
             sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
             to be known, or `longest` be given.
         min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
-            withheld before, except from a hypothesis that nothing else can continue. Default: 0.
-        no_repeat_ngram: As in `SearchOptions`. Default: 0.
+            withheld before, except from a hypothesis that nothing else can continue.
+        no_repeat_ngram: As in `SearchOptions`.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -73,21 +72,9 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-    )
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    keys = (attention_key, constant_keys, growing_axes)
+    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch)
 
     def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
         values, tokens = loops.chunked_top_k(logits, 1)
@@ -123,7 +110,6 @@ def sample(
     `top_k` most probable, then all but the nucleus: the most probable tokens, in order, as long as
     those before hold less than `top_p` of the remaining probability. The token is drawn from these,
     in proportion. Of equally probable tokens the one with the lower number counts as more probable.
-    Runs eagerly, in a `tf.function` (batch size and memory length may be open) and under `jax.jit`.
 
     Args:
         step: The step function over `B * n_best` rows.
@@ -141,12 +127,10 @@ def sample(
         ValueError: As `search`.
 
     Reference:
-        - Holtzman et al. 2020, [The curious case of neural text degeneration](
-            https://arxiv.org/abs/1904.09751), for the nucleus.
+        [Holtzman et al. 2020](https://arxiv.org/abs/1904.09751), for the nucleus.
 
     Example:
 
-    >>> from keras import ops
     >>> def step(tokens, state, index):  # token 0, the end, and 3 others, all alike
     ...     return ops.zeros((ops.shape(tokens)[0], 4)), state
     >>> state = {"row": ops.zeros((2, 1))}
@@ -160,22 +144,9 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    problem = Problem(
-        step,
-        state,
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        pad_id=pad_id,
-        no_repeat_ngram=no_repeat_ngram,
-        attention_key=attention_key,
-        constant_keys=constant_keys,
-        growing_axes=growing_axes,
-        shrink_batch=shrink_batch,
-        longest=longest,
-        copies=n_best,
-    )
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    keys = (attention_key, constant_keys, growing_axes)
+    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, n_best)
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
     numbers = keras.random.uniform(
         (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
@@ -214,8 +185,11 @@ class _SingleHypothesisLoop:
 
     def run(self) -> DecodingResult:
         """Return the complete hypotheses, in the order of the rows."""
+        by_sentence = (self.problem.batch_size, self.problem.copies)
         results = loops.run_loop(self)
-        return DecodingResult(**tree.map_structure(self._by_sentence, results))
+        return DecodingResult(
+            **{key: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for key, x in results.items()}
+        )
 
     def is_open(self, loop: dict) -> Tensor:
         return loop["open"]
@@ -227,10 +201,6 @@ class _SingleHypothesisLoop:
         if self.problem.keeps_attention:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
-
-    def _by_sentence(self, x: Tensor) -> Tensor:
-        """`(B * copies, ...)` is `(B, copies, ...)`."""
-        return ops.reshape(x, (self.problem.batch_size, self.problem.copies, *ops.shape(x)[1:]))
 
     def first(self) -> tuple[dict, dict]:
         problem = self.problem

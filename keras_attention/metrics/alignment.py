@@ -58,9 +58,8 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
     Args:
         path: The file's path.
-        one_indexed: Whether positions start at 1 in the file, as in several gold alignments, and
-            not at 0, as most aligners write them. No file says which, and only a bad error rate
-            shows the wrong choice.
+        one_indexed: Whether positions start at 1 in the file, as in several gold alignments, not at
+            0, as most aligners write them. No file says which: a wrong choice gives bad rates.
 
     Raises:
         ValueError: Naming file and line, if a link is malformed, or 0 where positions start at 1;
@@ -92,10 +91,8 @@ def alignment_error_rate(
 
     With A the predicted, S the sure and P the possible links (S within P), counted over all pairs,
 
-    `AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)`,
+    `AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)`, 0 where neither side has a link,
     `precision = |A ∩ P| / |A|`, `recall = |A ∩ S| / |S|`.
-
-    Where neither side has a link there is no error, and the rate is 0.
 
     Args:
         predicted: For each sentence pair an `Alignment` (its possible links count as predicted), or
@@ -106,8 +103,7 @@ def alignment_error_rate(
         ValueError: If the numbers of sentence pairs differ, or there are none.
 
     Reference:
-        Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
-        section 6.
+        Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", §6.
 
     Example:
 

@@ -14,9 +14,8 @@ class LabelScores(NamedTuple):
     """Figures of each label.
 
     Attributes:
-        precision: The part of the predictions of the label that are right; 0 without one.
-        recall: The part of its examples that are found; 0 without one.
-        f1: Their harmonic mean, `2 TP / (2 TP + FP + FN)`; 0 where it never comes.
+        precision, recall, f1: The part of its predictions that are right, the part of its examples
+            that are found, and their harmonic mean; 0 where there is nothing to divide by.
         examples: How many examples have it.
     """
 
@@ -90,10 +89,9 @@ def confusion_matrix(truth: Ints, predicted: Ints, labels: int) -> np.ndarray:
 
 
 def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
-    """Precision, recall and F1 of each label, and F1 over all.
+    """Precision, recall and `F1 = 2 TP / (2 TP + FP + FN)` of each label, and F1 over all.
 
-    With the true positives `TP`, false positives `FP` and false negatives `FN` of a label,
-    `F1 = 2 TP / (2 TP + FP + FN)`; micro F1 takes the sums over all labels.
+    Micro F1 takes the sums of true positives, false positives and false negatives over all labels.
 
     Args:
         truth, predicted: Boolean `(examples, labels)`: which labels, one or any number, each
@@ -136,8 +134,8 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
 def calibration(confidence: Floats, correct: Floats, bins: int = 10) -> Calibration:
     """Expected calibration error: how far confidence is from accuracy.
 
-    Predictions are put into bins of like confidence, `(b-1)/M < p ≤ b/M`; with `n_b` of `n` in a
-    bin, `ECE = Σ_b n_b/n |accuracy_b - confidence_b|`.
+    With `n_b` of `n` predictions in bin `b` of `M`, those of confidence `(b-1)/M < p ≤ b/M`,
+    `ECE = Σ_b n_b/n |accuracy_b - confidence_b|`.
 
     Args:
         confidence, correct: Of each prediction its probability, and whether it is right.

@@ -17,8 +17,7 @@ class CorpusScore:
         name: The measure's name, such as `"BLEU"` or `"chrF2"`.
         value: The score, from 0 to 100.
         signature: The reference tool's signature: its version and every setting of the score.
-        details: What BLEU is made of: the precision of each n-gram order, the brevity penalty and
-            the lengths; empty for other measures.
+        details: Of BLEU, n-gram precisions, brevity penalty and lengths; else empty.
     """
 
     name: str
@@ -38,8 +37,7 @@ class LengthBucket:
     """The score of those sentences whose source has `shortest` to `longest` words.
 
     Attributes:
-        shortest: The fewest words of a source in the bucket.
-        longest: The most words, or `None` where the bucket is open.
+        shortest, longest: The fewest and the most words, `None` where the bucket is open.
         sentences: How many sentences fell into the bucket.
         score: Their `CorpusScore`, or `None` for an empty bucket.
     """
@@ -65,14 +63,13 @@ def bleu(
 
     Args:
         hypotheses: The output, a string for each sentence; an empty string counts as no words.
-        references: For each sentence its reference, or the list of its references, whose number
-            may differ between sentences (sacrebleu itself takes a list for each reference file).
+        references: For each sentence its reference, or the list of its references, of any number.
         lowercase: Whether case is ignored.
         tokenize: sacrebleu's tokeniser, such as `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"`.
 
     Raises:
-        ValueError: If there are no sentences, the numbers of hypotheses and references differ, a
-            sentence has no reference, or the tokeniser is unknown.
+        ValueError: If there are no sentences, the numbers of both differ, a sentence has no
+            reference, or the tokeniser is unknown.
 
     Reference:
         Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
@@ -139,17 +136,16 @@ def bleu_by_length(
     """BLEU by the length of the source sentence, shortest first: what long sentences cost a model.
 
     Args:
-        sources: The source sentences: strings, whose length is counted in words between spaces, or
-            lists of tokens (for a script without spaces), counted as they are.
+        sources: The source sentences: strings, whose words between spaces are counted, or lists of
+            tokens (for a script without spaces).
         hypotheses, references, lowercase, tokenize: As for `bleu`.
-        edges: The length at which each bucket but the first begins, ascending: `(10, 20)` makes
-            the buckets 0-9, 10-19 and 20+.
+        edges: Where each bucket but the first begins: `(10, 20)` makes 0-9, 10-19 and 20+.
 
     Raises:
         ValueError: If the numbers of sentences differ, or the edges are not positive and ascending.
 
     Reference:
-        Bahdanau et al. 2015, figure 2, and Luong et al. 2015, figure 6, use it to compare models.
+        Bahdanau et al. 2015, figure 2, and Luong et al. 2015, figure 6.
 
     Example:
 
@@ -207,11 +203,9 @@ def rouge(
 ) -> dict[str, float]:
     """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
 
-    Where a document has several references, the one that a summary agrees with best counts, for
-    each measure by itself.
-
     Args:
-        hypotheses, references: A summary of each document, and its references, one or several.
+        hypotheses, references: A summary of each document, and its references. Of several, the one
+            that agrees best counts, for each measure by itself.
         stem: Whether words are compared by their stems (Porter's), as is usual.
 
     Raises:

@@ -51,12 +51,6 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
     `AP = (1/R) Σ_i i / r_i`, `RR = 1 / r_1`, `P@1 = [r_1 = 1]`.
 
-    Two protocols are in use for answer selection, and each gives other figures on the same run:
-
-    - `"filtered"` leaves out questions without a right candidate, and those with right ones only
-      (WikiQA's published results, of 237 questions on its test set);
-    - `"unfiltered"` leaves out the former alone, whose average precision is not defined (243).
-
     Candidates are put in trec_eval's order: by score, highest first, and among scores that are
     equal in single precision by id, the greater first (compared as bytes: `"9"` before `"10"`). A
     right candidate without a score counts as never found.
@@ -64,16 +58,17 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
     Args:
         run, judgements: For each question id the score, and the label (above 0 is right), of each
             candidate id.
-        protocol: `"filtered"` or `"unfiltered"`.
+        protocol: `"filtered"` leaves out questions without a right candidate, and those with right
+            ones only (WikiQA's published results, of 237 questions on its test set); `"unfiltered"`
+            the former alone, whose average precision is not defined (243).
 
     Raises:
         ValueError: If the protocol is another, a judged question has no scores, a score is not a
             number, or no question is left.
 
     Reference:
-        [trec_eval](https://github.com/usnistgov/trec_eval), measures `map` and `recip_rank`.
-        Yang, Yih and Meek 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering",
-        section 4.
+        [trec_eval](https://github.com/usnistgov/trec_eval), measures `map` and `recip_rank`; Yang,
+        Yih and Meek 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering", §4.
 
     Example:
 
@@ -114,11 +109,7 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:
-    """Return candidate ids in trec_eval's order: by score, then by id, the greatest first.
-
-    Scores are compared in single precision, as trec_eval holds them. One that is not a number
-    raises a ValueError.
-    """
+    """Return candidate ids in `ranking_score`'s order; ValueError where a score is no number."""
     for name, score in scores.items():
         if score != score:
             raise ValueError(f"Each score must be a number. Received: {score} for {name!r}")

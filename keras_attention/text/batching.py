@@ -1,5 +1,6 @@
 """Batches of a few fixed shapes from sequences of many lengths."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,10 @@ MOST_LENGTHS = 512
 class BucketedBatches:
     """Batches of parallel sequences, padded to the lengths of a few buckets.
 
-    An example is one sequence from each column (a sentence and its translation, say). It goes to
-    the smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A
-    bucket's last batch is filled up with rows of padding. Which examples are in which batch is a
-    pure function of `(seed, epoch, index)`, so that training goes on from any step.
+    An example, one sequence from each column (a sentence and its translation, say), goes to the
+    smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A bucket's
+    last batch is filled up with rows of padding. `(seed, epoch, index)` alone decides which
+    examples a batch has, so that training goes on from any step.
 
     Args:
         columns: a tuple of columns, each a list of id lists or a `PackedIds`; all have the same
@@ -30,13 +31,10 @@ class BucketedBatches:
         batch_size: rows of a batch. Give this or `tokens_per_batch`.
         tokens_per_batch: ids of a batch, padding included, in its longest column; a bucket of
             short sequences then has more rows.
-        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Chosen to
-            waste least on padding when not given.
-        number_of_buckets: how many buckets to choose at most.
-        multiple_of: chosen lengths are multiples of this.
-        seed: the seed of the order.
-        shuffle: draw a new order in each epoch; else examples keep their order in each bucket,
-            and buckets follow one another from the shortest.
+        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. When not given,
+            at most `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
+        seed, shuffle: draw a new order in each epoch; else examples keep their order in each
+            bucket, and buckets follow one another from the shortest.
         assemble: makes a batch of the padded arrays, one for each column; a tuple by default.
 
     Raises:
@@ -132,35 +130,27 @@ class BucketedBatches:
 
     def stream(self, start_step: int = 0) -> Iterator[Any]:
         """Yield batches without end, from step `start_step` of the whole training on."""
-        step = start_step
-        while True:
-            epoch, index = divmod(step, len(self))
-            yield self.batch(epoch, index)
-            step += 1
+        for step in itertools.count(start_step):
+            yield self.batch(*divmod(step, len(self)))
 
     def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
         """Return the stream as a `tf.data.Dataset` whose signature leaves all dimensions open.
 
-        Args:
-            start_step: the step of the whole training to begin with.
-            epochs: end after so many epochs, counted from step 0; without end when not given.
+        It ends after so many `epochs`, counted from step 0; without end when they are not given.
         """
         import tensorflow as tf
 
+        count = None if epochs is None else max(0, epochs * len(self) - start_step)
+
         def generate() -> Iterator[Any]:
-            last = None if epochs is None else epochs * len(self)
-            for step, batch in enumerate(self.stream(start_step), start_step):
-                if step == last:
-                    return
-                yield batch
+            return itertools.islice(self.stream(start_step), count)
 
         signature = tf.nest.map_structure(
             lambda array: tf.TensorSpec([None] * np.ndim(array), np.asarray(array).dtype),
             self.batch(0, 0),
         )
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        if epochs is not None:  # without a size, Keras warns where the data ends
-            count = max(0, epochs * len(self) - start_step)
+        if count is not None:  # without a size, Keras warns where the data ends
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         return dataset.prefetch(tf.data.AUTOTUNE)
 
@@ -213,12 +203,13 @@ def choose_lengths(
 ) -> list[Lengths]:
     """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
 
-    Examples, ranked by their longest column, are cut into consecutive buckets, such that an epoch
-    has the fewest ids, padding and filled-up batches included (dynamic programming). `rows` tells
-    the rows of a batch from a bucket's longest column.
+    Dynamic programming cuts examples, ranked by their longest column, into the buckets with the
+    fewest ids an epoch, padding included; `rows` of a batch follow from the longest column.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
-    keys, key_of = _grouped(*np.unique(sizes.max(axis=1), return_inverse=True))
+    different, key_of = np.unique(sizes.max(axis=1), return_inverse=True)
+    keys = min(len(different), MOST_LENGTHS)
+    key_of = (np.arange(len(different)) * keys // len(different))[key_of.ravel()]
     count = np.bincount(key_of)
     longest = np.zeros((keys, sizes.shape[1]), np.int64)
     np.maximum.at(longest, key_of, sizes)
@@ -264,9 +255,3 @@ def place(sizes: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
             f"{example} with lengths {tuple(sizes[example].tolist())}"
         )
     return bucket_of
-
-
-def _grouped(keys: np.ndarray, key_of: np.ndarray) -> tuple[int, np.ndarray]:
-    """Join neighbouring lengths where there are more than the search takes in its stride."""
-    groups = min(len(keys), MOST_LENGTHS)
-    return groups, (np.arange(len(keys)) * groups // len(keys))[key_of.ravel()]

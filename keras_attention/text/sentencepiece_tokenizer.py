@@ -78,12 +78,12 @@ class SentencePieceTokenizer(Tokenizer):
         Args:
             lines: sentences; blank ones are passed over. A word of more than 1,000 letters is
                 learnt from in parts of 1,000 letters, as if spaces parted them.
-            vocabulary_size: number of ids, the four special ones included. A text too small for
-                it gives a smaller vocabulary, with a warning that says how large.
+            vocabulary_size: number of ids, the four special ones included; a warning says how many
+                there are where the text is too small for it.
             model_type: `"unigram"` or `"bpe"`.
             lowercase: fold case, in training and in use.
-            character_coverage: the part of all characters of the text that get an id of their
-                own; 0.9995 suits scripts with thousands of characters.
+            character_coverage: the part of the text's characters that get an id of their own;
+                0.9995 suits scripts with thousands of them.
             split_digits: each digit is a piece of its own, so that numbers can be copied.
 
         Raises:
@@ -162,9 +162,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _content(self) -> bytes:
         return self._model
-
-    def _options(self) -> dict:
-        return {}
 
     @classmethod
     def _restore(cls, content: bytes, options: dict) -> "SentencePieceTokenizer":

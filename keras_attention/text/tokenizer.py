@@ -22,10 +22,7 @@ LARGEST_VOCABULARY = 2**28
 """Bytes that a vocabulary may have, so that a file from elsewhere cannot fill the memory."""
 
 # The ids that every tokenizer of the package reserves, whatever its kind.
-PAD_ID = 0
-UNK_ID = 1
-START_ID = 2
-END_ID = 3
+PAD_ID, UNK_ID, START_ID, END_ID = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """How the special ids are shown; position is id. Text that spells one is ordinary text."""
 
@@ -33,9 +30,9 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
-    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer.
-    `encode` never gives padding, start or end: "</s>" typed by a user is ordinary text. A saved
-    tokenizer is two files: the vocabulary, and a JSON file with options and checksum, written last.
+    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer. `encode` never
+    gives padding, start or end: "</s>" typed by a user is ordinary text. A saved tokenizer is two
+    files: the vocabulary, and a JSON file with options and checksum, written last.
     """
 
     kind: ClassVar[str]
@@ -83,9 +80,9 @@ class Tokenizer(abc.ABC):
     def _content(self) -> bytes:
         """Return the content of the vocabulary's file."""
 
-    @abc.abstractmethod
     def _options(self) -> dict:
         """Return what the vocabulary's file does not say, as JSON types."""
+        return {}
 
     @classmethod
     @abc.abstractmethod
@@ -115,9 +112,6 @@ class Tokenizer(abc.ABC):
 def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokenizer:
     """Return the tokenizer that `Tokenizer.save` left in `folder` under `name`.
 
-    Args:
-        folder, name: what was given to `save`.
-
     Raises:
         ValueError: where a file is missing, damaged, altered since it was saved, or written by a
             newer version of the package.
@@ -130,7 +124,18 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     ['the', 'cat']
     """
     path = Path(folder) / f"{name}.json"
-    description = _description(path)
+    content = _read(path)
+    try:
+        description = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
+    if not isinstance(description.get("format"), int) or description["format"] > FORMAT:
+        raise ValueError(
+            f"{path}: expected a tokenizer of format {FORMAT} or older. Received: format "
+            f"{description.get('format')!r}; a newer keras-attention reads it."
+        )
     kind = _kind(description, path)
     vocabulary = Path(folder) / f"{name}{kind.suffix}"
     content = _read(vocabulary)
@@ -146,10 +151,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer that `Tokenizer.get_config` described.
-
-    Args:
-        config: what `get_config` returned.
+    """Return the tokenizer whose `Tokenizer.get_config` returned `config`.
 
     Raises:
         ValueError: where the description names no kind of tokenizer or its vocabulary is damaged.
@@ -220,23 +222,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"Cannot read the tokenizer's file {path}: {error.strerror}") from error
-
-
-def _description(path: Path) -> dict:
-    try:
-        description = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
-        if str(path) in str(error):
-            raise
-        raise ValueError(f"{path}: damaged, expected a JSON object ({error})") from error
-    if not isinstance(description, dict):
-        raise ValueError(f"{path}: damaged, expected a JSON object. Received: {description!r}")
-    if not isinstance(description.get("format"), int) or description["format"] > FORMAT:
-        raise ValueError(
-            f"{path}: expected a tokenizer of format {FORMAT} or older. Received: format "
-            f"{description.get('format')!r}; a newer keras-attention reads it."
-        )
-    return description
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

@@ -2,12 +2,11 @@ r"""Whole words with a vocabulary that people can read.
 
 How text is cut into words and put together again is written as rules that two engines follow:
 regular expressions of the syntax that Python's `re` and TensorFlow's RE2 share. They name every
-character that they mean: neither engine's own idea of a letter (they know different versions of
-Unicode, and `\w` leaves out the vowel signs of Indic scripts) has a say.
+character that they mean: the engines know different versions of Unicode, and `\w` leaves out the
+vowel signs of Indic scripts.
 
-A punctuation mark is a token of its own. Where no space parts it from its neighbour it bears the
-joiner on that side, "Yes, no" -> `Yes ￭, no`, so that joining is exact and needs no guess about
-quotes and brackets.
+A punctuation mark that no space parts from its neighbour bears the joiner on that side, "Yes, no"
+-> `Yes ￭, no`, so that joining needs no guess about quotes and brackets.
 """
 
 import collections
@@ -99,11 +98,9 @@ class WordTokenizer(Tokenizer):
 
         Args:
             lines: sentences.
-            vocabulary_size: the most ids to give, the four special ones included; a text with
-                fewer words gives a smaller vocabulary.
+            vocabulary_size: the most ids to give, the four special ones included.
             min_count: words rarer than this are left out.
-            lowercase: put text into lower case, in training and in use.
-            split: `"unicode"` or `"whitespace"`.
+            lowercase, split: As of the class, in training and in use.
 
         Raises:
             ValueError: where no word is left, or `vocabulary_size` does not hold one.
@@ -185,7 +182,7 @@ def _split_rules() -> Rules:
 def _apply(rules: Rules, text: str) -> str:
     """Return `text` after every rule in turn."""
     for pattern, replacement in rules:
-        text = _compiled(pattern).sub(replacement, text)
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -196,12 +193,6 @@ def _lowercase_map() -> dict[str, str]:
     return {character: lower for character, lower in pairs if lower != character}
 
 
-@functools.cache
-def _compiled(pattern: str) -> re.Pattern:
-    return re.compile(pattern)
-
-
-@functools.cache
 def _word_characters() -> str:
     """Return ranges of a regular expression: letters, marks, numbers, `_`, the two joiners."""
     inside = [

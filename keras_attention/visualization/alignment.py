@@ -1,5 +1,6 @@
 """The heat map of an alignment: drawn by matplotlib, and in characters for a terminal."""
 
+import functools
 import math
 import os
 import textwrap
@@ -44,26 +45,22 @@ def plot_alignment(
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
-    The picture grows with the sentence. Labels, by
+    The `matplotlib.figure.Figure` grows with the sentence and needs no display. Labels, by
     [`display_tokens`][keras_attention.visualization.display_tokens], may be in any script for which
-    a font is installed; a warning names those that are missing. It works without a display.
+    a font is installed; a warning names those that are missing.
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.
         source_tokens: The `S` source tokens.
         target_tokens: The `T` target tokens.
-        path: File to write; its suffix says the format (`.png`, `.svg`, `.pdf`, ...). `None` writes
-            nothing.
+        path: File to write, if any; its suffix says the format (`.png`, `.svg`, `.pdf`, ...).
         title: Line above the picture.
         overwrite: Whether an existing file is replaced.
         maximum: The weight of the darkest colour. By default 1, or the largest weight if that is
             more: pictures of different sentences compare, and weights that are spread out look so.
-        colormap: Name of a colour map of matplotlib, the colour of zero first. The default runs
-            from white to black through blue greys, in steps that look equal and print well.
+        colormap: Name of a colour map of matplotlib, the colour of zero first; by default from
+            white to black in steps that look equal and print well.
         dpi: Pixels to the inch in formats made of pixels.
-
-    Returns:
-        The `matplotlib.figure.Figure`.
 
     Raises:
         ValueError: If the weights do not fit the tokens or are negative or not finite, or if the
@@ -75,24 +72,14 @@ def plot_alignment(
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention.visualization import plot_alignment
-
-    attention = np.array([[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.8, 0.2]])
-    figure = plot_alignment(
-        attention, ["das", "rote", "Haus"], ["the", "house", "red"], title="A word order"
-    )
-    ```
+    >>> attention = [[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.8, 0.2]]
+    >>> figure = plot_alignment(attention, ["das", "rote", "Haus"], ["the", "house", "red"])
     """
     weights = check_weights(attention, source_tokens, target_tokens)
-    maximum = check_maximum(maximum, weights)
+    maximum = check_maximum(maximum, max(1.0, float(weights.max())))
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(weights, source, target, title, families, maximum, colormap, dpi)
-
+    draw = functools.partial(_draw, weights, source, target, title, maximum, colormap, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -102,7 +89,7 @@ def alignment_text(
     target_tokens: Sequence[str],
     width: int | None = None,
 ) -> str:
-    """Draw attention weights with shaded blocks: source tokens downwards along the top.
+    """Draw attention weights as lines of shaded blocks: source tokens downwards along the top.
 
     Args:
         attention, source_tokens, target_tokens: As in `plot_alignment`; a weight above 1 is drawn
@@ -110,19 +97,12 @@ def alignment_text(
         width: Columns of the terminal. A longer source is cut into several maps, one under the
             other; `None` never cuts.
 
-    Returns:
-        The lines of the picture, joined by line feeds, the last without one.
-
     Raises:
         ValueError: If the weights do not fit the tokens, or are negative or not finite.
 
     Example:
 
-    ```python
-    from keras_attention.visualization import alignment_text
-
-    print(alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"]))
-    ```
+    >>> picture = alignment_text([[0.9, 0.1], [0.3, 0.7]], ["das", "Haus"], ["the", "house"])
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     source = [_clusters(label) for label in display_tokens(source_tokens)]
@@ -155,18 +135,23 @@ def check_weights(
             "An alignment needs at least one source and one target token. "
             f"Received: {expected[1]} source and {expected[0]} target tokens."
         )
-    if not np.isfinite(weights).all() or weights.min() < 0:
-        raise ValueError(
-            "`attention` must hold weights, which are finite and not negative. "
-            f"Received: values from {weights.min()} to {weights.max()}"
-        )
+    check_values("attention", weights)
     return weights
 
 
-def check_maximum(maximum: float | None, weights: np.ndarray) -> float:
+def check_values(name: str, weights: np.ndarray) -> None:
+    """Raise a ValueError unless what is to be drawn is finite and not negative."""
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError(
+            f"`{name}` must be finite and not negative. "
+            f"Received: values from {weights.min()} to {weights.max()}"
+        )
+
+
+def check_maximum(maximum: float | None, default: float) -> float:
     """Return the weight of the darkest colour, or raise a ValueError where it is not positive."""
     if maximum is None:
-        return max(1.0, float(weights.max()))
+        return default
     if not maximum > 0:
         raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
     return maximum
@@ -182,15 +167,18 @@ def _draw(
     source: list[str],
     target: list[str],
     title: str,
-    families: list[str],
     maximum: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
     cell = min(cell, _LARGEST_SIDE / max(steps, memory))
-    figure = new_figure(dpi=dpi)
+    width, height = memory * cell, steps * cell
+    bar_height = min(height, _BAR_HEIGHT)
+    # The map fills the figure, until the labels are there and it is known what room they need.
+    figure = new_figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(weights, cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
     style = {
@@ -199,13 +187,14 @@ def _draw(
         "parse_math": False,
     }
     _label_axes(axes, source, target, cell, style)
-    bar = figure.add_axes((0, 0, 1, 1))
+    place = (width + _GAP, height - bar_height, _BAR_WIDTH, bar_height)
+    bar = figure.add_axes(np.array(place) / (width, height, width, height))
     figure.colorbar(image, cax=bar, ticks=np.linspace(0, maximum, 3 if steps > 2 else 2))
     bar.tick_params(labelsize=8, length=2, width=0.5)
-    bar.set_ylabel("attention weight" if steps * cell > 1.2 else "", fontsize=8)
+    bar.set_ylabel("attention weight" if height > 1.2 else "", fontsize=8)
     for part in (axes, bar):
         part.spines[:].set_linewidth(0.5)
-    _arrange(figure, axes, bar, cell, title, families)
+    _make_room(figure, title, families)
     return figure
 
 
@@ -230,58 +219,35 @@ def _label_axes(
     axes.grid(which="minor", color="0.85", linewidth=0.4)
 
 
-def _arrange(
-    figure: "Figure", axes: Any, bar: Any, cell: float, title: str, families: list[str]
-) -> None:
-    """Give the map its size in inches and the figure what the labels need around it."""
-    rows, columns = axes.images[0].get_array().shape
-    width, height = columns * cell, rows * cell
-    names = extents(axes.get_xticklabels(), figure)
-    left = max(label.width for label in extents(axes.get_yticklabels(), figure))
-    left += _MARGIN + _GAP
-    bar_texts = extents([*bar.get_yticklabels(), bar.yaxis.label], figure)
-    bar_label = max(text.width for text in bar_texts[:-1]) + bar_texts[-1].width + 2 * _GAP
-    ticks = (np.asarray(axes.get_xticks()) + 0.5) * width / columns
-    slanted = axes.get_xticklabels()[0].get_ha() == "left"
-    ends = [
-        tick + label.width / (1 if slanted else 2) for tick, label in zip(ticks, names, strict=True)
-    ]
-    right = max(width + _GAP + _BAR_WIDTH + _GAP + bar_label, *ends) + _MARGIN
-    total_width = left + right
-    heading = _add_title(figure, title, families, total_width)
-    total_height = height + max(label.height for label in names) + heading + _GAP + 2 * _MARGIN
-    figure.set_size_inches(total_width, total_height)
+def _make_room(figure: "Figure", title: str, families: list[str]) -> None:
+    """Widen the figure by what the labels need around the map, and write the title above them."""
+    inches = np.tile(figure.get_size_inches(), 2)
+    box = figure.get_tightbbox(figure.canvas.get_renderer())
+    width = box.width + 2 * _MARGIN
+    height = box.height + 2 * _MARGIN
     if title:
-        figure.texts[0].set_y(1 - _MARGIN / total_height)
-    bar_height = min(height, _BAR_HEIGHT)
-    place = (left, _MARGIN, width, height)
-    bar_place = (left + width + _GAP, _MARGIN + height - bar_height, _BAR_WIDTH, bar_height)
-    scale = np.array([total_width, total_height] * 2)
-    axes.set_position(np.array(place) / scale)
-    bar.set_position(np.array(bar_place) / scale)
-
-
-def _add_title(figure: "Figure", title: str, families: list[str], width: float) -> float:
-    """Write the title, in lines no longer than the figure is wide; return the height it takes."""
-    if not title:
-        return 0.0
-    style: dict[str, Any] = {"family": families, "fontsize": 11, "parse_math": False}
-    text = figure.text(0.5, 1, title, ha="center", va="top", **style)
-    (extent,) = extents([text], figure)
-    available = width - 2 * _MARGIN
-    if extent.width > available:
-        columns = max(12, int(len(title) * available / extent.width))
-        text.set_text(textwrap.fill(title, columns))
+        style: dict[str, Any] = {"family": families, "fontsize": 11, "parse_math": False}
+        text = figure.text(0.5, 1, title, ha="center", va="top", **style)
         (extent,) = extents([text], figure)
-    return extent.height + _MARGIN
+        if extent.width > box.width:
+            text.set_text(textwrap.fill(title, max(12, int(len(title) * box.width / extent.width))))
+            (extent,) = extents([text], figure)
+        height += extent.height + _MARGIN
+        text.set_y(1 - _MARGIN / height)
+    shift = (_MARGIN - box.x0, _MARGIN - box.y0, 0, 0)
+    places = [axes.get_position().bounds * inches + shift for axes in figure.axes]
+    figure.set_size_inches(width, height)
+    for axes, place in zip(figure.axes, places, strict=True):
+        axes.set_position(place / (width, height, width, height))
 
 
 def _one_map(weights: np.ndarray, source: list[list[str]], target: list[list[str]]) -> str:
     margin = max(map(_columns, target)) + 1
     depth = max(map(len, source))
+    heading = [[""] * (depth - len(name)) + name for name in source]
     lines = []
-    for row in range(depth):
-        cells = [_cell(name, row - (depth - len(name))) for name in source]
+    for line in zip(*heading, strict=True):
+        cells = [cluster + " " * (_CELL - _columns([cluster])) for cluster in line]
         lines.append(" " * margin + "".join(cells))
     for label, row in zip(target, weights, strict=True):
         # The mark keeps a terminal from turning the row round with a right-to-left label.
@@ -289,11 +255,6 @@ def _one_map(weights: np.ndarray, source: list[list[str]], target: list[list[str
         levels = np.round(np.minimum(row, 1.0) * (len(_SHADES) - 1)).astype(int)
         lines.append(name + " " + "".join(_SHADES[level] * _CELL for level in levels))
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _cell(name: list[str], index: int) -> str:
-    cluster = name[index] if index >= 0 else ""
-    return cluster + " " * (_CELL - _columns([cluster]))
 
 
 def _clusters(label: str) -> list[str]:

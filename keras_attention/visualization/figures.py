@@ -1,7 +1,7 @@
 """What every picture needs: readable labels, fonts for whatever script they are in, its file.
 
-matplotlib takes each glyph from the first family of a list that has it; what it does not do is find
-the families. It is imported inside the functions, as it is needed for pictures alone.
+matplotlib draws with a list of font families, and does not find them. It is imported inside the
+functions, as it is needed for pictures alone.
 """
 
 import importlib
@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WORD_START = "▁"
-_JOINED = "·"
-_JOINER = "￭"
-_SPACE = "␣"
+_WORD_START, _JOINED, _JOINER, _SPACE = "▁", "·", "￭", "␣"
 BASE_FAMILY = "DejaVu Sans"  # comes with matplotlib
 
 # Fonts that have a glyph for everything, which shows nothing.
 _PLACEHOLDERS = ("Last Resort", "LastResort", "Adobe Blank", "Unifont")
-_EAST_ASIAN = {"Han", "Hiragana", "Katakana", "Hangul", "Bopomofo"}
+_EAST_ASIAN = ("Han", "Hiragana", "Katakana", "Hangul", "Bopomofo")
+_PACKAGES = {"symbols": "fonts-symbola", **dict.fromkeys(_EAST_ASIAN, "fonts-noto-cjk")}
 _SCRIPT_OF_NAME = {
     "CJK": "Han",
     "FULLWIDTH": "Han",
@@ -34,18 +32,11 @@ _SCRIPT_OF_NAME = {
 
 
 def display_tokens(tokens: Sequence[str]) -> list[str]:
-    """Turn tokens into labels that people can read.
+    """Return labels that people can read for the tokens of a sentence, words or pieces.
 
     A SentencePiece piece that begins a word loses the mark `▁`, and one that goes on inside a word
-    gets a dot: `["▁Straßen", "bahn", "."]` becomes `["Straßen", "·bahn", "."]`. Text with no more
-    than one `▁`, as in Chinese, gets no dots. Words lose the joiner `￭` of the word tokenizer.
-    Spaces and control characters inside a token are made visible.
-
-    Args:
-        tokens: Tokens of one sentence, words or SentencePiece pieces.
-
-    Returns:
-        A list with a label for each token.
+    gets a dot; text with no more than one `▁`, as in Chinese, gets no dots. Words lose the joiner
+    `￭` of the word tokenizer. Spaces and control characters inside a token are made visible.
 
     Example:
 
@@ -53,31 +44,19 @@ def display_tokens(tokens: Sequence[str]) -> list[str]:
     ['A', 'play', '·ing', 'dog', '.']
     """
     spaced = sum(token.startswith(_WORD_START) for token in tokens) > 1
-    return [
-        _label(token, joined=spaced and index > 0 and _goes_on(token))
-        for index, token in enumerate(tokens)
-    ]
+    return [_label(token, spaced and index > 0) for index, token in enumerate(tokens)]
 
 
 def new_figure(**settings: Any) -> "Figure":
-    """Return a figure that needs no display and that every notebook shows.
+    """Return an empty figure that needs no display and that every notebook shows.
 
-    A notebook shows matplotlib's own figures only once `matplotlib.pyplot` has been imported.
-
-    Args:
-        **settings: Arguments of `matplotlib.figure.Figure`, such as `figsize` and `layout`.
-
-    Returns:
-        The empty `matplotlib.figure.Figure`.
+    A notebook shows matplotlib's own figures only once `matplotlib.pyplot` has been imported. The
+    arguments are those of `matplotlib.figure.Figure`.
 
     Example:
 
-    ```python
-    from keras_attention.visualization import new_figure
-
-    figure = new_figure(figsize=(4, 3))
-    figure.subplots().plot([1, 3, 2])
-    ```
+    >>> figure = new_figure(figsize=(4, 3))
+    >>> lines = figure.subplots().plot([1, 3, 2])
     """
     from .shown_figure import ShownFigure
 
@@ -96,38 +75,28 @@ def make_figure(
         draw: Function of a list of font families that returns a `matplotlib.figure.Figure`.
         texts: All that is to be written, in any script. A warning names the scripts for which no
             installed font was found, and the package to install.
-        path: File to write; its suffix says the format. `None` writes nothing.
-        overwrite: Whether an existing file is replaced.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: If the path's suffix is no format of matplotlib.
-        FileExistsError: If the file exists and `overwrite` is False.
+        path, overwrite: As in `plot_alignment`, and so are the errors.
 
     Example:
 
-    ```python
-    from keras_attention.visualization import make_figure, new_figure
-
-    def draw(families):
-        figure = new_figure(figsize=(2, 1))
-        figure.text(0.1, 0.5, "слово", family=families)
-        return figure
-
-    figure = make_figure(draw, ["слово"])
-    ```
+    >>> def draw(families):
+    ...     figure = new_figure(figsize=(2, 1))
+    ...     figure.text(0.1, 0.5, "слово", family=families)
+    ...     return figure
+    >>> figure = make_figure(draw, ["слово"])
     """
     if path is not None:
         path = _checked_path(path, overwrite)
     families = choose_families(texts)
-    with warnings.catch_warnings():
-        # choose_families has said it already, once and with the remedy.
+    with warnings.catch_warnings():  # choose_families has said it already, with the remedy
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = draw(families)
         if path is not None:
-            _write_figure(figure, path, overwrite)
+            # First in memory: a picture that fails half-way leaves the file as it was.
+            content = io.BytesIO()
+            figure.savefig(content, format=path.suffix[1:].lower(), dpi=figure.dpi)
+            with open(path, "wb" if overwrite else "xb") as file:
+                file.write(content.getvalue())
     return figure
 
 
@@ -145,18 +114,29 @@ def choose_families(texts: Iterable[str]) -> list[str]:
     base = [entry for entry in entries if entry.name == BASE_FAMILY]
     families = [BASE_FAMILY]
     missing = characters.difference(*(_covered(entry.fname, characters) for entry in base))
-    missing = _add_families(families, missing, entries)
+    if missing:
+        missing = _add_families(families, missing, entries)
     if missing:
         # matplotlib keeps a list of fonts on disk, which does not know of those installed since.
         missing = _add_families(families, missing, _fonts_installed_since(entries, missing))
     if missing:
-        warnings.warn(_missing_message(missing), UserWarning, stacklevel=4)
+        scripts = sorted({_script_of(character) for character in missing})
+        packages = sorted({_PACKAGES.get(script, "fonts-noto-core") for script in scripts})
+        warnings.warn(
+            f"No installed font has the characters {''.join(sorted(missing)[:8])!r} "
+            f"({', '.join(scripts)}); they are drawn as boxes. Install a font that has them, from "
+            "https://fonts.google.com/noto or, on Debian and Ubuntu, with: "
+            f"apt-get install {' '.join(packages)}",
+            UserWarning,
+            stacklevel=4,
+        )
     return families
 
 
 def shape_right_to_left(text: str) -> str:
     """Bring right-to-left text into the order and forms drawn: before matplotlib 3.11 it is raw."""
-    if not _is_right_to_left(text) or _matplotlib_shapes():
+    runs_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
+    if not runs_left or _matplotlib_shapes():
         return text
     try:
         reshaper = importlib.import_module("arabic_reshaper")
@@ -171,11 +151,6 @@ def shape_right_to_left(text: str) -> str:
         )
         return text
     return display.get_display(reshaper.reshape(text))
-
-
-def _is_right_to_left(text: str) -> bool:
-    """Whether the text holds letters of a script that runs from right to left."""
-    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
 
 
 def _script_of(character: str) -> str:
@@ -204,18 +179,14 @@ def _installed_fonts() -> list:
     """One upright entry of normal weight for each family that matplotlib knows."""
     from matplotlib import font_manager
 
+    def from_regular(entry: Any) -> int:
+        return abs(entry.weight - 400) if isinstance(entry.weight, int) else 1000
+
     entries: dict[str, Any] = {}
-    for entry in font_manager.fontManager.ttflist:
-        if entry.style != "normal" or entry.name.startswith(_PLACEHOLDERS):
-            continue
-        known = entries.get(entry.name)
-        if known is None or _from_regular(entry) < _from_regular(known):
-            entries[entry.name] = entry
+    for entry in sorted(font_manager.fontManager.ttflist, key=from_regular):
+        if entry.style == "normal" and not entry.name.startswith(_PLACEHOLDERS):
+            entries.setdefault(entry.name, entry)
     return list(entries.values())
-
-
-def _from_regular(entry: Any) -> int:
-    return abs(entry.weight - 400) if isinstance(entry.weight, int) else 1000
 
 
 def _covered(path: str, characters: Iterable[str]) -> set[str]:
@@ -231,18 +202,17 @@ def _covered(path: str, characters: Iterable[str]) -> set[str]:
 
 def _add_families(families: list[str], missing: set[str], entries: list) -> set[str]:
     """Add the fewest families that have what is missing; return what is missing still."""
-    if not missing:
-        return missing
-    region = _region(missing)
+    # Han characters look different by country: take the country from the script beside them.
+    scripts = {_script_of(character) for character in missing}
+    regions = {"Hiragana": "JP", "Katakana": "JP", "Hangul": "KR", "Bopomofo": "TC"}
+    region = next((region for script, region in regions.items() if script in scripts), "SC")
     found = {entry.name: _covered(entry.fname, missing) for entry in entries}
-    while missing:
-        best = max(
-            found, key=lambda name: (len(found[name] & missing), _suits(name, region)), default=None
-        )
-        if best is None or not found[best] & missing:
-            break
+    wanted: set[str] = set().union(*found.values())
+    missing = missing - wanted
+    while wanted:
+        best = max(found, key=lambda name: (len(found[name] & wanted), _suits(name, region)))
         families.append(best)
-        missing = missing - found.pop(best)
+        wanted = wanted - found.pop(best)
     return missing
 
 
@@ -251,15 +221,6 @@ def _suits(name: str, region: str) -> tuple:
     words = name.split()
     special = {"Mono", "Condensed", "Light", "Thin", "Black", "Display", "UI", "Kufi", "Nastaliq"}
     return (region in words or "CJK" not in words, not special & set(words), "Sans" in words)
-
-
-def _region(characters: Iterable[str]) -> str:
-    """Han characters look different by country: take the country from the script beside them."""
-    scripts = {_script_of(character) for character in characters}
-    for script, region in (("Hiragana", "JP"), ("Katakana", "JP"), ("Hangul", "KR")):
-        if script in scripts:
-            return region
-    return "TC" if "Bopomofo" in scripts else "SC"
 
 
 def _fonts_installed_since(entries: list, missing: set[str]) -> list:
@@ -278,30 +239,10 @@ def _fonts_installed_since(entries: list, missing: set[str]) -> list:
     return [entry for entry in _installed_fonts() if entry.name not in names]
 
 
-def _missing_message(missing: set[str]) -> str:
-    scripts = sorted({_script_of(character) for character in missing})
-    packages = {_package(script) for script in scripts}
-    sample = "".join(sorted(missing)[:8])
-    return (
-        f"No installed font has the characters {sample!r} ({', '.join(scripts)}); they are drawn "
-        "as boxes. Install a font that has them, from https://fonts.google.com/noto or, on Debian "
-        f"and Ubuntu, with: apt-get install {' '.join(sorted(packages))}"
-    )
-
-
-def _package(script: Any) -> str:
-    if script in _EAST_ASIAN:
-        return "fonts-noto-cjk"
-    return "fonts-symbola" if script == "symbols" else "fonts-noto-core"
-
-
-def _goes_on(token: str) -> bool:
-    """Whether a piece continues the word before it: not a mark, a special token or a new word."""
-    special = token.startswith("<") and token.endswith(">")
-    return not special and any(map(str.isalnum, token)) and not token.startswith(_WORD_START)
-
-
-def _label(token: str, joined: bool) -> str:
+def _label(token: str, after_piece: bool) -> str:
+    # What is no mark, no special token and no new word continues the word before it.
+    begins = token.startswith(_WORD_START) or (token.startswith("<") and token.endswith(">"))
+    joined = after_piece and not begins and any(map(str.isalnum, token))
     token = token.strip(_JOINER) or token
     text = "".join(map(_visible, token.removeprefix(_WORD_START)))
     if token and not text:
@@ -329,12 +270,3 @@ def _checked_path(path: str | os.PathLike, overwrite: bool) -> Path:
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists already; overwrite=True replaces it.")
     return path
-
-
-def _write_figure(figure: "Figure", path: Path, overwrite: bool) -> None:
-    """Write a picture to a checked path."""
-    # First in memory: a picture that fails half-way leaves the file as it was.
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:].lower(), dpi=figure.dpi)
-    with open(path, "wb" if overwrite else "xb") as file:
-        file.write(content.getvalue())

@@ -11,9 +11,8 @@ import keras
 class AttentionImages(keras.callbacks.Callback):
     """Draws a model's attention before training and after epochs, and logs it to TensorBoard.
 
-    TensorBoard shows the pictures under "Images", with a slider over the epochs. Pictures of one
-    text with one given result compare best. It needs TensorFlow and the package tensorboard,
-    whatever backend Keras runs on.
+    TensorBoard shows it under "Images", with a slider over the epochs; pictures of one text with
+    one given result compare best. On every backend it needs TensorFlow and tensorboard.
 
     Args:
         draw: Function without arguments that returns a `matplotlib.figure.Figure`, such as

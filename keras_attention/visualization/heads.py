@@ -1,5 +1,6 @@
 """All heads of a layer of attention, side by side in one picture."""
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -30,39 +31,27 @@ def plot_heads(
     colormap: str = "bone_r",
     dpi: int = 150,
 ) -> "Figure":
-    """Draw the attention of every head of a layer on one sheet, up to four heads to a row.
+    """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
 
     Args:
         attention: Weights of shape `(H, T, S)`: of each head, counted from 0, a row for each target
             token.
         source_tokens: The `S` source tokens; of self-attention the tokens themselves.
         target_tokens: The `T` target tokens.
-        path, title, overwrite, colormap, dpi: As in
-            [`plot_alignment`][keras_attention.visualization.plot_alignment].
-        maximum: The weight of the darkest colour, the same for all heads. By default 1, or the
-            largest weight if that is more.
-
-    Returns:
-        The `matplotlib.figure.Figure`.
+        path, title, overwrite, maximum, colormap, dpi: As in
+            [`plot_alignment`][keras_attention.visualization.plot_alignment], for all heads.
 
     Raises:
-        ValueError: If the weights have no heads, do not fit the tokens, or are negative or not
-            finite, `maximum` is not positive, or the path's suffix is no format of matplotlib.
-        FileExistsError: If the file exists and `overwrite` is False.
+        ValueError, FileExistsError: As `plot_alignment`, and where the weights have no heads.
 
     Example:
 
-    ```python
-    import numpy as np
-    from keras_attention import MultiHeadAttention
-    from keras_attention.visualization import plot_heads
-
-    words = ["the", "dog", "runs"]
-    layer = MultiHeadAttention(num_heads=4, key_dim=2)
-    states = np.random.normal(size=(1, 3, 8)).astype("float32")
-    _, weights = layer(states, states, return_attention_scores=True)
-    figure = plot_heads(np.array(weights[0]), words, words, title="Four heads")
-    ```
+    >>> from keras_attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(num_heads=4, key_dim=2)
+    >>> states = np.random.normal(size=(1, 3, 8)).astype("float32")
+    >>> _, weights = layer(states, states, return_attention_scores=True)
+    >>> words = ["the", "dog", "runs"]
+    >>> figure = plot_heads(np.array(weights[0]), words, words, title="Four heads")
     """
     heads = np.asarray(attention, dtype="float64")
     if heads.ndim != 3 or not len(heads):
@@ -72,13 +61,10 @@ def plot_heads(
         )
     for head in heads:
         check_weights(head, source_tokens, target_tokens)
-    maximum = check_maximum(maximum, heads)
+    maximum = check_maximum(maximum, max(1.0, float(heads.max())))
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(heads, source, target, title, families, maximum, colormap, dpi)
-
+    draw = functools.partial(_draw, heads, source, target, title, maximum, colormap, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -87,10 +73,10 @@ def _draw(
     source: list[str],
     target: list[str],
     title: str,
-    families: list[str],
     maximum: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     down = math.ceil(len(heads) / 4)
     across = math.ceil(len(heads) / down)
@@ -101,11 +87,6 @@ def _draw(
     size = (across * width + 2 * _LABELS, down * (height + 0.35) + _LABELS + (0.4 if title else 0))
     figure = new_figure(figsize=size, dpi=dpi, layout="constrained")
     style: dict[str, Any] = {"family": families, "parse_math": False}
-    # Where cells are smaller than letters, only every so many tokens can have a label.
-    strides = [
-        math.ceil((_FONT + 1) * len(tokens) / (inches * _POINTS))
-        for tokens, inches in ((source, width), (target, height))
-    ]
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for number, panel in enumerate(panels):
         if number >= len(heads):
@@ -113,12 +94,10 @@ def _draw(
             continue
         image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
         panel.set_xlabel(f"head {number}", fontsize=8)
-        columns = source[:: strides[0]] if number < across else []
-        rows = target[:: strides[1]] if number % across == 0 else []
-        places = range(0, len(source), strides[0])[: len(columns)]
-        panel.set_xticks(places, columns, rotation=90, fontsize=_FONT, **style)
-        places = range(0, len(target), strides[1])[: len(rows)]
-        panel.set_yticks(places, rows, fontsize=_FONT, **style)
+        columns = _ticks(source if number < across else [], width)
+        rows = _ticks(target if number % across == 0 else [], height)
+        panel.set_xticks(*columns, rotation=90, fontsize=_FONT, **style)
+        panel.set_yticks(*rows, fontsize=_FONT, **style)
         panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
         panel.tick_params(labeltop=True, labelbottom=False)
         panel.spines[:].set_linewidth(0.5)
@@ -128,3 +107,9 @@ def _draw(
     if title:
         figure.suptitle(title, fontsize=11, **style)
     return figure
+
+
+def _ticks(labels: list[str], inches: float) -> tuple[range, list[str]]:
+    """Return places and labels: of every so many tokens where cells are smaller than letters."""
+    stride = max(1, math.ceil((_FONT + 1) * len(labels) / (inches * _POINTS)))
+    return range(0, len(labels), stride), labels[::stride]

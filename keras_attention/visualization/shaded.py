@@ -1,5 +1,6 @@
 """Tokens shaded by their weights: for a terminal, as HTML and drawn by matplotlib."""
 
+import functools
 import html
 import os
 from collections.abc import Sequence
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .alignment import check_maximum, check_values
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
@@ -64,11 +65,7 @@ class ShadedTokens:
                 "`weights` must have one number for each token. "
                 f"Received: {len(self.tokens)} tokens and weights of shape {weights.shape}"
             )
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            raise ValueError(
-                "`weights` must be finite and not negative. "
-                f"Received: values from {weights.min()} to {weights.max()}"
-            )
+        check_values("weights", weights)
         object.__setattr__(self, "tokens", tuple(self.tokens))
         object.__setattr__(self, "weights", weights)
 
@@ -81,17 +78,13 @@ class ShadedTokens:
 def shaded_text(
     rows: Sequence[ShadedTokens], maximum: float | None = None, color: bool = True
 ) -> str:
-    """Write tokens for a terminal, each on a background as strong as its weight.
+    """Return lines of tokens for a terminal, each on a background as strong as its weight.
 
     Args:
         rows: A list of `ShadedTokens`, a line each.
-        maximum: The weight of the strongest colour; `None` for the largest there is, so that
-            weights which are spread over a long text can be seen.
+        maximum: The weight of the strongest colour; `None` for the largest there is.
         color: Whether to write ANSI escapes, for 256 colours. Without, the weight follows each
             token in brackets, for files and programs.
-
-    Returns:
-        The lines, joined by line feeds, the last without one.
 
     Raises:
         ValueError: If `rows` is something else or `maximum` is not positive.
@@ -118,7 +111,7 @@ def shaded_html(
     maximum: float | None = None,
     page: bool = True,
 ) -> str:
-    """Write tokens as HTML, each on a background as strong as its weight.
+    """Return tokens as HTML, each on a background as strong as its weight.
 
     The weight itself appears where the pointer rests on a token. The page needs no other file.
 
@@ -126,10 +119,7 @@ def shaded_html(
         rows: A list of `ShadedTokens`, a paragraph each.
         title: The page's title and heading.
         maximum: As in `shaded_text`.
-        page: Whether to write a whole page; else the paragraphs alone, for a notebook.
-
-    Returns:
-        The page, or the paragraphs, the title first.
+        page: Whether to write a whole page; else the title and the rows, for a notebook.
 
     Raises:
         ValueError: As `shaded_text`.
@@ -165,7 +155,7 @@ def plot_shaded(
     colormap: str = "Oranges",
     dpi: int = 150,
 ) -> "Figure":
-    """Draw tokens, each on a background as strong as its weight, in lines like a text's.
+    """Draw tokens, shaded by their weights, as lines of text in a `matplotlib.figure.Figure`.
 
     Args:
         rows: A list of `ShadedTokens`; each begins a new line, and long ones are broken.
@@ -173,25 +163,16 @@ def plot_shaded(
             [`plot_alignment`][keras_attention.visualization.plot_alignment].
         maximum: As in `shaded_text`.
         width: The longest line, in inches.
-        colormap: Name of a colour map of matplotlib, of which the lighter two thirds are used, so
-            that the letters stay readable.
-
-    Returns:
-        The `matplotlib.figure.Figure`.
+        colormap: Name of a colour map of matplotlib; only its lighter two thirds are used, on which
+            letters can be read.
 
     Raises:
-        ValueError: If `rows` is empty or something else, or the path's suffix is no format of
-            matplotlib.
-        FileExistsError: If the file exists and `overwrite` is False.
+        ValueError, FileExistsError: As `plot_alignment` and `shaded_text`, and if `rows` is empty.
 
     Example:
 
-    ```python
-    from keras_attention.visualization import ShadedTokens, plot_shaded
-
-    row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
-    figure = plot_shaded([row], title="when was it opened ?")
-    ```
+    >>> row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    >>> figure = plot_shaded([row], title="when was it opened ?")
     """
     levels = _shades(rows, maximum)
     if not rows:
@@ -199,10 +180,7 @@ def plot_shaded(
     lines = [[row.label, *row.labels] for row in rows]
     lines = [[shape_right_to_left(word) for word in line] for line in lines]
     title = shape_right_to_left(title or "")
-
-    def draw(families: list[str]) -> "Figure":
-        return _draw(lines, levels, title, families, width, colormap, dpi)
-
+    draw = functools.partial(_draw, lines, levels, title, width, colormap, dpi)
     return make_figure(draw, [title, *(word for line in lines for word in line)], path, overwrite)
 
 
@@ -210,10 +188,8 @@ def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndar
     """Return the shades of each row, from 0 to 1 at `maximum`, or else at the largest weight."""
     if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
         raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
-    if maximum is None:
-        maximum = max((float(np.max(row.weights, initial=0.0)) for row in rows), default=0.0) or 1.0
-    elif not maximum > 0:
-        raise ValueError(f"`maximum` must be greater than 0. Received: maximum={maximum}")
+    largest = max((float(np.max(row.weights, initial=0.0)) for row in rows), default=0.0)
+    maximum = check_maximum(maximum, largest or 1.0)
     return [np.minimum(np.asarray(row.weights) / maximum, 1.0) for row in rows]
 
 
@@ -226,56 +202,43 @@ def _draw(
     lines: list[list[str]],
     levels: list[np.ndarray],
     title: str,
-    families: list[str],
     width: float,
     colormap: str,
     dpi: int,
+    families: list[str],
 ) -> "Figure":
     import matplotlib
 
     figure = new_figure(figsize=(width, 1), dpi=dpi)
     colours = matplotlib.colormaps[colormap]
-    style: dict[str, Any] = {
-        "family": families,
-        "fontsize": 10,
-        "parse_math": False,
-        "va": "center_baseline",
-    }
-    placed = []  # (text, inches from the left, inches from the top)
+    style: dict[str, Any] = {"family": families, "parse_math": False}
+    # Places are in inches, and negative until the height is known.
+    style |= {"fontsize": 10, "va": "center_baseline", "transform": figure.dpi_scale_trans}
     down = _MARGIN + _LINE / 2
     if title:
-        placed.append((figure.text(0, 0, title, weight="bold", **style), _MARGIN, down))
+        figure.text(_MARGIN, -down, title, weight="bold", **style)
         down += _LINE + _BETWEEN_ROWS
     for words, shade in zip(lines, levels, strict=True):
         texts = [figure.text(0, 0, words[0], weight="bold", **style)] if words[0] else []
-        texts += [
-            figure.text(0, 0, word, bbox=_box(colours, level), **style)
-            for word, level in zip(words[1:], shade, strict=True)
-        ]
-        down = _place_row(texts, figure, width, down, placed) + _LINE + _BETWEEN_ROWS
+        for word, level in zip(words[1:], shade, strict=True):
+            colour = colours(float(level) * 2 / 3) if level > 0 else "none"
+            box = {"boxstyle": "round,pad=0.12", "facecolor": colour, "edgecolor": "none"}
+            texts.append(figure.text(0, 0, word, bbox=box, **style))
+        down = _place_row(texts, figure, width, down) + _LINE + _BETWEEN_ROWS
     height = down - _BETWEEN_ROWS - _LINE / 2 + _MARGIN
-    boxes = extents([text for text, _, _ in placed], figure)
-    right = max(left + box.width for (_, left, _), box in zip(placed, boxes, strict=True))
-    total = right + _MARGIN
-    figure.set_size_inches(total, height)
-    for text, left, top in placed:
-        text.set_position((left / total, 1 - top / height))
+    right = max(box.x1 for box in extents(figure.texts, figure))
+    figure.set_size_inches(right + _MARGIN, height)
+    for text in figure.texts:
+        text.set_y(text.get_position()[1] + height)
     return figure
 
 
-def _box(colours: "Colormap", level: float) -> dict[str, Any]:
-    colour = colours(float(level) * 2 / 3) if level > 0 else "none"
-    return {"boxstyle": "round,pad=0.12", "facecolor": colour, "edgecolor": "none"}
-
-
-def _place_row(
-    texts: list["Text"], figure: "Figure", width: float, down: float, placed: list
-) -> float:
+def _place_row(texts: list["Text"], figure: "Figure", width: float, down: float) -> float:
     """Break a row of texts into lines; return how far down the last one is."""
     left = _MARGIN
     for text, box in zip(texts, extents(texts, figure), strict=True):
         if left > _MARGIN and left + box.width > width - _MARGIN:
             left, down = _MARGIN + _INDENT, down + _LINE
-        placed.append((text, left, down))
+        text.set_position((left, -down))
         left += box.width + _SPACE
     return down

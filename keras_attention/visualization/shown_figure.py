@@ -8,10 +8,7 @@ from matplotlib.figure import Figure
 
 
 class ShownFigure(Figure):
-    """A figure that needs no display and that a notebook shows, whether pyplot is imported or not.
-
-    A notebook knows how to show matplotlib's own figures only once pyplot has been imported.
-    """
+    """A figure that needs no display and that a notebook shows, with pyplot imported or not."""
 
     def __init__(self, *args: Any, **settings: Any):
         super().__init__(*args, **settings)

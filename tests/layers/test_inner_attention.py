@@ -373,7 +373,7 @@ def test_what_does_not_fit_is_refused():
         layer(inputs, query, return_attention_scores=True)
     with pytest.raises(ValueError, match="the mean of the inputs, since none was given"):
         layer(inputs)
-    with pytest.raises(ValueError, match="must be one tensor.*Received: 2"):
+    with pytest.raises(ValueError, match="must hold 1 state.*Received: 2"):
         layer(inputs, query, initial_state=[state, state])
     with pytest.raises(ValueError, match="a list of 2 and a query"):
         layer([inputs, query], query)

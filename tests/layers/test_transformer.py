@@ -179,7 +179,7 @@ def test_wrong_calls_are_refused():
         decoder(memory=False)(x, value)
     with pytest.raises(ValueError, match="built with a memory.*value=None"):
         decoder()(x)
-    with pytest.raises(ValueError, match="memory of 12 features. Received: value of shape"):
+    with pytest.raises(ValueError, match="a value of 12 features. Received: value of shape"):
         decoder()(x, random(B, S, D + 1))
     with pytest.raises(ValueError, match="`value_mask` belongs to a memory.*value=None"):
         decoder(memory=False)(x, value_mask=np.ones((B, S), bool))
