@@ -222,7 +222,7 @@ def _label_axes(
 def _make_room(figure: "Figure", title: str, families: list[str]) -> None:
     """Widen the figure by what the labels need around the map, and write the title above them."""
     inches = np.tile(figure.get_size_inches(), 2)
-    box = figure.get_tightbbox(figure.canvas.get_renderer())
+    box = figure.get_tightbbox()
     width = box.width + 2 * _MARGIN
     height = box.height + 2 * _MARGIN
     if title:

@@ -14,8 +14,9 @@ from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check
 from .recurrence import DecoderCell, recurrent_weights, shift, swap_time
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
-FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll")
-FLAGS += ("zero_output_for_mask",)
+FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll") + (
+    "zero_output_for_mask",
+)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
