@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
-# Training takes a time that grows faster than the longest word; pieces have at most 16 letters.
-LONGEST_WORD = 1000
-_LONG_WORD = re.compile(rf"(\S{{{LONGEST_WORD}}})(?=\S)")
+# Training takes a time that grows with the square of the longest line: longer ones are cut, at
+# spaces where there are any. Pieces never reach over a space, and have at most 16 letters.
+LONGEST_LINE = 1000
+_LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -169,7 +170,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class _Kept:
-    """The lines that are learnt from, one at a time, their words of at most `LONGEST_WORD` letters.
+    """The lines that are learnt from, one at a time, in parts of about `LONGEST_LINE` letters.
 
     SentencePiece takes an error of theirs for the end: it is kept.
     """
@@ -184,10 +185,21 @@ class _Kept:
             for line in self.lines:
                 if line.replace(_SPACE, " ").strip():
                     self.count += 1
-                    is_long = len(line) > LONGEST_WORD
-                    yield _LONG_WORD.sub(r"\1 ", line) if is_long else line
+                    yield from [line] if len(line) <= LONGEST_LINE else _parts(line)
         except Exception as error:
             self.error = error
+
+
+def _parts(line: str) -> Iterator[str]:
+    """Yield a long line in parts, cut at spaces, and where a word is too long."""
+    part, size = [], 0
+    for word in _LONG_WORD.sub(r"\1 ", line).split(" "):
+        part.append(word)
+        size += len(word) + 1
+        if size > LONGEST_LINE:
+            yield " ".join(part)
+            part, size = [], 0
+    yield " ".join(part)
 
 
 def _with_exact_scores(model: bytes) -> bytes:
