@@ -96,9 +96,11 @@ def table(rows: list[dict]) -> str:
         ]
         for row in rows
     ]
+    slope = 0.0
     if len(rows) > 1:
         first, last = rows[-2:]
         slope = (last["training"] - first["training"]) / (last["pairs"] - first["pairs"])
+    if slope > 0:  # else the corpus is small beside the rest
         at = last["training"] + slope * (10**7 - last["pairs"])
         cells.append([f"10,000,000, from the last two ({slope * 2**20:.0f} bytes a pair)"])
         cells[-1] += [f"{at:,.0f}", "", "", ""]

@@ -12,26 +12,395 @@ import argparse
 import collections
 import gc
 import importlib
-import itertools
+import json
 import os
+import pickle
+import re
+import resource
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", MPLBACKEND="agg", KERAS_BACKEND="tensorflow")
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ[name] = "1"  # before TensorFlow is imported
 
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
 from keras_attention.applications.cli import load_task  # noqa: E402
 from keras_attention.applications.command import TASKS  # noqa: E402
+from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402
-from tests.trial.faults import Faults  # noqa: E402
 from tests.trial.mutations import Mutations  # noqa: E402
-from tests.trial.subjects import TRAINS, Trial  # noqa: E402
-from tests.trial.workers import BAD, GOOD, Case, Judged  # noqa: E402
+from tests.trial.workers import BAD, GOOD, Case, Judged, call, outcome_of  # noqa: E402
+
+# ---- What is tried: a tiny run of each task.
+
+SMALL = "--model.embedding_size=6 --model.units=6 --model.dropout=0.1 --training.batch_size=6 "
+SMALL += "--training.epochs=3 --training.early_stopping=loss"
+TRAINS = {
+    "answer-selection": "answer-selection --data.train {data}/train.tsv --data.dev {data}/dev.tsv "
+    "--vocabulary.unknown_buckets=5 --training.negatives=1",
+    "texts": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
+    "--model.architecture=han",
+    "pairs": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
+    "--data.second_column second --model.architecture=cross",
+    "translation": "translation --data.train_source {data}/train.source "
+    "--data.train_target {data}/train.target --data.dev_source {data}/dev.source "
+    "--data.dev_target {data}/dev.target --tokenizer.vocabulary_size=40 "
+    "--decoding.max_length=5 --decoding.beam_size=2",
+    "summarization": "summarization --data.train_file {data}/train.jsonl "
+    "--data.dev_file {data}/dev.jsonl --decoding.max_length=5 --decoding.beam_size=2",
+}
+"""The command line of each training; its first word is the task."""
+TABLE = {
+    "predict": "predict {run} --input {data}/dev.csv",
+    "evaluate": "evaluate {run} --input {data}/dev.csv --json",
+}
+USES = {
+    "answer-selection": {
+        "predict": "predict {run} --question two --candidates {data}/dev.source",
+        "evaluate": "evaluate {run} --file {data}/dev.tsv --json",
+    },
+    "texts": TABLE,
+    "pairs": TABLE,
+    "translation": {
+        "predict": "predict {run} --input {data}/dev.source --output {out}",
+        "evaluate": "score {run} --source {data}/dev.source --target {data}/dev.target",
+    },
+    "summarization": {
+        "predict": "predict {run} --input {data}/dev.source",
+        "evaluate": "evaluate {run} --input {data}/dev.jsonl --json",
+    },
+}
+
+
+class Trial:
+    """The runs that the cases damage, and what their verbs answer undamaged.
+
+    Args:
+        root: a folder for all of it.
+        subjects: names in TRAINS.
+    """
+
+    def __init__(self, root: Path, subjects: Sequence[str]):
+        self.root = root
+        self.subjects = list(subjects)
+        self.data = root / "data"
+        self.trains, self.uses, self.load_keras = TRAINS, USES, load_keras
+        self.answers: dict[tuple[str, str], Any] = {}
+        if not self.data.exists():
+            write_data(self.data)
+        elif (root / "answers").exists():
+            self.answers = pickle.loads((root / "answers").read_bytes())
+
+    def missing(self) -> list[Case]:
+        """Return a case for each subject that is not trained yet."""
+        names = enumerate(self.subjects)
+        return [Case("prepare", n) for n, name in names if (name, "once") not in self.answers]
+
+    def remember(self, answers: dict[tuple[str, str], Any]) -> None:
+        self.answers |= answers
+        (self.root / "answers").write_bytes(pickle.dumps(self.answers))
+
+    def run_of(self, subject: str, form: str = "run") -> Path:
+        return self.root / f"{subject}-{form}"
+
+    def prepare(self, case: Case, folder: Path) -> Judged:
+        """Train the subject of a number; return what its verbs answer."""
+        workers.limit(resource.RLIMIT_CPU, 3600)
+        subject = self.subjects[case.seed]
+        run, keras_file = self.run_of(subject), self.run_of(subject, "file.keras")
+        tf.config.run_functions_eagerly(False)
+        done = call(self.training(subject, run), folder / "train")
+        assert done.status == 0, done.err
+        tf.config.run_functions_eagerly(True)
+        task = load_task(TRAINS[subject].split()[0]).from_preset(run)
+        task.save_to_preset(self.run_of(subject, "preset"))
+        task.save(keras_file)
+        answers = {"trained": workers.left_behind(run), "keras": load_keras(keras_file, subject)}
+        for verb in USES[subject]:
+            answers[verb] = self.use(subject, verb, run, folder / verb)[1]
+        copy = shutil.copytree(run, folder / "copy")
+        for verb in ("average", "resume"):
+            answers[verb] = self.use(subject, verb, copy, folder / verb)[1]
+        once = self.once(subject, folder / "once.yaml")
+        answers["once"] = self.train_once(subject, once, folder / "once")[1]
+        return Judged(case, "same", subject, {(subject, k): v for k, v in answers.items()})
+
+    def training(self, subject: str, run: Path) -> list[str]:
+        """Return the command that trains a subject, or goes on with it."""
+        line = f"train {TRAINS[subject]} {SMALL} --resume --output {run}"
+        return line.format(data=self.data).split()
+
+    def once(self, subject: str, path: Path) -> Path:
+        """Write a complete configuration of a training of one step."""
+        text = (self.run_of(subject) / "config.yaml").read_text("utf-8")
+        text = re.sub(r"(steps_per_epoch|\n  epochs|  max_minutes): (3|null)", r"\1: 1", text)
+        path.write_text(text, "utf-8")
+        return path
+
+    def train_once(self, subject, config, folder, data=None) -> tuple[Done, Any]:
+        """Train by a configuration file; return what was said, and the trained weights."""
+        task, *given = TRAINS[subject].format(data=data).split()
+        arguments = ["train", task, "--config", config, "--output", folder / "run"]
+        done = call([*arguments, *(given if data else [])], folder)
+        return done, workers.left_behind(folder / "run")[0] if done.status == 0 else None
+
+    def use(self, subject, verb, run, folder, data=None, renamed=("", "")) -> tuple[Done, Any]:
+        """Run a verb on a run folder or preset; return what was said, and the results."""
+        folder.mkdir()
+        if verb == "resume":
+            tf.config.run_functions_eagerly(False)  # as it was trained, to the bit
+            done = call(self.training(subject, run), folder)
+            tf.config.run_functions_eagerly(True)
+            return done, workers.left_behind(run) if done.status == 0 else None
+        line = USES[subject].get(verb, "average {run} --output {out}")
+        line = line.format(run=run, data=data or self.data, out=folder / "out")
+        done = call([renamed[1] if each == renamed[0] else each for each in line.split()], folder)
+        said = done.out.replace(str(data or self.data), "DATA").replace(".gz", "")
+        return done, (said, workers.written(folder / "out"))
+
+
+def write_data(folder: Path) -> None:
+    """Write tiny corpora of every form that the tasks read."""
+    folder.mkdir(parents=True)
+    chance = Random(1)
+
+    def text(least, most):
+        words = ["one", "two", "three", "four", "five", "six", "été"]
+        return " ".join(chance.choice(words) for _ in range(chance.randint(least, most)))
+
+    for split, number in (("train", 24), ("dev", 6)):
+        texts = [text(2, 5) for _ in range(number)]
+        others = [text(2, 4) for _ in texts]
+        forms = {
+            "source": [f"{each}\n" for each in texts],
+            "target": [f"{each}\n" for each in others],
+            "jsonl": [
+                json.dumps({"source": f"{a} . {b}", "target": a}) + "\n"
+                for a, b in zip(texts, others, strict=True)
+            ],
+            "tsv": [
+                f"{a}\t{c}\t{label}\n"
+                for a, b in zip(texts[:8], others, strict=False)
+                for c, label in ((a, 1), (b, 0))
+            ],
+            "csv": ["text,second,label\n"]
+            + [f"{a},{b},{chance.choice('xy')}\n" for a, b in zip(texts, others, strict=True)],
+        }
+        for form, lines in forms.items():
+            (folder / f"{split}.{form}").write_text("".join(lines), "utf-8")
+
+
+def load_keras(path: Path, subject: str) -> Any:
+    """Load a `.keras` file with Keras' own function; return what the task answers."""
+    task = keras.saving.load_model(path)
+    pairs = {"texts": ["one two"], "pairs": [("one", "two")]}
+    if subject in pairs:
+        return repr(task.classify(pairs[subject]))
+    if subject == "answer-selection":
+        return repr(task.rank("two", ["one two", "six"]))
+    return repr(getattr(task, {"translation": "translate"}.get(subject, "summarize"))(["one two"]))
+
+
+# ---- Faults.
+
+MOMENTS = {
+    "before a checkpoint": ("keras.callbacks.CallbackList.on_train_batch_end", 4),
+    "in a write": ("os.replace", 25),
+    "in a flush": ("os.fsync", 40),
+    "in a checkpoint": ("numpy.savez", 3),
+    "in evaluation": ("keras_attention.distribute.workers.Workers.from_chief", 3),
+}
+"""What a process that is to be killed calls, and how often at most."""
+EXPORT = ("tensorflow.saved_model.save", 1), ("os.fsync", 1), ("pathlib.Path.replace", 1)
+
+
+class Faults:
+    """One method for each kind: disturbs a training or another verb; what it leaves must be right.
+
+    Each command runs in a process of its own, forked from this one, which computes nothing.
+    """
+
+    computes = False
+
+    def __init__(self, trial: Trial):
+        self.trial = trial
+
+    def __call__(self, case: Case, folder: Path) -> Judged:
+        chance = Random(str(case))
+        subject = chance.choice(self.trial.subjects)
+        outcome, note = getattr(self, case.kind)(subject, chance, folder)
+        return Judged(case, outcome, f"{subject}, {note}")
+
+    def kill(self, subject, chance, folder):
+        """SIGKILL or SIGTERM, once or more, at any moment of a training."""
+        told = []
+        for number in range(chance.choice([1, 1, 2, 3])):
+            moment = chance.choice(list(MOMENTS))
+            first = _killer(*MOMENTS[moment], chance)
+            done = self._train(subject, folder, f"killed{number}", first)
+            told.append(f"{moment}: {done.status}")
+            if done.status not in (0, 143, -signal.SIGKILL, -signal.SIGTERM):
+                return "traceback", f"{told}: {done.err[-300:]}"
+        return self._goes_on(subject, folder, ", ".join(told))
+
+    def kill_export(self, subject, chance, folder):
+        """SIGKILL or SIGTERM within `export`, which then leaves nothing or all."""
+        subject = self.trial.subjects[0]
+        arguments = ["export", self.trial.run_of(subject), "--output", folder / "out"]
+        place, most = chance.choice(EXPORT)
+        first = _killer(place, most, chance)
+        done = self._run(arguments, folder / "one", first)
+        is_whole = (folder / "out").exists()
+        if is_whole:
+            shutil.rmtree(folder / "out")
+        again = self._run(arguments, folder / "two")
+        left = [each.name for each in folder.glob(".out*")]
+        is_right = workers.tree(folder / "out").keys() >= {"saved_model.pb"} and not left
+        outcome = outcome_of(again, is_right, False)
+        return outcome, f"{place}: {done.status}, whole: {is_whole}, {left} {again.err[-200:]}"
+
+    def full_disk(self, subject, chance, folder):
+        """No room, at any byte of a file, or of a small disk where one can be mounted."""
+        small = folder / "run"
+        small.mkdir()
+        size = chance.randrange(4096, 200_000)  # room for what it says
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 4096 + 1}p", "trial", str(small)]
+        is_mounted = chance.random() < 0.5 and subprocess.run(mount, stderr=-3).returncode == 0
+        what = f"{'disk' if is_mounted else 'file'} of {size} bytes"
+        try:
+            first = None if is_mounted else lambda: workers.limit(resource.RLIMIT_FSIZE, size)
+            done = self._train(subject, folder, "full", first, small / "run")
+            if (outcome := outcome_of(done, True, False, 40)) not in GOOD:
+                return outcome, f"{what}: {done.err[-300:]}"
+            if is_mounted:
+                subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+            return self._goes_on(subject, folder, f"{what}: {done.status}", small / "run")
+        finally:
+            if is_mounted:
+                subprocess.run(["umount", "-l", str(small)], check=False)
+
+    def permission(self, subject, chance, folder):
+        """A file or folder of a run that may not be read or written."""
+        run = shutil.copytree(self.trial.run_of(subject), folder / "run")
+        path = chance.choice([run, *sorted(run.rglob("*"))])
+        verb = chance.choice(["predict", "train"])
+        mode = chance.choice([0, 0o444])
+        if os.getuid() == 0:  # whom no permission stops
+            for each in (folder, run, *run.rglob("*")):
+                os.chown(each, NOBODY, NOBODY)
+        path.chmod(mode)
+        if verb == "train":
+            done = self._train(subject, folder, "said", _as_nobody, run)
+        else:
+            line = USES[subject]["predict"].format(run=run, data=self.trial.data, out=folder / "o")
+            done = self._run(line.split(), folder / "said", _as_nobody)
+        path.chmod(0o700)  # so that it can be removed
+        what = f"{verb}, {mode:o} on {path.relative_to(folder)}"
+        return outcome_of(done, True, False, 40), f"{what}: {done.err[-300:]}"
+
+    def clock(self, subject, chance, folder):
+        """A clock that jumps by years, both ways, at any time."""
+        real = time.time
+
+        def jump():
+            time.time = lambda: real() + chance.choice([0, 1e6, -1e6, 1e9, -1e9])
+
+        done = self._train(subject, folder, "jumps", jump)
+        if done.status:
+            return outcome_of(done, False, False), done.err[-300:]
+        return self._goes_on(subject, folder, "jumps")
+
+    def together(self, subject, chance, folder):
+        """Two processes that train one run, or write one output, at once."""
+        out = folder / "out"
+        arguments = ["average", self.trial.run_of(subject), "--output", out]
+        if chance.random() < 0.5:
+            arguments = self.trial.training(subject, folder / "run")
+        pids = []
+        for number in range(2):
+            time.sleep(chance.choice([0, 0, 0.1, 1, 5]))
+            pids.append(workers.fork(arguments, folder / f"{number}"))
+        ends = [workers.ended(pid, folder / f"{n}") for n, pid in enumerate(pids)]
+        what = f"{arguments[0]}: {[end.status for end in ends]}"
+        for end in ends:
+            if (outcome := outcome_of(end, True, False, 40)) not in GOOD:
+                return outcome, f"{what}: {end.err[-300:]}"
+        if all(end.status for end in ends):
+            return "silent difference", f"{what}: nobody won: {ends[0].err[-200:]}"
+        if arguments[0] == "train":
+            return self._goes_on(subject, folder, what)
+        is_same = workers.written(out) == self.trial.answers[subject, "average"][1]
+        return "same" if is_same else "silent difference", what
+
+    def _train(self, subject, folder, name, first=None, run=None) -> Done:
+        arguments = self.trial.training(subject, run or folder / "run")
+        return self._run(arguments, folder / name, first)
+
+    def _run(self, arguments, folder, first=None) -> Done:
+        return workers.ended(workers.fork(arguments, folder, first or (lambda: None)), folder)
+
+    def _goes_on(self, subject, folder, what, run=None):
+        """Resume what was disturbed; compare it with what an undisturbed training left."""
+        run = run or folder / "run"
+        done = self._train(subject, folder, "resumed", None, run)
+        if done.status:
+            return "traceback", f"{what}; the resume: {done.err[-300:]}"
+        is_same = workers.left_behind(run) == self.trial.answers[subject, "trained"]
+        left = [each.name for each in (*run.parent.glob(".run*"), *run.rglob(".partial*"))]
+        return "same" if is_same and not left else "silent difference", f"{what} {left or ''}"
+
+
+NOBODY = 65534
+
+
+def _as_nobody() -> None:
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def _killer(place: str, most: int, chance: Random) -> Callable[[], None]:
+    """Return what makes a process kill itself in, or soon after, the n-th call of a function."""
+    count, number = chance.randint(1, most), chance.choice([signal.SIGKILL, signal.SIGTERM])
+    delay = chance.choice([0, 0, chance.uniform(0, 0.5)])
+    parts = place.split(".")
+
+    def first():
+        owner, left = importlib.import_module(parts[0]), parts[1:]
+        for part in left[:-1]:
+            with suppress(ImportError):
+                importlib.import_module(f"{owner.__name__}.{part}")
+            owner = getattr(owner, part)
+        function, calls = getattr(owner, left[-1]), iter(range(1, 10**9))
+
+        def counting(*arguments, **settings):
+            if next(calls) == count:
+                if delay:
+                    threading.Timer(delay, os.kill, (os.getpid(), number)).start()
+                else:
+                    os.kill(os.getpid(), number)
+            return function(*arguments, **settings)
+
+        setattr(owner, left[-1], counting)
+
+    return first
+
+
+# ---- The command line.
 
 SHARES = {"bytes": 35, "stranger": 25, "keras_file": 8, "config": 17, "data": 15}
 FAULT_SHARES = {"kill": 62, "kill_export": 8, "full_disk": 12, "permission": 6, "clock": 4}
@@ -46,7 +415,6 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another S, other cases")
     parser.add_argument("--only", nargs="*", metavar="KIND[:SEED]", help="these cases or kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
-    parser.add_argument("--minutes", type=float, default=1e9, metavar="M", help="end after so many")
     parser.add_argument("--made", metavar="D", help="keep the trained runs here; use them again")
     parser.add_argument("--tasks", nargs="+", choices=TRAINS, default=list(TRAINS))
     return parser.parse_args()
@@ -65,13 +433,13 @@ def _cases(options: argparse.Namespace, number: int, shares: dict[str, int]) -> 
     return cases + [Case(kind, first + index) for index, kind in enumerate(counted)]
 
 
-def _table(ends: list[tuple[str, str]]) -> str:
-    """Return the counts of (name, outcome) pairs."""
-    counts = collections.Counter(ends)
-    names = list(dict.fromkeys(name for name, _ in ends))
+def _table(ends: list[Judged]) -> str:
+    """Return the counts by kind and outcome."""
+    counts = collections.Counter((end.case.kind, end.outcome) for end in ends)
+    kinds = [kind for kind in (*SHARES, *FAULT_SHARES) if any(kind == k for k, _ in counts)]
     rows = [["", *GOOD, *BAD]]
-    rows += [[name, *(str(counts[name, each]) for each in GOOD + BAD)] for name in names]
-    totals = [sum(counts[name, each] for name in names) for each in GOOD + BAD]
+    rows += [[kind, *(str(counts[kind, each]) for each in GOOD + BAD)] for kind in kinds]
+    totals = [sum(counts[kind, each] for kind in kinds) for each in GOOD + BAD]
     rows.append(["all", *map(str, totals)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
@@ -84,43 +452,33 @@ def main() -> int:
         importlib.import_module(f"{load_task(task.name).__module__.rpartition('.')[0]}.verbs")
     gc.freeze()  # a worker need not look through all that was imported after each case
     with tempfile.TemporaryDirectory(prefix="trial-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        trial = Trial(folder, Path(options.made or folder / "made").absolute(), options.tasks)
-        for end in workers.judge_all(trial.missing(), trial.prepare, options.jobs, folder):
+        made = Path(options.made or f"{name}/made").absolute()
+        trial = Trial(made, options.tasks)
+        for end in workers.judge_all(trial.missing(), trial.prepare, options.jobs, Path(name)):
             if end.outcome != "same":
                 print(f"the undamaged training failed: {end.note}")
                 return 1
             trial.remember(end.result)
-        start, ends = time.monotonic(), []
-        for kinds, part, number, shares in (
-            (Faults, 0.45, options.faults, FAULT_SHARES),
-            (Mutations, 1.0, options.mutations, SHARES),
+        ends = []
+        for act, number, shares in (
+            (Mutations(trial), options.mutations, SHARES),
+            (Faults(trial), options.faults, FAULT_SHARES),
         ):
-            end_of_time = start + 60 * options.minutes * part
-            ends += _tried(kinds(trial), _cases(options, number, shares), end_of_time, options)
-    order = [*SHARES, *FAULT_SHARES]
-    ends.sort(key=lambda end: order.index(end.case.kind))
-    print(_table([(end.case.kind, end.outcome) for end in ends]))
-    print(_table(sorted((end.subject, end.outcome) for end in ends)))
+            cases = _cases(options, number, shares)
+            where = Path(name)
+            where.chmod(0o755)
+            for end in workers.judge_all(cases, act, options.jobs, where):
+                ends.append(end)
+                if len(ends) % 50 == 0:
+                    print(f"{len(ends)} done", file=sys.stderr, flush=True)
+                shutil.rmtree(workers.folder_of(where, end.case), ignore_errors=True)
+                if options.only or end.outcome in BAD:
+                    print(f"{end.outcome}: {end.case} {end.note}", flush=True)
+    print(_table(ends))
     bad = sorted((end.outcome, str(end.case)) for end in ends if end.outcome in BAD)
     for outcome, case in bad:
         print(f"{outcome}: python -m tests.trial --tasks {' '.join(options.tasks)} --only {case}")
     return 1 if bad else 0
-
-
-def _tried(kinds: Faults | Mutations, cases, end_of_time, options) -> list[Judged]:
-    """Try cases until the time is over; print what went wrong."""
-    ends, folder = [], kinds.trial.folder
-    in_time = itertools.takewhile(lambda _: time.monotonic() < end_of_time, cases)
-    for end in workers.judge_all(in_time, kinds, options.jobs, folder):
-        ends.append(end)
-        if len(ends) % 50 == 0:
-            print(f"{len(ends)} done", file=sys.stderr, flush=True)
-        shutil.rmtree(workers.folder_of(folder, end.case), ignore_errors=True)
-        if options.only or end.outcome in BAD:
-            print(f"{end.outcome}: {end.case} {end.subject}, {end.note}", flush=True)
-    return ends
 
 
 if __name__ == "__main__":

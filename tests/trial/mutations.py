@@ -4,11 +4,13 @@ Each function changes one file in place, as the random numbers that it is given 
 what it did.
 """
 
+import functools
 import gzip
 import json
 import os
 import re
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 from random import Random
@@ -19,8 +21,7 @@ import keras
 import numpy as np
 
 from keras_attention.applications.common.files import CHECKSUMS, write_checksums
-from tests.trial.subjects import Kinds, command
-from tests.trial.workers import MOST_LINES, MOST_LINES_OF_A_TRAINING, outcome_of, tree
+from tests.trial.workers import MOST_LINES, Case, Judged, outcome_of, tree, watch
 
 
 def change_bytes(path: Path, chance: Random) -> str:
@@ -43,16 +44,19 @@ def change_bytes(path: Path, chance: Random) -> str:
 
 def replace_file(path: Path, chance: Random, watched: Path | None = None) -> str:
     """Put something in place of a file that is none, or leads out to `watched`."""
-    kinds = ["nothing", "pipe", "folder", "device", "endless link", "link out"]
-    kind = chance.choice(kinds[: None if watched else -1])
+    ways = {
+        "nothing": lambda: None,
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "endless link": lambda: path.symlink_to(path.name),
+        "link out": lambda: path.symlink_to(watched / path.name),
+    }
+    kind = chance.choice(list(ways)[: None if watched else -1])
     if kind == "link out":
         shutil.copy(path, watched)
     path.unlink()
-    if kind in ("pipe", "folder"):
-        (os.mkfifo if kind == "pipe" else os.mkdir)(path)
-    elif kind != "nothing":
-        targets = {"device": "/dev/zero", "endless link": path.name}
-        path.symlink_to(targets.get(kind) or watched / path.name)
+    ways[kind]()
     return f"{kind} in place of {path.name}"
 
 
@@ -93,11 +97,10 @@ def _dangerous(chance: Random) -> Any:
 
 
 def _odd(chance: Random) -> Any:
-    if chance.random() < 0.25:
-        return _dangerous(chance)
+    nested: Any = functools.reduce(lambda value, _: [value], range(chance.choice([3, 900])), [])
     odd = [None, True, False, -1, 0, 1.5, 1e308, float("inf"), float("nan"), "", "0", [], {}, [[]]]
-    odd += ["\ud800", "x" * 100_000, "../../watched/file", "/dev/zero", "\x00", "float64"]
-    return chance.choice([*odd, json.loads("[" * 900 + "]" * 900), *HUGE])
+    odd += ["\ud800", "x" * 100_000, "../../watched/file", "/dev/zero", "\x00", "float64", nested]
+    return _dangerous(chance) if chance.random() < 0.25 else chance.choice([*odd, *HUGE])
 
 
 def change_json(path: Path, chance: Random) -> str:
@@ -146,14 +149,18 @@ def change_weights(path: Path, chance: Random) -> str:
             "text": np.full(old.shape or (1,), b"x"),
             "external": h5py.ExternalLink("/dev/zero", "/x"),
             "link": h5py.SoftLink("/" + name),
+            "huge": None,
+            "rename": None,
+            "more": None,
         }
-        kind = chance.choice([*ways, "huge", "rename", "more"])
+        kind = chance.choice(list(ways))
         if kind != "more":
             del file[name]
         if kind == "huge":
             file.create_dataset(name, (10**6, 10**4), "f4", chunks=(1000, 1000), compression="gzip")
         else:
-            file[name if kind in ways else f"{name}_{kind}"] = ways.get(kind, old)
+            value = ways[kind]
+            file[name if value is not None else f"{name}_{kind}"] = old if value is None else value
     return f"{kind} {name} in {path.name}"
 
 
@@ -162,74 +169,69 @@ def change_checkpoint(path: Path, chance: Random) -> str:
     with np.load(path) as archive:
         arrays = dict(archive)
     name = "state" if chance.random() < 0.5 else chance.choice(list(arrays))
-    old, what = arrays.pop(name), name
+    old, what = arrays[name], name
     if name == "state":
         text = path.with_suffix(".json")
         text.write_bytes(old.tobytes())
         what = change_json(text, chance)
         arrays[name] = np.frombuffer(text.read_bytes(), np.uint8)
         text.unlink()
-    elif kind := chance.randrange(5):
-        ways = np.full(old.shape, np.nan), old[None], old.astype("c8"), np.array(["x"])
-        arrays[name] = ways[kind - 1]
-    np.savez(path, **arrays)
+    else:
+        ways = [np.full(old.shape, np.nan), old[None], old.astype("c8"), np.array(["x"]), None]
+        arrays[name] = ways[chance.randrange(len(ways))]
+    np.savez(path, **{key: array for key, array in arrays.items() if array is not None})
     return f"{what} in {path.name}"
 
 
 def change_archive(path: Path, chance: Random) -> str:
     """Change what a `.keras` file holds, and make it a whole archive again."""
     unpacked = path.with_name("unpacked")
-    shutil.unpack_archive(path, unpacked, "zip")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(unpacked)
     inside = chance.choice(sorted(each for each in unpacked.rglob("*") if each.is_file()))
-    what = CHANGES.get(inside.suffix, change_bytes)(inside, chance)
-    os.replace(shutil.make_archive(str(unpacked), "zip", unpacked), path)
-    if chance.random() < 0.1:
-        with zipfile.ZipFile(path, "a") as archive:
+    change = {".json": change_json, ".h5": change_weights}.get(inside.suffix, change_bytes)
+    what = change(inside, chance)
+    with zipfile.ZipFile(path, "w") as archive:
+        for each in sorted(unpacked.rglob("*")):
+            archive.write(each, each.relative_to(unpacked).as_posix())
+        if chance.random() < 0.1:
             archive.writestr("../../watched/out", b"x")
     shutil.rmtree(unpacked)
     return what
 
 
-CHANGES = {".json": change_json, ".h5": change_weights, ".npz": change_checkpoint}
-
 # ---- Configuration and texts: these return, too, whether the change must be refused.
 
-ODD = {
-    "odd": ("null", "~", "''", "0", "-1", "0.5", "2", "1e3", "2020-01-01", "[1, 2]", "{a: 1}"),
-    "no number": (
-        "1e400",
-        ".inf",
-        "1:30",
-        '"null"',
-        '"7"',
-        "abc",
-        "true",
-        "1_000",
-        "0x10",
-        "!!int x",
-    ),
-    "huge": ("1e400", ".inf", ".nan", str(10**12), str(10**400)),
-}
+TOO_LARGE = ("1e400", ".inf", ".nan", 10**12, 10**400)
+NO_NUMBER = ("1e400", ".inf", "1:30", '"null"', '"7"', "abc", "true", "1_000", "0x10", "!!int x")
+ODD = ("null", "~", "''", "0", "-1", "0.5", "2", "1e3", "2020-01-01", "[1, 2]", "{a: 1}")
 
 
 def change_yaml(path: Path, chance: Random) -> tuple[str, bool]:
     lines = path.read_text("utf-8").splitlines()
     keys = [n for n, line in enumerate(lines) if re.match(r"  \w+: *[^ ]", line)]
     numbers = [n for n in keys if re.fullmatch(r"-?[0-9.]+(e-?[0-9]+)?", lines[n].split(": ")[1])]
-    kind = chance.choice(["drop", "double", "rename", *ODD, "shape", "bytes"])
+    kind = chance.choice(["drop", "double", "rename", "odd", "no number", "huge", "shape", "bytes"])
     at = chance.choice(numbers if kind in ("no number", "huge") else keys)
     name, old = lines[at].strip().split(": ", 1)
-    new = chance.choice(ODD.get(kind, [""]))
+    values = {"odd": ODD, "no number": NO_NUMBER, "huge": TOO_LARGE}
+    if kind in values:
+        new = str(chance.choice(values[kind]))
+        lines[at] = f"  {name}: {new}"
+    elif kind == "drop":
+        del lines[at]
+    elif kind == "double":
+        lines.insert(at, lines[at])
+    elif kind == "rename":
+        lines[at] = lines[at].replace(name, f"{name}{chance.choice(['s', '_', 'é'])}")
+    elif kind == "shape":
+        old = _shape_oddly(lines, chance)
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     if kind == "bytes":
         return change_bytes(path, chance), False
-    if kind == "shape":
-        old = _shape_oddly(lines, chance)
-    else:
-        changed = {"drop": [], "double": [lines[at]] * 2, "rename": [f"  {name}_: {old}"]}
-        lines[at : at + 1] = changed.get(kind, [f"  {name}: {new}"])
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    is_refused = new[0] in "[{" if kind == "odd" else kind != "drop"
-    return f"{kind} {name}: {new[:30]} for {old}", is_refused
+    if kind in values:
+        return f"{name}: {new[:30]} for {old}", kind != "odd" or new[0] in "[{"
+    return f"{kind} {name}: {old}", kind != "drop"
 
 
 def _shape_oddly(lines: list[str], chance: Random) -> str:
@@ -255,58 +257,69 @@ def change_data(path: Path, chance: Random) -> tuple[str, bool, Path]:
     """Change a file of texts, and perhaps its name, which is returned as well."""
     lines = path.read_bytes().splitlines(keepends=True)
     at = chance.randrange(len(lines))
-    line, before, after = lines[at], b"".join(lines[:at]), b"".join(lines[at + 1 :])
-    is_json, text = path.suffix == ".jsonl", b"".join(lines)
+    line, rest = lines[at], (lines[:at], lines[at + 1 :])
+    is_json = path.suffix == ".jsonl"
     word = re.search(rb"source.: .(\S+)", line)[1] if is_json else re.findall(rb"\w+", line)[0]
-    words = {
-        "encoding": word + b"\xe9\xff",
-        "nul": word + b"\x00",
-        "surrogate": b"\\ud800",
-        "word": b"x" * 200_000,
-        "line": b"one two " * 50_000,
-    }
-    ways = {kind: before + line.replace(word, new, 1) + after for kind, new in words.items()} | {
+    text = b"".join(lines)
+
+    def with_word(new):
+        return b"".join([*rest[0], line.replace(word, new, 1), *rest[1]])
+
+    ways = {
+        "encoding": with_word(word + b"\xe9\xff"),
+        "nul": with_word(word + b"\x00"),
+        "surrogate": with_word(b"\\ud800"),
+        "word": with_word(b"x" * 200_000),
+        "line": with_word(b"one two " * 50_000),
         "empty": b"",
-        "blank": before + b"\n" + after,
-        "fewer": before + after,
+        "blank": b"".join([*rest[0], b"\n", *rest[1]]),
+        "fewer": b"".join(rest[0] + rest[1]),
         "binary": b"\xff" + chance.randbytes(2000),
         "mark": b"\xef\xbb\xbf" + text,
         "returns": text.replace(b"\n", b"\r\n"),
     }
     kind = chance.choice([*ways, "no file", "no file", "packed", "packed, cut", "packed bomb"])
     refused = {"surrogate": is_json, "fewer": path.suffix in (".source", ".target")}
-    is_refused = kind in ("encoding", "empty", "binary", "packed, cut", "packed bomb")
+    refused = refused.get(
+        kind, kind in ("encoding", "empty", "binary", "packed, cut", "packed bomb")
+    )
     if kind == "no file":
         return replace_file(path, chance), True, path
     if kind in ways:
         path.write_bytes(ways[kind])
-        return f"{kind} in line {at + 1} of {path.name}", refused.get(kind, is_refused), path
+        return f"{kind} in line {at + 1} of {path.name}", refused, path
     path.unlink()
     path = path.with_name(f"{path.name}.gz")
     packed = gzip.compress(bytes(600 << 20) if "bomb" in kind else text, 1)
     path.write_bytes(packed[: -chance.randrange(1, 20)] if "cut" in kind else packed)
-    return f"{kind} {path.name}", is_refused, path
+    return f"{kind} {path.name}", refused, path
 
 
 # ---- The kinds of mutations.
 
 
-class Mutations(Kinds):
+class Mutations:
     """One method for each kind: changes a copy in `folder`, and judges what a verb does with it."""
 
-    def prepare(self, folder: Path) -> None:
+    def __init__(self, trial: Any):
+        self.trial = trial
+
+    def __call__(self, case: Case, folder: Path) -> Judged:
+        chance = Random(str(case))
         for name in ("watched", "cwd"):
             (folder / name).mkdir()
         (folder / "watched" / "file").write_text("Nobody should write here.\n")
         os.chdir(folder / "cwd")
+        subject = chance.choice(self.trial.subjects)
+        outcome, note = getattr(self, case.kind)(subject, chance, folder)
+        return Judged(case, outcome, f"{subject}, {note}")
 
     def bytes(self, subject, chance, folder):
         """Damage: any file of a run or preset, whose checksums stay; results must not change."""
         run, path = self._copy(subject, chance, folder)
         what = change_bytes(path, chance)
         may_differ = path.name == "metrics.jsonl"  # a log, which resuming copies
-        verb = self._verb(run, path, what, chance)
-        return self._judge(subject, verb, folder, run, what, may_differ)
+        return self._use(subject, chance, run, path, folder, what, may_differ)
 
     def stranger(self, subject, chance, folder):
         """A stranger's run or preset: all checksums are right, and the content is not."""
@@ -317,48 +330,66 @@ class Mutations(Kinds):
         elif kind == "file":
             what = replace_file(path, chance, folder / "watched")
         else:
-            suffix = ".json" if path.name == "FORMAT" else path.suffix
-            what = CHANGES.get(suffix, change_bytes)(path, chance)
+            changes = {".json": change_json, ".h5": change_weights, ".npz": change_checkpoint}
+            change = (
+                change_json if path.name == "FORMAT" else changes.get(path.suffix, change_bytes)
+            )
+            what = change(path, chance)
         if path.name != CHECKSUMS and not (run / CHECKSUMS).is_symlink():
             write_checksums(run, but=("FORMAT",))
-        return self._judge(subject, self._verb(run, path, what, chance), folder, run, what)
+        return self._use(subject, chance, run, path, folder, what, True)
 
     def keras_file(self, subject, chance, folder):
         """A `.keras` file, damaged or a stranger's, which Keras itself reads."""
-        path = Path(shutil.copy(self.trial.run_of(subject, "file.keras"), folder / "model.keras"))
+        path = folder / "model.keras"
+        shutil.copy(self.trial.run_of(subject, "file.keras"), path)
         is_damaged = chance.random() < 0.4
         what = (change_bytes if is_damaged else change_archive)(path, chance)
-        return self._judge(subject, "keras", folder, path, what, not is_damaged)
+        answers = []
+
+        def load():
+            try:
+                answers.append(self.trial.load_keras(path, subject))
+            except Exception as error:  # Keras' own, of any type
+                print(type(error).__name__, file=sys.stderr)
+                return 2
+            return 0
+
+        (done, _), outside = self._watched(folder, None, lambda: (watch(load, folder), None))
+        is_same = answers == [self.trial.answers[subject, "keras"]]
+        return outside or outcome_of(done, is_same, not is_damaged), f"{what}: {done.err[-300:]}"
 
     def config(self, subject, chance, folder):
         """A configuration, of a run or for a training."""
         if chance.random() < 0.6:
             path = self.trial.once(subject, folder / "config.yaml")
             what, refused = change_yaml(path, chance)
-            return self._judge(subject, "once", folder, path, what, True, refused)
+            return self._train(subject, path, folder, what, refused, None)
         run = shutil.copytree(self.trial.run_of(subject), folder / "run")
         what, refused = change_yaml(run / "config.yaml", chance)
         write_checksums(run, but=("FORMAT",))
         verb = chance.choice(["predict", "evaluate"])
-        return self._judge(subject, verb, folder, run, what, True, refused)
+        use = (subject, verb, run, folder / "use")
+        return self._judge(subject, verb, folder, run, use, (what, True, refused))
 
     def data(self, subject, chance, folder):
         """A file of texts, to train by or to use."""
         data = shutil.copytree(self.trial.data, folder / "data")
-        verb = "once" if chance.random() < 0.3 else chance.choice(["predict", "evaluate"])
-        path = data / chance.choice(re.findall(r"{data}/(\S+)", command(subject, verb)))
+        trains, verb = chance.random() < 0.3, chance.choice(list(self.trial.uses[subject]))
+        line = self.trial.trains[subject] if trains else self.trial.uses[subject][verb]
+        path = data / chance.choice(re.findall(r"{data}/(\S+)", line))
         what, refused, new = change_data(path, chance)
         may_differ = not what.startswith(("mark", "returns", "packed "))
-        if verb != "once":
-            # `predict` reads no other file that has more lines.
-            refused = refused and not (verb == "predict" and what.startswith("fewer"))
-            names = {"data": data, "renamed": (str(path), new)}
-            run = self.trial.run_of(subject)
-            return self._judge(subject, verb, folder, run, what, may_differ, refused, **names)
-        if new != path:
-            new.rename(path)  # without the archive's name it is no text
-        run, refused = self.trial.once(subject, folder / "config.yaml"), refused or new != path
-        return self._judge(subject, verb, folder, run, what, may_differ, refused, data=data)
+        if verb == "predict" and not trains and what.startswith("fewer"):
+            refused = False  # there is no other file that has more lines
+        if trains:
+            if new != path:
+                new.rename(path)  # without the archive's name it is no text
+            config = self.trial.once(subject, folder / "config.yaml")
+            refused = refused or new != path
+            return self._train(subject, config, folder, what, refused, data, may_differ)
+        use = (subject, verb, self.trial.run_of(subject), folder / "use", data, (str(path), new))
+        return self._judge(subject, verb, folder, None, use, (what, may_differ, refused))
 
     def _copy(self, subject, chance, folder):
         form = chance.choice(["run", "run", "preset"])
@@ -366,22 +397,36 @@ class Mutations(Kinds):
         files = [each for each in sorted(run.rglob("*")) if each.is_file() and each.name != "LOCK"]
         return run, chance.choice(files)
 
-    def _verb(self, run, path, what, chance):
-        verb, is_run = chance.choice(["predict", "predict", "evaluate"]), run / "checkpoints"
-        if is_run.exists() and (path.parent == is_run or chance.random() < 0.2):
+    def _use(self, subject, chance, run, path, folder, what, may_differ):
+        is_run = (run / "checkpoints").exists()
+        verb = chance.choice(["predict", "predict", "evaluate"])
+        if is_run and (path.parent.name == "checkpoints" or chance.random() < 0.2):
             verb = chance.choice(["average", "resume"])
-        return "resume" if is_run.exists() and "leads out" in what else verb
+        if is_run and "leads out" in what:
+            verb = "resume"
+        kept = None if verb == "resume" else run
+        use = (subject, verb, run, folder / "use")
+        return self._judge(subject, verb, folder, kept, use, (what, may_differ, False))
 
-    def _judge(self, subject, verb, folder, run, what, may_differ=True, refused=False, **names):
-        trains = verb in ("once", "resume")
-        folders = [folder / "watched", folder / "cwd", *([] if trains else [run])]
+    def _train(self, subject, config, folder, what, refused, data, may_differ=True):
+        (folder / "use").mkdir()
+        train = (subject, config, folder / "use", data)
+        return self._judge(subject, "once", folder, None, train, (what, may_differ, refused))
+
+    def _watched(self, folder, kept, act):
+        """Act; return what came of it, and `wrote outside` where a folder changed meanwhile."""
+        folders = [folder / "watched", folder / "cwd", *([kept] if kept else [])]
         before = [tree(each) for each in folders]
-        done, results = self.trial.use(subject, verb, run, folder / "use", **names)
-        if [tree(each) for each in folders] != before:
-            return "wrote outside", f"{verb}, {what}"
+        result = act()
+        return result, "wrote outside" if [tree(each) for each in folders] != before else None
+
+    def _judge(self, subject, verb, folder, kept, arguments, meant):
+        what, may_differ, refused = meant
+        act = self.trial.train_once if verb == "once" else self.trial.use
+        (done, results), outside = self._watched(folder, kept, lambda: act(*arguments))
         is_same = results == self.trial.answers[subject, verb] and not refused
-        lines = MOST_LINES_OF_A_TRAINING if trains else MOST_LINES
+        lines = 40 if verb in ("once", "resume") else MOST_LINES  # a training tells how it goes
         outcome = outcome_of(done, is_same, may_differ and not refused, lines)
         if outcome == "other" and "nan" in done.out.lower():
             outcome = "silent difference"
-        return outcome, f"{verb}, {what}: {done.err.strip()[-300:]}"
+        return outside or outcome, f"{verb}, {what}: {done.err.strip()[-300:]}"

@@ -1,24 +1,28 @@
-"""Processes with limits, one word for what came of each case, and what a command left behind.
+"""Forked workers with limits, one word for what came of each case, and what a command left behind.
 
-The parent has imported everything and computed nothing, so it can be forked at any time.
+The parent has imported everything and computed nothing, so it can be forked at any time; a worker
+is used for many cases, until one of them ends it.
 """
 
 import hashlib
+import multiprocessing
 import os
-import pickle
 import resource
 import signal
 import stat
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import h5py
+import keras
 import tensorflow as tf
 
 from keras_attention.applications.command import main
@@ -29,8 +33,8 @@ CPU_SECONDS = 30
 WALL_SECONDS = 600  # for what waits; generous, as other programs run too
 MEMORY = 3 << 30  # address space beyond what the process has
 LARGEST_FILE = 256 << 20
-MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal; a training tells how it goes before
-MOST_LINES_OF_A_TRAINING = 40
+CASES_OF_A_WORKER = 60
+MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal
 
 GOOD = ("refused", "same", "other")
 BAD = ("traceback", "silent difference", "wrote outside", "long message", "time", "memory", "crash")
@@ -49,81 +53,121 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case of a subject: one of GOOD or BAD, and what was done and said."""
+    """What came of a case: one of GOOD or BAD, and what was done and said."""
 
     case: Case
     outcome: str
     note: str
-    subject: str = "unknown"
     result: Any = None
 
 
 # ---- Workers.
 
 
+class _Worker:
+    def __init__(self, *arguments: Any):
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, *arguments), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.case: Case | None = None
+
+    def give(self, case: Case) -> None:
+        self.case, self.started = case, time.monotonic()
+        self.connection.send(case)
+
+    def is_late(self) -> bool:
+        return self.case is not None and time.monotonic() - self.started > WALL_SECONDS
+
+    def stop(self) -> int:
+        """End the process and those that it has started; return its exit code."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        return self.process.exitcode
+
+
 def judge_all(
     cases: Iterable[Case], act: Callable[[Case, Path], Judged], jobs: int, root: Path
 ) -> Iterator[Judged]:
-    """Let `act` try each case in a folder and a process of its own, several at once.
+    """Let `act` try each case in a folder of its own in `root`, inside one of several workers.
 
     Where `act.computes` is False, it forks processes that run the command.
     """
-    left, running = iter(cases), {}
+    left, workers = list(cases)[::-1], []
     try:
-        while True:
-            while len(running) < jobs and (case := next(left, None)):
-                running[_forked(case, act, folder_of(root, case))] = case
-            if not running:
-                return
-            number, status = os.wait()
-            with suppress(ProcessLookupError):
-                os.killpg(number, signal.SIGKILL)  # what it has started
-            if case := running.pop(number, None):
-                yield _judged(case, folder_of(root, case), os.waitstatus_to_exitcode(status))
+        while left or any(worker.case for worker in workers):
+            while left and len(workers) < jobs:
+                workers.append(_Worker(act, root))
+            for worker in workers:
+                if left and worker.case is None:
+                    worker.give(left.pop())
+            ready = wait([worker.connection for worker in workers], timeout=5)
+            for worker in list(workers):
+                if worker.connection not in ready and not worker.is_late():
+                    continue
+                judged = _receive(worker, root)
+                worker.case = None
+                if worker.process.exitcode is not None:
+                    workers.remove(worker)
+                yield judged
     finally:
-        for number in running:
-            os.killpg(number, signal.SIGKILL)
+        for worker in workers:
+            worker.stop()
 
 
-def _forked(case: Case, act: Callable[[Case, Path], Judged], folder: Path) -> int:
-    """Try a case in a new process, which writes its judgement to a file; return its number."""
-    if number := os.fork():
-        return number
+def _receive(worker: _Worker, root: Path) -> Judged:
+    if worker.is_late():
+        worker.stop()
+        return Judged(worker.case, "time", f"over {WALL_SECONDS} s")
     try:
-        os.setpgid(0, 0)
-        folder.mkdir(parents=True)
-        computes = getattr(act, "computes", True)
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit(resource.RLIMIT_CORE, 0)
-        limit(resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY)
-        limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
-        limit(resource.RLIMIT_CPU, CPU_SECONDS if computes else 4 * CPU_SECONDS)  # of a command
-        signal.alarm(WALL_SECONDS)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if computes:
-            warnings.filterwarnings("ignore", message="Even though the `tf.config.experimental_run")
-            tf.config.run_functions_eagerly(True)  # used once: tracing is most of a graph's time
-        try:
-            judged = act(case, folder)
-        except Exception:
-            judged = Judged(case, "traceback", traceback.format_exc()[-2000:])
-        (folder / "judged").write_bytes(pickle.dumps(judged))
-    finally:
-        os._exit(0)
-
-
-def _judged(case: Case, folder: Path, code: int) -> Judged:
-    if not code and (folder / "judged").exists():
-        return pickle.loads((folder / "judged").read_bytes())
-    said = _said(folder) or _said(folder / "use")
+        judged, is_last = worker.connection.recv()
+        if is_last:
+            worker.stop()
+        return judged
+    except EOFError:
+        worker.process.join()
+    said = _said(folder_of(root, worker.case))
+    code = worker.stop()
     has_no_room = "bad_alloc" in said or "MemoryError" in said
-    is_late = code in (-signal.SIGXCPU, -signal.SIGALRM)
-    outcome = "time" if is_late else "memory" if has_no_room else "crash"
-    return Judged(case, outcome, f"ended with {code}: {said[-300:]}")
+    outcome = "time" if code == -signal.SIGXCPU else "memory" if has_no_room else "crash"
+    return Judged(worker.case, outcome, f"ended with {code}: {said[-300:]}")
 
 
 def folder_of(root: Path, case: Case) -> Path:
     return root / f"{case.kind}-{case.seed}"
+
+
+def _serve(connection, act, root) -> None:
+    os.setpgid(0, 0)
+    computes = getattr(act, "computes", True)
+    address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_AS, address_space + MEMORY)
+    limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if computes:
+        warnings.filterwarnings("ignore", message="Even though the `tf.config.experimental_run")
+        tf.config.run_functions_eagerly(True)  # a graph is used once here: tracing is most of it
+    for number in range(CASES_OF_A_WORKER):
+        try:
+            case = connection.recv()
+        except EOFError:
+            return
+        seconds = CPU_SECONDS if computes else 4 * CPU_SECONDS  # of one that is forked
+        limit(resource.RLIMIT_CPU, int(time.process_time()) + seconds)
+        folder_of(root, case).mkdir(parents=True)
+        try:
+            judged = act(case, folder_of(root, case))
+        except Exception:
+            judged = Judged(case, "traceback", traceback.format_exc()[-2000:])
+        connection.send((judged, number == CASES_OF_A_WORKER - 1))
+        if computes:
+            keras.config.set_dtype_policy("float32")
+            keras.utils.clear_session()
 
 
 def limit(what: int, value: int) -> None:
@@ -156,22 +200,22 @@ def watch(act: Callable[[], int], folder: Path) -> Done:
         traceback.print_exc()
         status = 1
     finally:
-        for number, (stream, own) in enumerate(zip((sys.stdout, sys.stderr), kept, strict=True), 1):
-            stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, own in enumerate(kept, 1):
             os.dup2(own, number)
             os.close(own)
     return Done(status or 0, _said(folder, "stdout"), _said(folder))
 
 
-def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] | None = None) -> int:
+def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] = lambda: None) -> int:
     """Run the command in a new process, in which `first` is called before; return its number."""
     number = os.fork()
     if number:
         return number
     status = 1
     try:
-        if first:
-            first()
+        first()
         status = call(arguments, folder).status
     finally:
         os._exit(status)
@@ -179,7 +223,8 @@ def fork(arguments: list[Any], folder: Path, first: Callable[[], Any] | None = N
 
 def ended(number: int, folder: Path) -> Done:
     """Wait for a process of `fork`."""
-    return Done(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), "", _said(folder))
+    status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    return Done(status, "", _said(folder))
 
 
 def _said(folder: Path, name: str = "stderr") -> str:
@@ -197,7 +242,9 @@ def outcome_of(done: Done, is_same: bool, may_differ: bool, lines: int = MOST_LI
         said = done.err.strip()
         is_short = 0 < len(said) <= MOST_LETTERS and said.count("\n") < lines
         return "refused" if is_short else "long message"
-    return "same" if is_same else "other" if may_differ else "silent difference"
+    if is_same:
+        return "same"
+    return "other" if may_differ else "silent difference"
 
 
 # ---- What was left behind.
