@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,17 @@ def test_a_translated_page_has_the_code_and_headings_of_its_original(name):
         pages.compare(english, other, name)
     with pytest.raises(build.CourseError, match=r"headings.*Received: \d+"):
         pages.compare(english, chinese + "\n## 更多\n", name)
+
+
+@pytest.mark.parametrize("name", ["quiz.md", "loop.md"])
+def test_the_files_that_newcomers_are_sent_to_exist(name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:keras_attention|applications|tests|docs)/[\w/.]+)`", text)
+    assert named and not [path for path in named if not (ROOT / path).exists()]
+
+
+def test_an_example_that_is_not_indented_makes_no_empty_box():
+    pytest.importorskip("griffe")  # comes with the requirements of the pages
+    hook = runpy.run_path(str(ROOT / "docs" / "hooks" / "keras_docstrings.py"))
+    assert "```" not in hook["_prose"]("Example", "\n")
+    assert "```python\nx = 1\n```" in hook["_prose"]("Example", "    x = 1\n")
