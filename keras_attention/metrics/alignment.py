@@ -2,10 +2,10 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from .files import read_regular
+from pathlib import Path
 
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
@@ -148,3 +148,11 @@ def _parse_line(line: str, one_indexed: bool, place: str) -> Alignment:
             )
         links[match[2]].add((source, target))
     return Alignment(frozenset(links["-"]), frozenset(links["p"]))
+
+
+def read_regular(path: str | os.PathLike) -> bytes:
+    """Return the content of a file; refuse a pipe or a device, which may never end."""
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder says what it is
+        raise ValueError(f"Cannot read {path}: expected a file. Received: a pipe or a device.")
+    return Path(path).read_bytes()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .files import read_regular
+from .alignment import read_regular
 
 PROTOCOLS = ("filtered", "unfiltered")
 

@@ -1,9 +1,8 @@
 """Pictures of attention: heat maps and shaded tokens, for files, notebooks and terminals."""
 
-from .alignment import alignment_text, plot_alignment
+from .alignment import alignment_text, plot_alignment, plot_heads
 from .figures import display_tokens, make_figure, new_figure
 from .film import AttentionImages
-from .heads import plot_heads
 from .shaded import ShadedTokens, plot_shaded, shaded_html, shaded_text
 
 __all__ = [

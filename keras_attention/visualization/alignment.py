@@ -1,4 +1,4 @@
-"""The heat map of an alignment: drawn by matplotlib, and in characters for a terminal."""
+"""Heat maps of alignments, one or all heads: by matplotlib, and in characters for a terminal."""
 
 import functools
 import math
@@ -23,6 +23,8 @@ _COMFORTABLE_SIDE, _LARGEST_SIDE = 7.0, 30.0
 _MARGIN, _GAP = 0.12, 0.08
 _BAR_WIDTH, _BAR_HEIGHT = 0.14, 4.0
 _POINTS = 72
+# Of a head among others: the sides of its map, and the room and points of its labels.
+_PANEL, _HEAD_LABELS, _HEAD_FONT = (1.2, 4.0), 1.0, 7
 
 # Of terminals.
 _SHADES = " ░▒▓█"
@@ -80,6 +82,55 @@ def plot_alignment(
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
     draw = functools.partial(_draw, weights, source, target, title, maximum, colormap, dpi)
+    return make_figure(draw, [*source, *target, title], path, overwrite)
+
+
+def plot_heads(
+    attention: Any,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    path: str | os.PathLike | None = None,
+    *,
+    title: str | None = None,
+    overwrite: bool = False,
+    maximum: float | None = None,
+    colormap: str = "bone_r",
+    dpi: int = 150,
+) -> "Figure":
+    """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
+
+    Args:
+        attention: Weights of shape `(H, T, S)`: of each head, counted from 0, a row for each target
+            token.
+        source_tokens: The `S` source tokens; of self-attention the tokens themselves.
+        target_tokens: The `T` target tokens.
+        path, title, overwrite, maximum, colormap, dpi: As in
+            [`plot_alignment`][keras_attention.visualization.plot_alignment], for all heads.
+
+    Raises:
+        ValueError, FileExistsError: As `plot_alignment`, and where the weights have no heads.
+
+    Example:
+
+    >>> from keras_attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(num_heads=4, key_dim=2)
+    >>> states = np.random.normal(size=(1, 3, 8)).astype("float32")
+    >>> _, weights = layer(states, states, return_attention_scores=True)
+    >>> words = ["the", "dog", "runs"]
+    >>> figure = plot_heads(np.array(weights[0]), words, words, title="Four heads")
+    """
+    heads = np.asarray(attention, dtype="float64")
+    if heads.ndim != 3 or not len(heads):
+        raise ValueError(
+            "`attention` must be the weights of heads, of shape (H, T, S). "
+            f"Received: attention of shape {heads.shape}"
+        )
+    for head in heads:
+        check_weights(head, source_tokens, target_tokens)
+    maximum = check_maximum(maximum, max(1.0, float(heads.max())))
+    source, target = labels_of(source_tokens), labels_of(target_tokens)
+    title = shape_right_to_left(title or "")
+    draw = functools.partial(_draw_heads, heads, source, target, title, maximum, colormap, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -274,3 +325,52 @@ def _clusters(label: str) -> list[str]:
 def _columns(clusters: list[str]) -> int:
     wide = sum(unicodedata.east_asian_width(c[0]) in "WF" for c in clusters if c)
     return wide + sum(map(bool, clusters))
+
+
+def _draw_heads(
+    heads: np.ndarray,
+    source: list[str],
+    target: list[str],
+    title: str,
+    maximum: float,
+    colormap: str,
+    dpi: int,
+    families: list[str],
+) -> "Figure":
+    down = math.ceil(len(heads) / 4)
+    across = math.ceil(len(heads) / down)
+    width, height = (
+        float(np.clip(_SMALLEST_CELL * len(tokens), *_PANEL)) for tokens in (source, target)
+    )
+    size = (
+        across * width + 2 * _HEAD_LABELS,
+        down * (height + 0.35) + _HEAD_LABELS + (0.4 if title else 0),
+    )
+    figure = new_figure(figsize=size, dpi=dpi, layout="constrained")
+    style: dict[str, Any] = {"family": families, "parse_math": False}
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for number, panel in enumerate(panels):
+        if number >= len(heads):
+            panel.set_visible(False)
+            continue
+        image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
+        panel.set_xlabel(f"head {number}", fontsize=8)
+        columns = _ticks(source if number < across else [], width)
+        rows = _ticks(target if number % across == 0 else [], height)
+        panel.set_xticks(*columns, rotation=90, fontsize=_HEAD_FONT, **style)
+        panel.set_yticks(*rows, fontsize=_HEAD_FONT, **style)
+        panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
+        panel.tick_params(labeltop=True, labelbottom=False)
+        panel.spines[:].set_linewidth(0.5)
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.6)
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=_HEAD_FONT)
+    if title:
+        figure.suptitle(title, fontsize=11, **style)
+    return figure
+
+
+def _ticks(labels: list[str], inches: float) -> tuple[range, list[str]]:
+    """Return places and labels: of every so many tokens where cells are smaller than letters."""
+    stride = max(1, math.ceil((_HEAD_FONT + 1) * len(labels) / (inches * _POINTS)))
+    return range(0, len(labels), stride), labels[::stride]

@@ -14,7 +14,7 @@ from keras_attention.layers import (
     MultiHeadAttention,
 )
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
-from keras_attention.layers.transformer.feed_forward import FeedForward
+from keras_attention.layers.transformer.encoder import FeedForward
 from tests.contracts.backend import random, to_numpy, weight_gradients
 
 # Keras says of the input layer, as of every layer without kernels, that it cannot be quantized.
