@@ -3,6 +3,7 @@
 import _thread
 import json
 import math
+import signal
 import threading
 import time
 
@@ -75,6 +76,9 @@ def test_an_error_ends_all_streams_and_is_raised_once(count):
 @pytest.mark.parametrize("count", [1, 2])
 def test_ctrl_c_ends_all_streams(count):
     begun, threads = [], threading.active_count()
+    was = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which jobs in the background lack
 
     def function(batch):
         begun.append(batch)
@@ -82,8 +86,11 @@ def test_ctrl_c_ends_all_streams(count):
             _thread.interrupt_main()  # as a SIGINT does, whose handler runs in the main thread
         time.sleep(0.05)
 
-    with pytest.raises(KeyboardInterrupt):
-        in_streams(function, range(100), count)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_streams(function, range(100), count)
+    finally:
+        signal.signal(signal.SIGINT, was)
     assert len(begun) <= 5
     # A thread whose start was interrupted is not waited for: it ends by itself, at once.
     end = time.monotonic() + 5

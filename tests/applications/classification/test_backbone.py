@@ -108,7 +108,7 @@ def test_texts_are_packed_as_the_backbones_own_preprocessor_does(bert, model, pa
         np.testing.assert_array_equal(value, ops.cast(expected[name], "int32"))
 
 
-def test_the_marks_of_a_family_with_two_separators(tmp_path, traced_nowhere):
+def test_the_marks_of_a_family_with_two_separators(tmp_path):
     import keras_hub
 
     vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4, "a": 5, "b": 6, "ab": 7}
@@ -256,7 +256,7 @@ def test_fine_tuning_resumes_bit_for_bit_without_the_folder(bert, tables, tmp_pa
         assert_same_training(whole, run)
 
 
-def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path, traced_nowhere):
+def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
     """With its tokenizer inside: none of them needs the folder of the backbone."""
     labels = Labels("one", ("no", "open", "yes"))
     tokenizer = load_pretrained(bert, weights=False).tokenizer
@@ -275,7 +275,7 @@ def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path, traced_now
     assert first.words[0].sum() + second.words[0].sum() == pytest.approx(1, rel=1e-5)
 
 
-def test_a_whole_task_around_a_backbone_in_one_line(bert, traced_nowhere):
+def test_a_whole_task_around_a_backbone_in_one_line(bert):
     options = {"architecture": "backbone", "backbone": str(bert), "units": 5, "max_length": 20}
     task = TextClassifier.from_texts(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, **options)
     assert isinstance(task.preprocessor.tokenizer, BackboneTokenizer)
