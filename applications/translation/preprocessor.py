@@ -13,6 +13,8 @@ from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 
 KINDS = ("sentencepiece", "words")
+MOST_TOKENS = 10_000
+"""Of a sentence that is searched or scored: a line of 100,000 takes minutes and gigabytes."""
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -145,6 +147,18 @@ def as_pairs(sources: Any, targets: Any) -> tuple[Sequence[str], Sequence[str]]:
     sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
     check_equally_many(sources=sources, targets=targets)
     return sources, targets
+
+
+def encode_checked(tokenizer: Tokenizer, sentences: Sequence[str], name: str) -> list[list[int]]:
+    """Return the ids of sentences; raise a ValueError where one is longer than `MOST_TOKENS`."""
+    ids = tokenizer.encode(sentences)
+    for place, row in enumerate(ids):
+        if len(row) > MOST_TOKENS:
+            raise ValueError(
+                f"A sentence should have at most {MOST_TOKENS:,} tokens; cut it into several. "
+                f"Received: {name}[{place}] with {len(row):,}"
+            )
+    return ids
 
 
 def _padded(ids, start: bool = False, end: bool = False):

@@ -28,7 +28,7 @@ from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
-from .preprocessor import TranslationPreprocessor, as_pairs
+from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
 from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, force, search
 
@@ -172,8 +172,8 @@ class Translator(SearchTask):
             One `Translation`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range, something is no string, or the engine
-                is missing or does not do what is asked for.
+            ValueError: where an option is out of its range, something is no string, a sentence has
+                more than 10,000 tokens, or the engine is missing or does not do what is asked for.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = (search or self.search).replace(**options)
@@ -183,7 +183,7 @@ class Translator(SearchTask):
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
-        ids = read.encode(lines)
+        ids = encode_checked(read, lines, "texts")
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
@@ -223,7 +223,8 @@ class Translator(SearchTask):
         sources, targets = as_pairs(sources, targets)
         preprocessor = self.require_preprocessor()
         read, write = preprocessor.source_tokenizer, preprocessor.target_tokenizer
-        source_ids, target_ids = read.encode(sources), write.encode(targets)
+        source_ids = encode_checked(read, sources, "sources")
+        target_ids = encode_checked(write, targets, "targets")
         forced = self._forced(attention=True)
         lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
         results: list[Any] = [None] * len(sources)

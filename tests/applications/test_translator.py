@@ -235,6 +235,17 @@ def test_unknown_words_become_the_source_word_attended_to_the_most(words):
         bias.assign(kept)
 
 
+def test_a_sentence_without_end_is_refused(words):
+    long = ["two dogs run", "dogs " * 10_001]
+    for call, name in (
+        (lambda: words.translate(long), "texts"),
+        (lambda: words.score(long, ["a", "b"]), "sources"),
+        (lambda: words.score(["a", "b"], long), "targets"),
+    ):
+        with pytest.raises(ValueError, match=rf"10,000 tokens.*Received: {name}\[1\] with 10,001"):
+            call()
+
+
 def test_models_without_attention_translate_without_alignments(plain):
     results = plain.translate(LINES, n_best=2)
     assert results[0].text and all(result.alignment is None for result in results)
