@@ -123,10 +123,6 @@ def _on_a_run(options):
     getattr(verbs, options.verb)(task, options)
 
 
-def _task_in_use(task_class, folder, config):
-    return task_class.from_preset(folder, dtype=tasks.precision_of(config))
-
-
 def _serve(options):
     try:
         from .serve import Limits, serve
@@ -138,7 +134,8 @@ def _serve(options):
     for run in options.runs:
         folder = preset_folder(run)
         task_class = load_task(tasks.task_of_folder(folder, TASKS))
-        served[run] = _task_in_use(task_class, folder, tasks.config_of(task_class, folder))
+        dtype = tasks.precision_of(tasks.config_of(task_class, folder))
+        served[run] = task_class.from_preset(folder, dtype=dtype)
     limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
     serve(served, options.host, options.port, limits)
 

@@ -34,7 +34,7 @@ SPARE_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What the server takes.
+    """Limits of a request and of the server.
 
     Args:
         characters: of all texts of a request.
@@ -75,7 +75,7 @@ class Question(BaseModel):
 
 
 class Problem(BaseModel):
-    """What was wrong, in a line."""
+    """An error, in one line."""
 
     error: str
 

@@ -41,6 +41,21 @@ class Measurement:
         return float(np.median(self.rounds[name]))
 
 
+def run_alone(module: str, *arguments: str) -> dict:
+    """Run a module of the benchmarks in its own process; return the JSON that it prints last."""
+    child = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    if child.returncode:
+        last = (child.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchmarkError(f"{' '.join([module, *arguments])} failed: {last}")
+    return json.loads(child.stdout.strip().splitlines()[-1])
+
+
 class Child:
     """A contender's process; a context manager, which ends it."""
 

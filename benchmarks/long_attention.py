@@ -6,10 +6,9 @@ seconds and peak memory of a forward pass and of a training step, each length in
 
 import argparse
 import json
-import subprocess
 import sys
 
-from benchmarks.children import ROOT, environment
+from benchmarks.children import BenchmarkError, run_alone
 from benchmarks.contenders import find
 from benchmarks.problems import PASSES, Problem, Size
 from benchmarks.worker import prepare, time_steps
@@ -30,19 +29,12 @@ def main(arguments=None) -> int:
     print("| length | forward s | training step s | forward peak MB | training peak MB |")
     print("| --: | --: | --: | --: | --: |")
     for length in options.length or LENGTHS:
-        command = [sys.executable, "-m", "benchmarks.long_attention", "--child", str(length)]
-        child = subprocess.run(
-            command + ["--xla"] * options.xla,
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-        )
-        if child.returncode:
-            last = (child.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"error: length {length} failed: {last}", file=sys.stderr)
+        arguments = ["--child", str(length), *["--xla"] * options.xla]
+        try:
+            found = run_alone("benchmarks.long_attention", *arguments)
+        except BenchmarkError as error:
+            print(f"error: length {length}: {error}", file=sys.stderr)
             return 2
-        found = json.loads(child.stdout.strip().splitlines()[-1])
         cells = [f"{found['seconds'][name]:.2f}" for name in PASSES]
         cells += [f"{found[f'{name}_peak_mb']:.0f}" for name in PASSES]
         print(f"| {' | '.join([str(length), *cells])} |", flush=True)

@@ -57,7 +57,7 @@ COMPARED = {
     BY_ENGINE: (ENGINE,),
     BY_ENGINE_INT8: (ENGINE_INT8,),
 }
-"""What each side of ours is measured by."""
+"""The peers that each of our programs is compared with."""
 
 
 def _fastest(measurements: list[Measurement], side: str, name: str) -> Measurement | None:

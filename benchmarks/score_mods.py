@@ -10,7 +10,6 @@ import argparse
 import functools
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine, report
-from benchmarks.children import ROOT, environment
+from benchmarks.children import BenchmarkError, run_alone
 from benchmarks.problems import PASSES
 from benchmarks.worker import WARM_UP_STEPS, peak_megabytes, time_steps
 
@@ -46,19 +45,13 @@ def main(arguments=None) -> int:
         for turn in range(options.rounds):
             for form in FORMS[turn % len(FORMS) :] + FORMS[: turn % len(FORMS)]:
                 results = Path(folder) / f"{form}.npz"
-                child = subprocess.run(
-                    [sys.executable, "-m", "benchmarks.score_mods", "--child", form]
-                    + ["--length", str(options.length), "--results", str(results)],
-                    cwd=ROOT,
-                    env=environment(),
-                    capture_output=True,
-                    text=True,
-                )
-                if child.returncode:
-                    last = (child.stderr.strip().splitlines() or ["no message"])[-1]
-                    print(f"error: {form} failed: {last}", file=sys.stderr)
+                arguments = ["--child", form, "--length", str(options.length)]
+                arguments += ["--results", str(results)]
+                try:
+                    rounds[form].append(run_alone("benchmarks.score_mods", *arguments))
+                except BenchmarkError as error:
+                    print(f"error: {error}", file=sys.stderr)
                     return 2
-                rounds[form].append(json.loads(child.stdout.strip().splitlines()[-1]))
         for form, dense in DENSE.items():
             found = difference(Path(folder) / f"{form}.npz", Path(folder) / f"{dense}.npz")
             shares = ", ".join(f"{name} by {share:.1e}" for name, share in found.items())

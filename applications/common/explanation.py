@@ -1,4 +1,4 @@
-"""What a task answers and what it attended to, in one plain form: for pages and pictures."""
+"""Answers of a task with its attention, in one plain form: for pages and pictures."""
 
 import dataclasses
 import html
@@ -29,7 +29,7 @@ MOST_WEIGHTS = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """What stands along a side of a map, as people read it, and the words or sentences of it.
+    """Labels along a side of a map, as people read them, and their words or sentences.
 
     Args:
         tokens: a label for each row or column.
@@ -95,7 +95,7 @@ class ExplainedAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What a task answers to a text, and what it attended to. In a notebook it is a page to click.
+    """Answers of a task to a text, with its attention. A notebook shows it as a page to click.
 
     Args:
         task: the task, such as `"translation"`.

@@ -134,7 +134,7 @@ def maps_of(
         return []
     source = _with_words(preprocessor.source_tokenizer, result.source_tokens)
     target = _with_words(preprocessor.target_tokenizer, result.tokens)
-    # What the decoder has read when it writes a word: the start, and the words before.
+    # When the decoder writes a word, it has read the start and the words before.
     before = Tokens(["<start>", *target.tokens[:-1]])
     sides = {"cross-attention": (target, source), "encoder self-attention": (source, source)}
     found = []

@@ -277,7 +277,7 @@ class Translator(SearchTask):
             sources: sentences.
             targets: their translations.
             search: how to search; None for the task's own options.
-            engine: what translates, as of `translate`; the perplexity is our own network's.
+            engine: as of `translate`; the perplexity comes from our own network.
             compute_type: of the engine.
             **options: fields of `SearchOptions` to change.
 
