@@ -27,13 +27,16 @@ def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[
     return differentiable
 
 
-def vjp(function: Callable[..., Tensor], tensors: Sequence[Tensor], upstream: Tensor) -> tuple:
-    """Return the gradients of `sum(function(*tensors) * upstream)`, zeros where there is none."""
+def pullback(function: Callable[..., Tensor], tensors: Sequence[Tensor]) -> tuple:
+    """Return `function(*tensors)`, and the function from its gradient to those of the tensors.
+
+    The gradient of a tensor that is not read is zeros.
+    """
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
-        return jax.vjp(function, *tensors)[1](upstream)
+        return jax.vjp(function, *tensors)
     if backend == "tensorflow":
         import tensorflow as tf
 
@@ -42,17 +45,22 @@ def vjp(function: Callable[..., Tensor], tensors: Sequence[Tensor], upstream: Te
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             result = function(*tensors)
-        gradients = tape.gradient(result, tensors, output_gradients=upstream)
-    else:
-        import torch
 
-        with torch.enable_grad():
-            tensors = [tensor.detach().requires_grad_() for tensor in tensors]
-            result = function(*tensors)
-            gradients = [None] * len(tensors)
-            if result.requires_grad:
-                gradients = torch.autograd.grad(result, tensors, upstream, allow_unused=True)
-    return tuple(
-        ops.zeros_like(tensor) if gradient is None else ops.convert_to_tensor(gradient)
-        for tensor, gradient in zip(tensors, gradients, strict=True)
-    )
+        def gradients(upstream: Tensor) -> list:
+            return tape.gradient(result, tensors, upstream, unconnected_gradients="zero")
+
+        return result, gradients
+    import torch
+
+    with torch.enable_grad():
+        tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+        result = function(*tensors)
+
+    def gradients_of_torch(upstream: Tensor) -> list:
+        if not result.requires_grad:
+            return [ops.zeros_like(tensor) for tensor in tensors]
+        found = torch.autograd.grad(result, tensors, upstream, allow_unused=True)
+        pairs = zip(tensors, found, strict=True)
+        return [ops.zeros_like(tensor) if one is None else one for tensor, one in pairs]
+
+    return result.detach(), gradients_of_torch

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import MultiHeadAttention
-from keras_attention.ops.dot_product import blocks
+from keras_attention.ops.dot_product import block_sparse, blocks
 from keras_attention.ops.dot_product.mods import (
     alibi,
     all_of,
@@ -92,6 +92,7 @@ def form(request, monkeypatch):
     if request.param != "kept":
         monkeypatch.setattr(blocks, "KEPT_PAIRS", 10)
         monkeypatch.setattr(blocks, "PART_QUERIES", 8)
+        monkeypatch.setattr(block_sparse, "LEAST_PLACES", 8)
     if request.param == "groups":
         monkeypatch.setattr(blocks, "BLOCK_NUMBERS", 1000)
     return request.param

@@ -6,6 +6,7 @@
 | PyTorch, softmax without biases, `score_mod` or dropout | Keras' fused kernel of the backend |
 | JAX on a GPU, the same, without masks but the causal one | the same |
 | lengths known only when the graph runs | `open_lengths` |
+| softmax with `score_mod` or `mask_mod` over long sequences | `block_sparse`, in square blocks |
 | anything else | `blocks`, in parts as the lengths ask for |
 """
 
@@ -14,6 +15,7 @@ from keras import ops, random
 
 from ..normalizers import entmax15, masked_softmax, sparsemax
 from ..types import Tensor
+from .block_sparse import block_sparse_attention
 from .blocks import Rule, blocked_attention, plan_for
 from .open_lengths import attend_in_turns
 from .products import by_pairs, dot_products, weighted_sum
@@ -52,6 +54,8 @@ def attention(
     plan = plan_for(query.shape, key.shape, reach)
     if plan is None:
         return attend_in_turns(tensors, rule)
+    if not plan.keep and table is None and normalizer == "softmax" and reach.mods.any:
+        return block_sparse_attention(tensors, rule)
     return blocked_attention(tensors, rule, plan)
 
 

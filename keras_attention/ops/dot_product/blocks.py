@@ -3,24 +3,22 @@
 Automatic differentiation keeps the weights of all pairs, and their neighbours, for the backward
 pass: over 1 GB for 8 heads of 4,096 steps. Here some heads and some hundred queries are worked on
 at a time, in the forward pass and, computed again, in the backward pass; of short sequences the
-weights are kept. A causal mask or a window leaves out the places that a whole part cannot see, and
-a `mask_mod` the blocks that it rules out.
+weights are kept. A causal mask or a window leaves out the places that a whole part cannot see.
 
 From top to bottom: the `Plan`, forward and backward over the parts of some heads, groups of heads.
 """
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import keras
 from keras import ops, random
 
 from ..normalizers import entmax15_gradient, entmax15_weights, sparsemax_gradient, sparsemax_weights
 from ..types import Tensor
-from ..vjp import vjp, with_gradient
+from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
 from .reach import Part, Piece, Reach, Span, cut_to_parts, nothing_after
 
@@ -106,7 +104,7 @@ def forward(tensors: tuple, rule: Rule, plan: Plan, kept: list | None = None) ->
         if kept is not None:
             kept.append(weights)
         contexts.append(context)
-    return _joined(contexts, 2)
+    return joined(contexts, 2)
 
 
 def backward(
@@ -126,49 +124,38 @@ def backward(
         weights = kept[index] if kept else weights_of(part, tensors, rule, index)
         of_query, totals = add_part(part, weights, tensors, slope, upstream, totals, rule)
         queries.append(of_query)
-    of_query = _joined(queries, 2)
+    of_query = joined(queries, 2)
     return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, tensors[1:], strict=True))
 
 
 def _parts(tensors: tuple, rule: Rule, plan: Plan) -> list[Part]:
     query, key = tensors[:2]
-    can_skip = rule.reach.mods.mask is not None and not plan.keep
-    return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], plan.parts, rule.reach, can_skip)
+    return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], plan.parts, rule.reach)
 
 
 @dataclass(frozen=True)
 class Weights:
     """The weights of a part `before` dropout, float32, and the `factor` of dropout, or `None`.
 
-    `seen`: which queries see anything, `(B, H, rows, 1)`, or `None` where all do. `live`: of each
-    run, whether anything is seen in it, True or a scalar tensor.
+    `seen`: which queries see anything, `(B, H, rows, 1)`, or `None` where all do.
     """
 
     before: Tensor
     factor: Tensor
     seen: Tensor
-    live: tuple
 
     def kept(self, dtype: str = "float32") -> Tensor:
         """Return the weights after dropout."""
-        return _times(self.before, self.factor, dtype)
+        return times(self.before, self.factor, dtype)
 
 
 def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[Tensor, Weights]:
     """Return the context of a part's queries, and their `Weights`."""
     value, weights = tensors[2], weights_of(part, tensors, rule, index)
     kept = weights.kept(value.dtype)
-    shape = (*ops.shape(kept)[:3], ops.shape(value)[3])
-
-    def read(columns: Span, places: Span) -> Tensor:
-        return weighted_sum(columns.cut(kept, 3), places.cut(value, 2))
-
-    def nothing(columns: Span, places: Span) -> Tensor:
-        return ops.zeros(shape, value.dtype)
-
     context: Tensor = 0
-    for run, live in zip(part.runs(), weights.live, strict=True):
-        context += where_live(live, read, nothing, *run)
+    for columns, places in part.runs():
+        context += weighted_sum(columns.cut(kept, 3), places.cut(value, 2))
     if weights.seen is not None:
         context = context * ops.cast(weights.seen, context.dtype)
     return context, weights
@@ -178,35 +165,28 @@ def weights_of(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> Weights
     """Return the weights of a part's queries."""
     table, learned = rule.split(tensors[3:])
     query, key, mods = part.queries(tensors[0]), tensors[1], rule.reach.mods
-
-    def score(piece: Piece, bias: Tensor, mask: Tensor) -> Tensor:
-        if mods.score is not None:
-            places = rule.reach.places(part.rows, piece.span)
-            scores = mods.scored(_products(query, key, piece, bias), places, learned)
-            return scores if mask is None else ops.where(mask, scores, HIDDEN)
-        if mask is not None:
-            hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
-            bias = hidden if bias is None else bias + hidden
-        return _products(query, key, piece, bias)
-
-    def hide(piece: Piece, bias: Tensor, mask: Tensor) -> Tensor:
-        return ops.full((*ops.shape(query)[:3], piece.span.size), HIDDEN, "float32")
-
-    scores, masks, live = [], [], []
+    scores, masks = [], []
     for piece, bias in zip(part.pieces, part.biases(table), strict=True):
         mask = piece.reach.mask(part.rows, piece.span, piece.without_sinks)
         masks.append(mask)
-        live.append(ops.any(mask) if part.can_skip and mask is not None else True)
-        scores.append(where_live(live[-1], score, hide, piece, bias, mask))
-    joined = _joined(scores, 3)
-    weights = SPARSE[rule.normalizer][0](joined) if rule.normalizer in SPARSE else softmax(joined)
-    factor, seen = _dropout_factor(weights, rule, index), _seen(masks, rule.reach)
-    return Weights(weights, factor, seen, tuple(live) if part.apart else (True,))
+        if mods.score is not None:
+            places = rule.reach.places(part.rows, piece.span)
+            of_pairs = mods.scored(_products(query, key, piece, bias), places, learned)
+            scores.append(of_pairs if mask is None else ops.where(mask, of_pairs, HIDDEN))
+            continue
+        if mask is not None:
+            hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+            bias = hidden if bias is None else bias + hidden
+        scores.append(_products(query, key, piece, bias))
+    all_scores = joined(scores, 3)
+    is_sparse = rule.normalizer in SPARSE
+    weights = SPARSE[rule.normalizer][0](all_scores) if is_sparse else softmax(all_scores)
+    return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
 
 
 def _products(query: Tensor, key: Tensor, piece: Piece, bias: Tensor) -> Tensor:
     """Return a piece's products of queries and keys, float32, with the biases."""
-    products = _float32(dot_products(query, piece.span.cut(key, 2)))
+    products = float32(dot_products(query, piece.span.cut(key, 2)))
     return products if bias is None else products + bias
 
 
@@ -217,7 +197,7 @@ def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
     """
     if "float16" in keras.backend.standardize_dtype(context.dtype):
         return None
-    return ops.sum(_float32(upstream) * _float32(context), axis=-1, keepdims=True)
+    return ops.sum(float32(upstream) * float32(context), axis=-1, keepdims=True)
 
 
 def add_part(
@@ -234,42 +214,25 @@ def add_part(
     given = part.queries(upstream)
     if weights.seen is not None:
         given = given * ops.cast(weights.seen, given.dtype)
-    runs = list(zip(part.runs(), weights.live, strict=True))
-    shape = ops.shape(weights.before)[:3]
-
-    def of_run(columns: Span, places: Span) -> Tensor:
-        return _float32(dot_products(given, places.cut(value, 2)))
-
-    def zeros(columns: Span, places: Span) -> Tensor:
-        return ops.zeros((*shape, columns.size), "float32")
-
-    of_weights = [where_live(live, of_run, zeros, *run) for run, live in runs]
+    runs = part.runs()
+    of_weights = [float32(dot_products(given, places.cut(value, 2))) for _, places in runs]
     slope = None if slope is None else part.queries(slope)
     of_scores = _of_scores(
-        weights, _times(_joined(of_weights, 3), weights.factor), slope, rule.normalizer
+        weights, times(joined(of_weights, 3), weights.factor), slope, rule.normalizer
     )
     of_key, of_value, *of_rest = totals
     if rule.reach.mods.score is not None:
         of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
     of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(value.dtype)
 
-    def products(columns: Span, places: Span) -> tuple:
-        block = columns.cut(of_products, 3)
-        return (
-            weighted_sum(block, places.cut(key, 2)),
-            sum_over_queries(block, query, key.shape[1]),
-            sum_over_queries(columns.cut(kept, 3), given, key.shape[1]),
-        )
-
-    def nothing(columns: Span, places: Span) -> tuple:
-        return tuple(map(ops.zeros_like, (query, places.cut(key, 2), places.cut(value, 2))))
-
     of_query: Tensor = 0
-    for (columns, places), live in runs:
-        of_block = where_live(live, products, nothing, columns, places)
-        of_query += of_block[0]
-        of_key = places.add(of_key, _float32(of_block[1]), 2)
-        of_value = places.add(of_value, _float32(of_block[2]), 2)
+    for columns, places in runs:
+        block = columns.cut(of_products, 3)
+        of_query += weighted_sum(block, places.cut(key, 2))
+        of_block = sum_over_queries(block, query, key.shape[1])
+        of_key = places.add(of_key, float32(of_block), 2)
+        of_block = sum_over_queries(columns.cut(kept, 3), given, key.shape[1])
+        of_value = places.add(of_value, float32(of_block), 2)
     if rule.has_table:
         of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
     return of_query, [of_key, of_value, *of_rest]
@@ -292,33 +255,18 @@ def _before_mod(
     query, before = part.queries(tensors[0]), []
     first, totals = len(totals) - len(learned), list(totals)
 
-    def gradients(piece: Piece, bias: Tensor, upstream: Tensor) -> tuple:
+    for piece, columns, bias in zip(part.pieces, part.columns(), part.biases(table), strict=True):
         places = rule.reach.places(part.rows, piece.span)
 
-        def scored(products: Tensor, *learned: Tensor) -> Tensor:
+        def scored(products: Tensor, *learned: Tensor, places: tuple = places) -> Tensor:
             return rule.reach.mods.scored(products, places, learned)
 
-        given = (_products(query, tensors[1], piece, bias), *learned)
-        return tuple(map(_float32, vjp(scored, given, upstream)))
-
-    def nothing(piece: Piece, bias: Tensor, upstream: Tensor) -> tuple:
-        return tuple(ops.zeros_like(each, "float32") for each in (upstream, *learned))
-
-    parts = zip(part.pieces, part.columns(), part.biases(table), weights.live, strict=True)
-    for piece, columns, bias, live in parts:
-        upstream = columns.cut(of_scores, 3)
-        of_products, *of_learned = where_live(live, gradients, nothing, piece, bias, upstream)
+        _, gradient = pullback(scored, (_products(query, tensors[1], piece, bias), *learned))
+        of_products, *of_learned = map(float32, gradient(columns.cut(of_scores, 3)))
         before.append(of_products)
-        for place, gradient in enumerate(of_learned):
-            totals[first + place] = totals[first + place] + gradient
-    return _joined(before, 3), totals
-
-
-def where_live(live: Tensor, compute: Callable, otherwise: Callable, *given: Any) -> Any:
-    """Return what one of two functions makes of what is given, and run that one alone."""
-    if live is True:
-        return compute(*given)
-    return ops.cond(live, lambda: compute(*given), lambda: otherwise(*given))
+        for place, one in enumerate(of_learned):
+            totals[first + place] = totals[first + place] + one
+    return joined(before, 3), totals
 
 
 def _seen(masks: list, reach: Reach) -> Tensor:
@@ -334,7 +282,7 @@ def softmax(scores: Tensor) -> Tensor:
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
-def _dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
+def dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
     """Return what dropout multiplies the weights with, the same whenever it is asked for."""
     if not rule.dropout:
         return None
@@ -358,15 +306,18 @@ class _FixedSeed(random.SeedGenerator):
         return self.seed
 
 
-def _times(weights: Tensor, factor: Tensor, dtype: str = "float32") -> Tensor:
+def times(weights: Tensor, factor: Tensor, dtype: str = "float32") -> Tensor:
+    """Return weights times the factor of dropout, if there is one."""
     return ops.cast(weights if factor is None else weights * factor, dtype)
 
 
-def _joined(tensors: list, axis: int) -> Tensor:
+def joined(tensors: list, axis: int) -> Tensor:
+    """Return tensors end to end on an axis."""
     return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
 
 
-def _float32(tensor: Tensor) -> Tensor:
+def float32(tensor: Tensor) -> Tensor:
+    """Return a tensor in single precision."""
     return ops.cast(tensor, "float32")
 
 

@@ -110,6 +110,11 @@ class Mods:
     values: tuple = field(default=(), repr=False)
     mask_values: tuple = field(default=(), repr=False)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a function."""
+        return self.score is not None or self.mask is not None
+
     @classmethod
     def of(cls, score: Callable | None, mask: Callable | None) -> "Mods":
         """Return the functions with the variables that they read."""

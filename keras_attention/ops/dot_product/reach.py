@@ -157,15 +157,14 @@ class Part:
     """Neighbouring queries, and the pieces of the memory that they see, side by side.
 
     `first_distance` is where the table of biases starts, `1 - T`. With `apart` products go piece by
-    piece; with `can_skip` a piece that a mask hides whole is left out. `delay`, 0, is added to the
-    queries that are read, not to their places: there XLA would ask whether sizes depend on it.
+    piece. `delay`, 0, is added to the queries that are read, not to their places: there XLA would
+    ask whether sizes depend on it.
     """
 
     rows: Span
     pieces: tuple[Piece, ...]
     first_distance: Tensor
     apart: bool = False
-    can_skip: bool = False
     delay: Tensor = 0
 
     def once_there(self, tensor: Tensor) -> "Part":
@@ -221,20 +220,16 @@ class Part:
         return [Span(p.span.start - last, p.span.size + others) for p in self.pieces]
 
 
-def cut_to_parts(
-    steps: Tensor, length: Tensor, count: int, reach: Reach, can_skip: bool = False
-) -> list[Part]:
-    """Cut the queries to parts, with `can_skip` the memory to blocks; leave out what none sees."""
+def cut_to_parts(steps: Tensor, length: Tensor, count: int, reach: Reach) -> list[Part]:
+    """Cut the queries to parts, without the places that none of a part sees."""
     size = max((steps + count - 1) // count, 1)
-    apart = bool(reach.num_sinks or reach.mods.score or can_skip)
+    apart = bool(reach.num_sinks or reach.mods.score)
     parts = []
     for index in range(count):
         start = least(index * size, steps) if index else 0
         rows = Span(start, least(start + size, steps) - start)
         pieces = list(_pieces(rows, length, reach))
-        if can_skip:
-            pieces = [block for piece in pieces for block in _blocks(piece, size)]
-        parts.append(Part(rows, tuple(pieces), 1 - steps, apart, can_skip))
+        parts.append(Part(rows, tuple(pieces), 1 - steps, apart))
     return parts
 
 
@@ -261,12 +256,6 @@ def _window(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
     # At least one place, hidden where the window has left the memory behind.
     first = least(first, length - 1)
     yield Piece(Span(first, most(stop - first, 1)), reach, bool(reach.num_sinks))
-
-
-def _blocks(piece: Piece, size: int) -> Iterator[Piece]:
-    for start in range(piece.span.start, piece.span.stop, size):
-        span = Span(start, min(size, piece.span.stop - start))
-        yield replace(piece, span=span)
 
 
 def nothing_after(tensor: Tensor) -> Tensor:

@@ -1,0 +1,203 @@
+"""Attention by functions of places, in square blocks of pairs, without those that a mask rules out.
+
+Of each query are kept the greatest score `m` so far, the sum `l` of `exp(score - m)` and the
+context `c`, the values weighted so. A block that some query sees changes them,
+
+    m' = max(m, scores)
+    l' = l exp(m - m') + sum exp(scores - m')
+    c' = c exp(m - m') + exp(scores - m') v
+
+and `c / l` is the context in the end. From `m + log l` the backward pass has the weights of a block
+without those of the others. A block that is ruled out costs its mask alone.
+
+Source: Dao et al. 2022, "FlashAttention", algorithms 1 and 4; blocks that a mask rules out as in
+Dong et al. 2024, "Flex attention".
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from keras import ops
+
+from ..types import Tensor
+from ..vjp import pullback, with_gradient
+from .blocks import HIDDEN, Rule, dropout_factor, float32, joined, times
+from .products import dot_products, sum_over_queries, weighted_sum
+from .reach import Span, nothing_after
+
+# Places on the side of a block: an eighth of the longer sequence, within these limits.
+LEAST_PLACES, MOST_PLACES = 256, 1024
+
+
+def block_sparse_attention(tensors: tuple, rule: Rule) -> Tensor:
+    """Attend by softmax; `tensors` are query, key, value, and what the score's function learns."""
+
+    @with_gradient
+    def attend(*tensors: Tensor) -> tuple:
+        context, logs = _forward(tensors, rule)
+        return ops.cast(context, tensors[0].dtype), lambda upstream: _backward(
+            tensors, context, logs, upstream, rule
+        )
+
+    return attend(*tensors)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The pairs of some neighbouring queries and some neighbouring places of the memory."""
+
+    rows: Span
+    columns: Span
+    column: int
+    number: int
+    mask: Tensor  # which pairs are seen, or `None` for all
+
+    def change(self, change: Callable, state: tuple) -> tuple:
+        """Return `change(*state)`, or the state as it is where no pair is seen."""
+        if self.mask is None:
+            return change(*state)
+        return ops.cond(ops.any(self.mask), lambda: change(*state), lambda: state)
+
+    def scores(self, query: Tensor, key: Tensor, learned: list, rule: Rule) -> tuple:
+        """Return the scores and what turns their gradient to those of products and learned."""
+        products, mods = float32(dot_products(query, key)), rule.reach.mods
+        if mods.score is None:
+            scores, gradient = products, lambda upstream: (upstream,)
+        else:
+            places = rule.reach.places(self.rows, self.columns)
+            scores, gradient = pullback(
+                lambda products, *learned: mods.scored(products, places, learned),
+                (products, *learned),
+            )
+        return scores if self.mask is None else ops.where(self.mask, scores, HIDDEN), gradient
+
+
+def _side(tensors: tuple) -> int:
+    longer = max(tensors[0].shape[2], tensors[1].shape[2])
+    return min(max(LEAST_PLACES, -(-longer // 8)), MOST_PLACES)
+
+
+def _cut(length: int, size: int) -> list[Span]:
+    return [Span(start, min(size, length - start)) for start in range(0, length, size)]
+
+
+def _blocks(tensors: tuple, rule: Rule) -> Iterator[tuple[Span, list[_Block]]]:
+    """Yield the queries of each row of blocks, and its blocks without those past causality."""
+    size, reach = _side(tensors), rule.reach
+    columns = _cut(tensors[1].shape[2], size)
+    for row, rows in enumerate(_cut(tensors[0].shape[2], size)):
+        blocks = []
+        for column, span in enumerate(columns):
+            if reach.causal and span.start >= rows.stop:
+                break
+            # Places that all of these queries see by their order need no mask for it.
+            inside = reach.window is None and span.stop <= rows.start + 1
+            mask = (reach.everywhere() if inside else reach).mask(rows, span)
+            blocks.append(_Block(rows, span, column, row * len(columns) + column, mask))
+        yield rows, blocks
+
+
+def _forward(tensors: tuple, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Return the context, float32, and the logarithm of each query's sum of exponentials."""
+    query, key, value, *learned = tensors
+    contexts: list[Tensor] = []
+    logs: list[Tensor] = []
+    for rows, blocks in _blocks(tensors, rule):
+        queries = _after(contexts, rows.cut(query, 2))
+        zeros = ops.zeros((*ops.shape(queries)[:3], 1 + value.shape[3]), "float32")
+        # Above what is hidden: whose weight is 0 from the start then, and not 1 until more is seen.
+        state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
+        for block in blocks:
+            state = block.change(
+                functools.partial(_read, block, queries, key, value, learned, rule), state
+            )
+        greatest, total, context = state
+        seen = greatest > HIDDEN / 2
+        total = ops.where(seen, total, 1.0)
+        contexts.append(ops.where(seen, context / total, 0.0))
+        logs.append(ops.where(seen, greatest + ops.log(total), 0.0))
+    return joined(contexts, 2), joined(logs, 2)
+
+
+def _read(
+    block: _Block,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    learned: list,
+    rule: Rule,
+    greatest: Tensor,
+    total: Tensor,
+    context: Tensor,
+) -> tuple:
+    """Return the state of some queries after a block."""
+    key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
+    scores, _ = block.scores(query, key, learned, rule)
+    above = ops.maximum(greatest, ops.max(scores, axis=-1, keepdims=True))
+    weights, before = ops.exp(scores - above), ops.exp(greatest - above)
+    kept = times(weights, dropout_factor(weights, rule, block.number), value.dtype)
+    return (
+        above,
+        total * before + ops.sum(weights, axis=-1, keepdims=True),
+        context * before + float32(weighted_sum(kept, value)),
+    )
+
+
+def _backward(tensors: tuple, context: Tensor, logs: Tensor, upstream: Tensor, rule: Rule) -> tuple:
+    """Return the gradients of all tensors."""
+    query, key, value, *learned = tensors
+    slope = ops.sum(float32(upstream) * context, axis=-1, keepdims=True)
+    spans = _cut(key.shape[2], _side(tensors))
+    of_memory = [
+        tuple(ops.zeros_like(span.cut(tensor, 2), "float32") for tensor in (key, value))
+        for span in spans
+    ]
+    of_learned = [ops.zeros_like(tensor, "float32") for tensor in learned]
+    of_queries: list[Tensor] = []
+    for rows, blocks in _blocks(tensors, rule):
+        queries = _after(of_queries, rows.cut(query, 2))
+        given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
+        of_query = ops.zeros_like(queries, "float32")
+        for block in blocks:
+            change = functools.partial(_add, block, queries, key, value, given, learned, rule)
+            state = (of_query, *of_memory[block.column], *of_learned)
+            of_query, of_key, of_value, *of_learned = block.change(change, state)
+            of_memory[block.column] = of_key, of_value
+        of_queries.append(of_query)
+    of_key, of_value = (joined(list(parts), 2) for parts in zip(*of_memory, strict=True))
+    gradients = (joined(of_queries, 2), of_key, of_value, *of_learned)
+    return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
+
+
+def _add(
+    block: _Block,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    given: list,
+    learned: list,
+    rule: Rule,
+    *totals: Tensor,
+) -> tuple:
+    """Return gradients with what a block adds: of its queries, keys and values, and learned."""
+    (upstream, slope, logs), groups = given, key.shape[1]
+    key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
+    scores, of_scores = block.scores(query, key, learned, rule)
+    weights = ops.exp(scores - logs)
+    factor = dropout_factor(weights, rule, block.number)
+    of_weights = times(float32(dot_products(upstream, value)), factor)
+    of_products, *of_learned = of_scores(weights * (of_weights - slope))
+    of_products, kept = ops.cast(of_products, query.dtype), times(weights, factor, value.dtype)
+    parts = (
+        weighted_sum(of_products, key),
+        sum_over_queries(of_products, query, groups),
+        sum_over_queries(kept, upstream, groups),
+        *of_learned,
+    )
+    return tuple(total + float32(part) for total, part in zip(totals, parts, strict=True))
+
+
+def _after(done: list, tensor: Tensor) -> Tensor:
+    """Return a tensor that is there only after what was done last."""
+    return tensor + ops.cast(nothing_after(done[-1]), tensor.dtype) if done else tensor
