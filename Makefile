@@ -14,8 +14,9 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # One thread a worker: two test processes with a thread pool each are slower on two cores.
 ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(BIN)/python -m pytest
-# `make test-torch` runs the first, whose peer is PyTorch, and `make check` the second.
-ELSEWHERE := --ignore=tests/test_benchmarks.py --ignore=tests/test_import_rules.py
+# `make test-torch` runs the first, whose peer is PyTorch, and `make check` the others.
+STATIC := tests/test_import_rules.py tests/test_docs.py
+ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py $(STATIC))
 PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
@@ -48,11 +49,11 @@ trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (ho
 test-versions: $(VENV)/.installed-tests ## Run the tests on each Python, with the oldest and the newest requirements
 	$(ONE_THREAD) $(BIN)/python tests/versions.py $(VERSIONS)
 
-check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, types, import rules, docs
+check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, types, import rules, docs and their examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
-	$(PYTEST) -q tests/test_import_rules.py
+	$(ONE_THREAD) $(PYTEST) $(PARALLEL) -q $(STATIC)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/

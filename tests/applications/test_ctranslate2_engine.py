@@ -53,6 +53,9 @@ def conversions(monkeypatch):
     ],
     ids=lambda options: " ".join(f"{key}={value}" for key, value in options.items()),
 )
+@pytest.mark.by_default(
+    "beam_size=1 min_length=2 max_length=5", "beam_size=3 n_best=3 length_penalty=0.0"
+)
 def test_the_engine_gives_our_words_scores_and_alignments(transformer, options):
     lines = ["", *random_lines(31), "   "]
     ours = transformer.translate(lines, **options)
