@@ -104,7 +104,8 @@ def _forward(tensors: tuple, rule: Rule) -> tuple[Tensor, Tensor]:
     contexts: list[Tensor] = []
     logs: list[Tensor] = []
     for rows, blocks in _blocks(tensors, rule):
-        queries = _after(contexts, rows.cut(query, 2))
+        queries = rows.cut(query, 2)
+        queries = _after(contexts[-1], queries) if contexts else queries
         zeros = ops.zeros((*ops.shape(queries)[:3], 1 + value.shape[3]), "float32")
         # Above what is hidden: whose weight is 0 from the start then, and not 1 until more is seen.
         state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
@@ -133,7 +134,7 @@ def _read(
 ) -> tuple:
     """Return the state of some queries after a block."""
     key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
-    scores, _ = block.scores(query, key, learned, rule)
+    scores, _ = block.scores(_after(context, query), key, learned, rule)
     above = ops.maximum(greatest, ops.max(scores, axis=-1, keepdims=True))
     weights, before = ops.exp(scores - above), ops.exp(greatest - above)
     kept = times(weights, dropout_factor(weights, rule, block.number), value.dtype)
@@ -156,7 +157,8 @@ def _backward(tensors: tuple, context: Tensor, logs: Tensor, upstream: Tensor, r
     of_learned = [ops.zeros_like(tensor, "float32") for tensor in learned]
     of_queries: list[Tensor] = []
     for rows, blocks in _blocks(tensors, rule):
-        queries = _after(of_queries, rows.cut(query, 2))
+        queries = rows.cut(query, 2)
+        queries = _after(of_queries[-1], queries) if of_queries else queries
         given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
         of_query = ops.zeros_like(queries, "float32")
         for block in blocks:
@@ -181,7 +183,8 @@ def _add(
     *totals: Tensor,
 ) -> tuple:
     """Return gradients with what a block adds: of its queries, keys and values, and learned."""
-    (upstream, slope, logs), groups = given, key.shape[1]
+    query, upstream, slope, logs = (_after(totals[0], each) for each in (query, *given))
+    groups = key.shape[1]
     key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
     scores, of_scores = block.scores(query, key, learned, rule)
     weights = ops.exp(scores - logs)
@@ -198,6 +201,6 @@ def _add(
     return tuple(total + float32(part) for total, part in zip(totals, parts, strict=True))
 
 
-def _after(done: list, tensor: Tensor) -> Tensor:
-    """Return a tensor that is there only after what was done last."""
-    return tensor + ops.cast(nothing_after(done[-1]), tensor.dtype) if done else tensor
+def _after(done: Tensor, tensor: Tensor) -> Tensor:
+    """Return a tensor that is there only after another: blocks at once would take more memory."""
+    return tensor + ops.cast(nothing_after(done), tensor.dtype)
