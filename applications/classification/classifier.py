@@ -379,7 +379,7 @@ class ClassificationTask(TextTask):
             source = preprocessor.backbone_folder or config.model.backbone
             pretrained = backbones.load_pretrained(source, dtype=dtype)
         sizes = preprocessor.tokenizer.vocabulary_size, preprocessor.labels.outputs
-        network = build_model(config.model, *sizes, pretrained, config.vectors.channels, dtype)
+        network = build_model(config.model, *sizes, pretrained, dtype, config.vectors.channels)
         if preprocessor.vectors is not None:
             network.encoder.vectors.set_vectors(preprocessor.vectors)
         made = PairClassifier if config.data.second_column else TextClassifier

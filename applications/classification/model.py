@@ -131,8 +131,8 @@ def build_model(
     vocabulary_size: int,
     outputs: int,
     pretrained: Pretrained | None = None,
-    channels: str = "tuned",
     dtype: Any = None,
+    channels: str = "tuned",
 ) -> Classifier:
     """Build the network that a configuration describes, with new weights.
 
@@ -141,8 +141,8 @@ def build_model(
         vocabulary_size: how many ids there are, padding included.
         outputs: how many scores the network gives.
         pretrained: the backbone, loaded, for architecture backbone.
-        channels: of the vectors of words, as in `WordVectors`.
         dtype: the dtype policy of the network; None for Keras' global one.
+        channels: of the vectors of words, as in `WordVectors`.
 
     Returns:
         The network, built.
