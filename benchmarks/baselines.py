@@ -30,7 +30,7 @@ def main(arguments=None) -> int:
         "--folder", type=Path, required=True, help="with wikiqa/, trecqa/, trec/, nltk/ and sick/"
     )
     options = parser.parse_args(arguments)
-    options.runs, options.set = None, []
+    options.runs, options.set = None, []  # as many as the table of classification has
     ranked = rows_of(RANKED, lambda name: ranking_rows(name, options.folder))
     labelled = rows_of(LABELLED, lambda name: [labels_row(name, options)])
     if not ranked + labelled:

@@ -23,7 +23,7 @@ def test_the_tables_have_the_sets_that_are_there(folder, capsys):
     out, error = capsys.readouterr()
     assert "| TREC-QA, dev | word overlap | 2 | 0.7500 | 0.7500 | 0.5000 |" in out
     assert "| trec | 100.0 | 100.0-100.0 | 1 |" in out
-    assert "WikiQA is passed over: no file" in error and "WikiQA" not in out
+    assert "WikiQA is passed over: There is no file" in error and "WikiQA" not in out
 
 
 def test_a_folder_without_any_set_ends_with_one_line(tmp_path, capsys):
