@@ -29,7 +29,7 @@ MODELS = {
 }
 # What an encoder wants of the training, chosen on the development set.
 TRAINING = {
-    "compare-aggregate": {"loss": "listwise"},
+    "compare-aggregate": {"loss": "listwise", "epochs": 8, "average_checkpoints": 3},
 }
 
 # Wang, Liu and Zhao 2016, with pretrained vectors: MAP and MRR.
