@@ -64,8 +64,7 @@ FROM_VECTORS = {
 }
 QUESTIONS_FROM_VECTORS = {
     **FROM_VECTORS,
-    "model.encoder": "convolution",
-    "model.units": 100,
+    "training.learning_rate": 0.003,
     "training.label_smoothing": 0.1,
     "training.epochs": 8,
     "training.average_checkpoints": 3,
