@@ -132,7 +132,9 @@ class ClassificationTask(TextTask):
         )
         config.check()
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
-        return cls.configured(config, preprocessor, dtype)
+        task = cls.configured(config, preprocessor, dtype)
+        preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        return task
 
     # ---- In use.
 

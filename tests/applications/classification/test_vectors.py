@@ -73,6 +73,8 @@ def test_training_changes_the_tuned_vectors_alone(file, channels, tmp_path):
     again = keras.saving.load_model(tmp_path / "task.keras")
     one, other = (each.classify("so good").probabilities for each in (task, again))
     assert one == pytest.approx(other, abs=1e-6)
+    task.save_to_preset(tmp_path / "preset")
+    assert not (tmp_path / "preset" / "vectors.npy").exists()
 
 
 def test_the_command_trains_from_them(file, tmp_path):
