@@ -1,10 +1,11 @@
 """`python -m benchmarks.answer_selection`: attention before and after the state, on WikiQA.
 
 Every encoder is trained with the same settings from several seeds, the epoch chosen by MAP on the
-development set, and measured on the test set under the filtered protocol. The vectors of words are
-trained once for each seed, on WikiQA's own training text: nothing is pretrained elsewhere. A run
-that is there already is continued, and one that is measured is not measured again, so that the
-comparison may be interrupted, and spread over processes by `--only`.
+development set, and measured on the test set under the filtered protocol. With `--vectors`, words
+start from a file's vectors; else these are trained once for each seed on WikiQA's own training
+text, and nothing is pretrained elsewhere. A run that is there already is continued, and one that is
+measured is not measured again, so that the comparison may be interrupted, and spread over processes
+by `--only`.
 """
 
 import argparse
@@ -24,9 +25,14 @@ MODELS = {
     "inner-context": {"encoder": "inner-context"},
     "inner-context occam": {"encoder": "inner-context", "occam": "true"},
     "inner-gate": {"encoder": "inner-gate"},
+    "compare-aggregate": {"encoder": "compare-aggregate"},
+}
+# What an encoder wants of the training, chosen on the development set.
+TRAINING = {
+    "compare-aggregate": {"loss": "listwise", "epochs": 8, "average_checkpoints": 3},
 }
 
-# Wang, Liu and Zhao 2016, with pretrained vectors: MAP and MRR.
+# Wang, Liu and Zhao 2016, and Wang and Jiang 2017, with pretrained vectors: MAP and MRR.
 PUBLISHED = {
     "gru": (0.6581, 0.6691),
     "outer": (0.6881, 0.7013),
@@ -34,9 +40,12 @@ PUBLISHED = {
     "inner-context": (0.7182, 0.7339),
     "inner-context occam": (0.7341, 0.7418),
     "inner-gate": (0.7258, 0.7394),
+    "compare-aggregate": (0.7433, 0.7545),
 }
 
 SIZE = 100
+EXTRA_WORDS = 50000
+"""Words of the file's first that have vectors of their own although no training text has them."""
 SETTINGS = {
     "data.dataset": "wikiqa",
     "vectors.source": "file",
@@ -56,6 +65,7 @@ def main(arguments=None) -> int:
         "arguments, `--section.key=value`, are settings of all runs.",
     )
     parser.add_argument("--folder", required=True, help="where WikiQA's files lie")
+    parser.add_argument("--vectors", type=Path, help="pretrained vectors of 100 numbers")
     parser.add_argument("--seeds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("runs/answer-selection"))
     parser.add_argument("--only", choices=MODELS, action="append")
@@ -123,8 +133,11 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     """Return the settings of one run, as the command takes them."""
     settings = {**SETTINGS, "data.folder": options.folder, "training.seed": seed}
-    settings["vectors.file"] = _vectors(seed, options)
+    settings["vectors.file"] = options.vectors or _vectors(seed, options)
+    if options.vectors:
+        settings["vectors.extra_words"] = EXTRA_WORDS
     settings |= {f"model.{key}": value for key, value in MODELS[name].items()}
+    settings |= {f"training.{key}": value for key, value in TRAINING.get(name, {}).items()}
     return [f"--{key}={value}" for key, value in settings.items()]
 
 

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.classification`: text classification from random vectors, beside others.
+"""`python -m benchmarks.classification`: text classification, beside others.
 
-A CNN of 2014, as published, and a linear machine over words and pairs of words, trained here.
+From random vectors, and with `--vectors` from pretrained ones; beside a CNN of 2014, as published,
+and a linear machine over words and pairs of words, trained here.
 
 Each row is trained by the real command: with several seeds where the set has a test set, else on
 the first of ten fixed folds; the figure is the mean of its runs. A run that is there already is
@@ -48,6 +49,26 @@ QUESTIONS = {
     "training.label_smoothing": 0.1,
     "training.average_checkpoints": 5,
 }
+# Chosen on development parts.
+FROM_VECTORS = {
+    **SENTENCES,
+    "vectors.extra_words": 50000,
+    "vectors.channels": "both",
+    "model.embedding_size": 100,
+    "model.embedding_dropout": 0.2,
+    "model.word_dropout": 0.0,
+    "training.schedule": "cosine",
+    "training.epochs": 5,
+    "training.early_stopping": "none",
+    "training.average_checkpoints": 2,
+}
+QUESTIONS_FROM_VECTORS = {
+    **FROM_VECTORS,
+    "training.learning_rate": 0.003,
+    "training.label_smoothing": 0.1,
+    "training.epochs": 8,
+    "training.average_checkpoints": 3,
+}
 # Equal for both: what is compared is attention over words and sentences with a mean of all words.
 REVIEWS = {
     "model.encoder": "none",
@@ -79,7 +100,9 @@ class Row:
         settings: of the configuration.
         folds: whether runs are folds of the set, not seeds on its own test set.
         goal: the accuracy in percent to reach.
-        published: that of the CNN from random vectors (Kim 2014), None where there is none.
+        published: that of the CNN (Kim 2014), from random vectors or, of a row that is pretrained,
+            the best one from word2vec's 300 numbers; None where there is none.
+        pretrained: whether words start from the vectors of `--vectors`.
     """
 
     dataset: str
@@ -88,6 +111,7 @@ class Row:
     folds: bool = False
     goal: float | None = None
     published: float | None = None
+    pretrained: bool = False
 
 
 ROWS = {
@@ -99,6 +123,9 @@ ROWS = {
     ),
     "reviews-mean": Row("movie_reviews", "nltk", {**REVIEWS, "model.architecture": "mean"}, True),
     "sick": Row("sick", "sick", PAIRS, goal=77.0),
+    "trec-vectors": Row("trec", "trec", QUESTIONS_FROM_VECTORS, False, 93.0, 93.6, True),
+    "polarity-vectors": Row("sentence_polarity", "nltk", FROM_VECTORS, True, 79.5, 81.5, True),
+    "subjectivity-vectors": Row("subjectivity", "nltk", FROM_VECTORS, True, 93.5, 93.4, True),
 }
 
 
@@ -106,7 +133,10 @@ def main(arguments=None) -> int:
     """Train, evaluate and print the table; 0, or 2 after one line on what went wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.classification",
-        description="Train text classifiers from random vectors on public sets.",
+        description="Train text classifiers on public sets.",
+    )
+    parser.add_argument(
+        "--vectors", type=Path, help="pretrained vectors of 100 numbers; adds rows that start there"
     )
     parser.add_argument(
         "--folder", type=Path, required=True, help="folder with trec/, nltk/ and sick/"
@@ -127,6 +157,8 @@ def main(arguments=None) -> int:
     rows = []
     try:
         for name in options.only or ROWS:
+            if ROWS[name].pretrained and not options.vectors:
+                continue
             rows.append(measure(name, options))
             print(json.dumps(rows[-1]), file=sys.stderr)
     except (BenchmarkError, OSError) as error:
@@ -169,6 +201,8 @@ def overrides(name: str, number: int, options: argparse.Namespace) -> list[str]:
         "data.folder": options.folder / row.subfolder,
         "data.fold" if row.folds else "training.seed": number if row.folds else number + 1,
     }
+    if row.pretrained:
+        settings["vectors.file"] = options.vectors
     return [f"--{key}={value}" for key, value in settings.items()] + [
         f"--{setting}" for setting in options.set
     ]

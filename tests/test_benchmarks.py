@@ -362,11 +362,14 @@ def test_measured_answer_selection_runs_are_not_repeated(name, tmp_path, capsys)
 @pytest.mark.parametrize("name", answer_selection.MODELS)
 def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
     (tmp_path / "vectors-3.txt").touch()  # trained before
-    options = argparse.Namespace(folder="wikiqa", output=tmp_path)
+    options = argparse.Namespace(folder="wikiqa", output=tmp_path, vectors=None)
     config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
     assert config.model.encoder == name.removesuffix(" occam")
     assert config.model.occam == name.endswith("occam")
     assert config.training.seed == 3 and config.data.folder == "wikiqa"
+    options.vectors = tmp_path / "glove.txt"
+    config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
+    assert config.vectors.file == str(options.vectors) and config.vectors.extra_words == 50000
 
 
 def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):

@@ -10,7 +10,9 @@ from benchmarks import classification
 from benchmarks.children import BenchmarkError
 from keras_attention.applications.cli import load_task, read_config
 
-OPTIONS = argparse.Namespace(folder=Path("data"), output=Path("runs"), runs=2, set=[], only=None)
+OPTIONS = argparse.Namespace(
+    folder=Path("data"), output=Path("runs"), runs=2, set=[], only=None, vectors=Path("glove.txt")
+)
 
 
 @pytest.mark.parametrize("name", classification.ROWS)
@@ -23,6 +25,7 @@ def test_the_command_accepts_the_settings_of_each_row(name):
     assert config.model.architecture == row.settings["model.architecture"]
     assert (config.data.fold if row.folds else config.training.seed - 1) == 1
     assert (config.data.folds is not None) == row.folds
+    assert config.vectors.file == ("glove.txt" if row.pretrained else None)
 
 
 def test_a_row_is_the_mean_of_its_runs_and_goes_on_where_it_was(tmp_path, monkeypatch, capsys):

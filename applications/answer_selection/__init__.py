@@ -1,5 +1,6 @@
 """Answer selection: a Keras task that ranks the candidate answers of a question."""
 
+from .compare_aggregate import CompareAggregate
 from .config import (
     AnswerSelectionConfig,
     DataConfig,
@@ -22,6 +23,7 @@ __all__ = [
     "AnswerSelectionConfig",
     "AnswerSelector",
     "Candidate",
+    "CompareAggregate",
     "DataConfig",
     "HardestHinge",
     "ModelConfig",

@@ -1,14 +1,18 @@
 """The configuration of the answer selection application."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from ..common.errors import UserError, check_range
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
 SPLITS = ("train", "dev", "test")
-ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate"]
+ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", "compare-aggregate"]
+READERS = get_args(ENCODERS)[:-1]
+"""Those by which an `AnswerSelector` reads a candidate."""
+OF_READERS = ("bidirectional", "shared", "pooling")
+"""What they alone have."""
 
 
 @dataclass(frozen=True)
@@ -117,15 +121,17 @@ class ModelConfig:
     Args:
         encoder: how a candidate is read: gru, without attention; outer, with attention over the
             states of the GRU; inner-word, inner-context or inner-gate, with attention before the
-            state, whose query is the question.
+            state, whose query is the question; or compare-aggregate, without a GRU: words of both
+            sides attend to each other, are compared, and convolutions read the comparisons.
         occam: add Occam's penalty on the attention (inner-word and inner-context only).
         occam_minimum: the least price of a word in that penalty.
         embedding_size: the size of a word's vector.
-        units: the size of a GRU's state.
-        bidirectional: read in both directions, with `units` for each.
-        shared: read questions with the GRU that reads candidates, its attention without a query.
+        units: the size of a GRU's state; of compare-aggregate, that of each of its layers.
+        bidirectional: read in both directions, with `units` for each (not compare-aggregate).
+        shared: read questions with the GRU that reads candidates, its attention without a query
+            (not compare-aggregate).
         attention_units: the size of the hidden layer of outer; null for `units`.
-        pooling: how states become one vector: mean or max over the words.
+        pooling: how states become one vector: mean or max over the words (not compare-aggregate).
         dropout: the rate of dropout on word vectors and on the pooled vectors.
     """
 
@@ -152,6 +158,12 @@ class ModelConfig:
             )
         if self.attention_units and self.encoder != "outer":
             raise UserError("model.attention_units goes with model.encoder outer only.")
+        for name in OF_READERS if self.encoder not in READERS else ():
+            if getattr(self, name) != getattr(ModelConfig, name):
+                raise UserError(
+                    f"model.{name} does not apply to model.encoder {self.encoder}: leave it out. "
+                    f"Received: {getattr(self, name)}."
+                )
 
 
 @dataclass(frozen=True)
@@ -160,9 +172,10 @@ class TrainingConfig(training_config.TrainingConfig):
     __doc__ = (
         (training_config.TrainingConfig.__doc__ or "").rstrip()
         + """
-        loss: hinge, that the cosine of a right candidate exceeds that of the hardest wrong one
-            drawn by `margin`; or log, that a right candidate's probability is high and a wrong
-            one's low, each pair by itself.
+        loss: hinge, that the score of a right candidate exceeds that of the hardest wrong one
+            drawn by `margin`; log, that a right candidate's probability is high and a wrong
+            one's low, each pair by itself; or listwise, that of a right candidate and the wrong
+            ones drawn with it the right one has the highest probability.
         margin: of the hinge.
         negatives: wrong candidates drawn for each right one in each epoch: the question's own
             first, then other questions' candidates.
@@ -173,7 +186,7 @@ class TrainingConfig(training_config.TrainingConfig):
     batch_size: int = 32
     learning_rate: float = 1e-3
     early_stopping: Literal["map", "mrr", "loss", "none"] = "map"
-    loss: Literal["hinge", "log"] = "hinge"
+    loss: Literal["hinge", "log", "listwise"] = "hinge"
     margin: float = 0.2
     negatives: int = 5
 

@@ -2,16 +2,16 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
 
-from ..common.network import Network
-from .config import ENCODERS, ModelConfig
+from .compare_aggregate import CompareAggregate
+from .config import READERS, ModelConfig
+from .network import AnswerNetwork
 
 INNER = ("word", "context", "gate")
 WITH_WEIGHTS = ("word", "context")
@@ -165,7 +165,7 @@ class Reader(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AnswerSelector(Network):
+class AnswerSelector(AnswerNetwork):
     """Scores candidate answers by the cosine of their vectors with the question's.
 
     The question is read first; its vector is the query of the attention with which the candidates
@@ -247,18 +247,12 @@ class AnswerSelector(Network):
         trainable_vectors: bool = True,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
+        super().__init__(vocabulary_size, embedding_size, dropout, trainable_vectors, **kwargs)
         _check(encoder, attention, reader, pooling, occam)
-        self.keep(vocabulary_size=vocabulary_size, units=units, embedding_size=embedding_size)
+        self.keep(units=units, log_odds=log_odds)
         self.keep(encoder=encoder, pooling=pooling, bidirectional=bidirectional, shared=shared)
         self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
-        self.keep(log_odds=log_odds, trainable_vectors=trainable_vectors)
-        self.dropout_rate = dropout
         policy = {"dtype": self.dtype_policy}
-        self.embedding = keras.layers.Embedding(
-            vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
-        )
-        self.dropout = keras.layers.Dropout(dropout, **policy)
         named = None if encoder == "gru" else encoder.removeprefix("inner-")
         kind = self.part("attention", attention, lambda: named)
 
@@ -300,30 +294,18 @@ class AnswerSelector(Network):
             self.offset = self.add_weight((), initializer="zeros", name="offset")
         self.built = True
 
-    def call(self, inputs, training=False):
-        return self.score(inputs, training)[0]
-
     def score(self, inputs: Mapping[str, Any], training: bool = False) -> tuple[Any, Any]:
         """Return scores `(B, N)` and weights of the candidates' words `(B, N, T)`, or None."""
-        question, candidates = inputs["question"], inputs["candidates"]
-        rows, count, length = (ops.shape(candidates)[axis] for axis in range(3))
-        asked, _ = self.question_reader(*self._embedded(question, training), training=training)
-        words = self._embedded(ops.reshape(candidates, (-1, length)), training)
-        asked = ops.repeat(asked, count, axis=0)
+        question, words, shape = self.pairs(inputs, training)
+        asked, _ = self.question_reader(*question, training=training)
+        asked = ops.repeat(asked, shape[1], axis=0)
         answers, weights = self.reader(*words, query=asked, training=training)
         asked = _unit(self.dropout(asked, training=training))
         answers = _unit(self.dropout(answers, training=training))
-        cosine = ops.reshape(ops.sum(asked * answers, axis=-1), (rows, count))
+        cosine = ops.reshape(ops.sum(asked * answers, axis=-1), shape[:2])
         if weights is not None:
-            weights = ops.reshape(weights, (rows, count, length))
+            weights = ops.reshape(weights, shape)
         return (self.scale * cosine + self.offset if self.log_odds else cosine), weights
-
-    def _embedded(self, ids, training):
-        return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
-
-    def set_vectors(self, vectors: np.ndarray) -> None:
-        """Set the vectors of words, `(vocabulary_size, embedding_size)`."""
-        self.embedding.embeddings.assign(vectors)
 
     def get_config(self):
         own = self.config_of(
@@ -331,7 +313,7 @@ class AnswerSelector(Network):
             reader=self.reader,
             question_reader=self.question_reader,
         )
-        return {**super().get_config(), **own, "dropout": self.dropout_rate}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AnswerSelector":
@@ -376,21 +358,35 @@ class HardestHinge(keras.losses.Loss):
         return {**super().get_config(), "margin": self.margin}
 
 
-def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerSelector:
+def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerNetwork:
     """Return the network that a configuration describes, with new weights.
 
     Args:
         config: the `model` section.
         vocabulary_size: how many ids there are.
-        **options: more arguments of `AnswerSelector`, such as `log_odds` and `dtype`.
+        **options: more arguments of the network, such as `log_odds` and `dtype`.
     """
-    return AnswerSelector(vocabulary_size, **dataclasses.asdict(config), **options)
+    arguments = dataclasses.asdict(config)
+    if config.encoder not in READERS:
+        arguments = {name: arguments[name] for name in ("units", "embedding_size", "dropout")}
+        arguments["encoder"] = config.encoder
+        options.pop("log_odds", None)  # its scores are logits, whatever the loss
+    return make_network(vocabulary_size, **arguments, **options)
+
+
+def make_network(
+    vocabulary_size: int, encoder: str = "inner-word", **options: Any
+) -> AnswerNetwork:
+    """Return the network of an encoder."""
+    if encoder == "compare-aggregate":
+        return CompareAggregate(vocabulary_size, **options)
+    return AnswerSelector(vocabulary_size, encoder=encoder, **options)
 
 
 def _check(encoder, attention, reader, pooling, occam) -> None:
-    if encoder not in get_args(ENCODERS):
+    if encoder not in READERS:
         raise ValueError(
-            f"`encoder` should be one of {list(get_args(ENCODERS))}. Received: encoder={encoder!r}"
+            f"`encoder` should be one of {list(READERS)}. Received: encoder={encoder!r}"
         )
     if pooling not in ("mean", "max"):
         raise ValueError(f"`pooling` should be 'mean' or 'max'. Received: pooling={pooling!r}")

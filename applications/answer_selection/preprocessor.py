@@ -11,12 +11,8 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
-from ..common.errors import UserError
-from ..common.files import verify_checksum
+from ..common import vectors
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
-
-VECTORS_FILE = "vectors.npy"
-"""The vectors that training starts from, in a run folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +108,7 @@ class AnswerPreprocessor(TextPreprocessor):
         """
         size = vocabulary_size + len(SPECIAL_TOKENS)
         tokenizer = WordTokenizer.train(as_texts(texts, "texts"), size, min_count, lowercase)
-        words = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
-        words |= {word: None for word in extra_words if tokenizer.tokens(word) == [word]}
-        tokenizer = WordTokenizer(list(words), lowercase=lowercase)
-        return cls(tokenizer, unknown_buckets, max_length)
+        return cls(vectors.with_words(tokenizer, extra_words), unknown_buckets, max_length)
 
     @property
     def vocabulary_size(self) -> int:
@@ -165,14 +158,7 @@ class AnswerPreprocessor(TextPreprocessor):
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
     def read_start(self, folder: Path) -> None:
-        path = folder / VECTORS_FILE
-        if not path.is_file():
-            return
-        verify_checksum(path)
-        try:  # mapped, so that a header cannot ask for more memory than the file has bytes
-            self.vectors = np.array(np.load(path, mmap_mode="r"))
-        except Exception as error:  # an altered file fails in many ways
-            raise UserError(f"{path} is damaged: no vectors ({type(error).__name__}).") from None
+        self.vectors = vectors.read_start(folder)
 
     def _padded_in_graph(self, question, candidates):
         import tensorflow as tf

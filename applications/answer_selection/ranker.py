@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import keras
 import numpy as np
@@ -19,16 +19,19 @@ from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
+from ..common.vectors import write_start
 from ..training.config import load_config
 from .batches import EncodedQuestions, TrainingBatches, encode
-from .config import PRESETS, AnswerSelectionConfig, VectorsConfig
+from .config import PRESETS, AnswerSelectionConfig, TrainingConfig, VectorsConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
-from .model import AnswerSelector, HardestHinge, build_model
-from .preprocessor import VECTORS_FILE, AnswerPreprocessor, padded
-from .results import PROTOCOLS, Answer, Ranking, by_position, evaluation_report
+from .model import HardestHinge, build_model, make_network
+from .network import AnswerNetwork
+from .preprocessor import AnswerPreprocessor, padded
+from .results import PROTOCOLS, Answer, Ranking, by_position, by_word, evaluation_report
 from .vectors import first_vectors, read_vectors
 
 PAIRS_IN_A_BATCH = 256
+OBJECTIVES = get_args(TrainingConfig.__annotations__["loss"])
 
 
 @keras.saving.register_keras_serializable("keras_attention.answer_selection")
@@ -36,14 +39,17 @@ class AnswerRanker(TextTask):
     """Ranks candidate answers of a question: a network and its preprocessor.
 
     Training makes each right candidate exceed the hardest of a few wrong ones, drawn anew in each
-    epoch; a network of log-odds learns each pair by itself.
+    epoch; `objective` names two more ways.
 
     Args:
-        backbone: the network.
+        backbone: the network, an `AnswerSelector` or a `CompareAggregate`.
         preprocessor: what turns texts into its ids.
         negatives: wrong candidates drawn for each right one in each epoch: the question's own
             first, then other questions' candidates.
         margin: by how much a right candidate should exceed the hardest wrong one.
+        objective: what `fit` minimises, as `training.loss` of the configuration: `"hinge"`, `"log"`
+            or `"listwise"`; None for `"log"` where the network's `log_odds` says so, else
+            `"hinge"`.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -65,22 +71,32 @@ class AnswerRanker(TextTask):
     name_of_task, shaded_pages = "answer-selection", HTML
     config_class, known_defaults = AnswerSelectionConfig, PRESETS
     asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
-    network_class, preprocessor_cls = AnswerSelector, AnswerPreprocessor
+    network_class, preprocessor_cls = AnswerNetwork, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
     served_letters = 100_000  # of which `max_length` words are read
 
     def __init__(
         self,
-        backbone: AnswerSelector,
+        backbone: AnswerNetwork,
         preprocessor: AnswerPreprocessor | None = None,
         negatives: int = 5,
         margin: float = 0.2,
+        objective: str | None = None,
         **kwargs: Any,
     ):
         if not isinstance(negatives, int) or negatives < 1:
             raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
+        if objective is not None:
+            check_choice("objective", objective, OBJECTIVES)
+        log_odds = getattr(backbone, "log_odds", False)
+        if objective in OBJECTIVES[1:] and not log_odds:
+            raise ValueError(
+                f"objective={objective!r} needs a network of logits: an AnswerSelector with "
+                "log_odds=True, or a CompareAggregate."
+            )
         self.negatives = negatives
         self.margin = margin
+        self.objective = objective or ("log" if log_odds else "hinge")
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -93,6 +109,7 @@ class AnswerRanker(TextTask):
         vectors: Path | str | None = None,
         seed: int = 0,
         preprocessor: Mapping[str, Any] | None = None,
+        objective: str | None = None,
         **network: Any,
     ) -> "AnswerRanker":
         """Return a task for questions like those given, with new weights.
@@ -105,7 +122,9 @@ class AnswerRanker(TextTask):
                 None for random ones.
             seed: the seed of random vectors.
             preprocessor: more arguments of `AnswerPreprocessor.adapt`.
-            **network: more arguments of `AnswerSelector`, such as `encoder="outer"`.
+            objective: as of the class.
+            **network: more arguments of `AnswerSelector`, such as `encoder="outer"`; or
+                `encoder="compare-aggregate"` and those of `CompareAggregate`.
         """
         texts = as_questions(questions, name="questions").texts
         adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
@@ -114,9 +133,10 @@ class AnswerRanker(TextTask):
             config = VectorsConfig(source="file", file=str(vectors))
             file = read_vectors(vectors, embedding_size)
         start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
-        backbone = AnswerSelector(adapted.vocabulary_size, units, embedding_size, **network)
+        sizes = {"units": units, "embedding_size": embedding_size}
+        backbone = make_network(adapted.vocabulary_size, **sizes, **network)
         backbone.set_vectors(start)
-        return cls(backbone, adapted)
+        return cls(backbone, adapted, objective=objective)
 
     # ---- In use.
 
@@ -146,10 +166,12 @@ class AnswerRanker(TextTask):
         for each, values, shades in zip(asked, scores, weights, strict=True):
             shades = shades if self.backbone.has_weights else [None] * len(shades)
             answers = []
+            read = self.preprocessor.tokens(each.text)
             for place, candidate in enumerate(each.candidates):
-                words = self.preprocessor.tokens(candidate.text)
-                score = float(values[place])
-                answers.append(Answer(candidate.text, score, words, shades[place], place))
+                words, score = self.preprocessor.tokens(candidate.text), float(values[place])
+                shade = by_word(shades[place])
+                matrix = None if shade is shades[place] else shades[place]
+                answers.append(Answer(candidate.text, score, words, shade, place, read, matrix))
             answers.sort(key=lambda answer: (-answer.score, answer.position))
             rankings.append(Ranking(each.text, tuple(answers)))
         return rankings
@@ -157,7 +179,8 @@ class AnswerRanker(TextTask):
     def score(self, questions: Any) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         """Return for each question the scores of its candidates, and the weights of their words.
 
-        The questions come as `fit` takes them; weights are zeros where the network gives none.
+        The questions come as `fit` takes them. Weights are `(T,)`, of `CompareAggregate` `(S, T)`
+        for each word of the question; zeros where the network gives none.
         """
         return self._score(self.encode(as_questions(questions, name="questions")))
 
@@ -193,12 +216,13 @@ class AnswerRanker(TextTask):
         report = evaluation_report(questions, scores, self.preprocessor.tokens, protocol)
         if trec_run is not None:
             write_text(Path(trec_run), "".join(f"{line}\n" for line in trec_run_lines(ranked)))
-        # A cosine has no natural threshold: log-odds alone say "right" of a pair by itself.
-        log_odds, shades = self.backbone.log_odds, [row for rows in weights for row in rows]
+        # What was not learned pair by pair has no natural threshold that says "right".
+        by_pair = self.objective == "log"
+        shades = [by_word(each) for row in weights for each in row]
         return {
             **report,
             **dataclasses.asdict(encoded.coverage),
-            "accuracy": pair_accuracy(ranked, questions.judgements) if log_odds else None,
+            "accuracy": pair_accuracy(ranked, questions.judgements) if by_pair else None,
             "attention_by_position": by_position(shades) if self.backbone.has_weights else None,
         }
 
@@ -225,7 +249,7 @@ class AnswerRanker(TextTask):
         if not self.backbone.has_weights:
             raise UserError(
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
-                "inner-word or inner-context."
+                "inner-word, inner-context or compare-aggregate."
             )
         ranking = self.rank(question, candidates)
         if output is not None:
@@ -243,12 +267,11 @@ class AnswerRanker(TextTask):
             candidates = [line for line in candidates.splitlines() if line.strip()]
         answers = []
         for each in self.rank(question, candidates):
-            side, weights = [f"{each.score:.3f}"], each.weights
-            maps = (
-                []
-                if weights is None
-                else [attention_map("attention", side, each.tokens, [weights])]
-            )
+            side, weights = [f"{each.score:.3f}"], [each.weights]
+            if each.matrix is not None:
+                side, weights = each.question, each.matrix
+            shown = each.weights is not None
+            maps = [attention_map("attention", side, each.tokens, weights)] if shown else []
             answers.append(ExplainedAnswer(each.text, each.score, maps))
         inputs = {"question": question, "candidates": "\n".join(candidates)}
         return Explanation(self.name_of_task, inputs, answers[0].text, answers)
@@ -265,9 +288,11 @@ class AnswerRanker(TextTask):
         return TrainingBatches(encoded, batch_size, self.negatives, seed, shuffle)
 
     def default_loss(self) -> keras.losses.Loss:
-        if self.backbone.log_odds:
+        if self.objective == "hinge":
+            return HardestHinge(self.margin)
+        if self.objective == "log":
             return keras.losses.BinaryCrossentropy(from_logits=True)
-        return HardestHinge(self.margin)
+        return keras.losses.CategoricalCrossentropy(from_logits=True)  # one of a row is right
 
     def service(self, max_letters: int | None = None):
         """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
@@ -297,11 +322,11 @@ class AnswerRanker(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        if self.preprocessor.vectors is not None:
-            np.save(folder / VECTORS_FILE, self.preprocessor.vectors)
+        write_start(folder, self.preprocessor.vectors)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "negatives": self.negatives, "margin": self.margin}
+        own = {name: getattr(self, name) for name in ("negatives", "margin", "objective")}
+        return {**super().get_config(), **own}
 
     # ---- The hooks of the command.
 
@@ -338,12 +363,12 @@ class AnswerRanker(TextTask):
     @classmethod
     def configured(cls, config, preprocessor, dtype=None) -> "AnswerRanker":
         section = config.training
-        options = {"log_odds": section.loss == "log", "dtype": dtype}
+        options = {"log_odds": section.loss != "hinge", "dtype": dtype}
         options["trainable_vectors"] = config.vectors.trainable
         network = build_model(config.model, preprocessor.vocabulary_size, **options)
         if preprocessor.vectors is not None:
             network.set_vectors(preprocessor.vectors)
-        return cls(network, preprocessor, section.negatives, section.margin)
+        return cls(network, preprocessor, section.negatives, section.margin, section.loss)
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
@@ -363,12 +388,12 @@ class AnswerRanker(TextTask):
         kept = [q for q, each in enumerate(corpus.questions) if each.right and each.wrong]
         questions = dataclasses.replace(corpus, questions=[corpus.questions[q] for q in kept])
         encoded = batches.encoded.part(kept)
-        margin = None if self.backbone.log_odds else self.margin
 
         def figures() -> dict[str, float]:
             scores, _ = self._score(encoded)
             pairs = zip(scores, encoded.labels, strict=True)
-            loss = float(np.mean([question_loss(*pair, margin) for pair in pairs]))
+            losses = [question_loss(*pair, self.objective, self.margin) for pair in pairs]
+            loss = float(np.mean(losses))
             if not np.isfinite(loss):  # the training stops at it, and ranks nothing
                 return {"val_loss": loss, "val_map": 0.0, "val_mrr": 0.0}
             result = ranking_score(questions.scored(scores), questions.judgements)
@@ -405,7 +430,10 @@ class AnswerRanker(TextTask):
             values, shades = (ops.convert_to_numpy(array) for array in found)
             for (question, place, ids), value, shade in zip(part, values, shades, strict=True):
                 scores[question][place] = value
-                weights[question][place] = shade[: len(ids)]
+                words = len(encoded.questions[question])
+                weights[question][place] = (shade[:words] if shade.ndim == 2 else shade)[
+                    ..., : len(ids)
+                ]
         return scores, weights
 
     def _score_pairs(self, question, candidate):
@@ -415,13 +443,18 @@ class AnswerRanker(TextTask):
         return ops.cast(scores[:, 0], "float32"), ops.cast(shades, "float32")
 
 
-def question_loss(scores: np.ndarray, labels: Sequence[int], margin: float | None) -> float:
-    """Return the loss of one question with all its candidates; the log loss without a margin."""
+def question_loss(
+    scores: np.ndarray, labels: Sequence[int], objective: str, margin: float
+) -> float:
+    """Return the loss of one question with all its candidates."""
     scores, right = np.asarray(scores, "float64"), np.asarray(labels, bool)
-    if margin is None:
+    if objective == "log":
         return float(np.mean(np.logaddexp(0.0, np.where(right, -scores, scores))))
     if right.all():
         return 0.0
+    if objective == "listwise":
+        wrong = np.logaddexp.reduce(scores[~right])
+        return float(np.mean(np.logaddexp(scores[right], wrong) - scores[right]))
     hardest = scores[~right].max()
     return float(np.mean(np.maximum(0.0, margin - scores[right] + hardest)))
 

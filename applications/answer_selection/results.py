@@ -30,6 +30,9 @@ class Answer(Shown):
         weights: how much attention each of them got; None where the network's attention gives no
             weights of words.
         position: its place among the candidates that were given, from 0.
+        question: the question's words, as far as they are read.
+        matrix: how much attention each of these gives to each of `tokens`, where the network
+            gives such weights; `weights` are their mean.
     """
 
     text: str
@@ -37,6 +40,8 @@ class Answer(Shown):
     tokens: list[str]
     weights: np.ndarray | None = dataclasses.field(repr=False)
     position: int
+    question: Sequence[str] = dataclasses.field(default=(), repr=False)
+    matrix: np.ndarray | None = dataclasses.field(default=None, repr=False)
 
     @property
     def shaded(self) -> list[ShadedTokens]:
@@ -132,6 +137,11 @@ def by_words(
         name: [[score(words, bag) for bag in row] for words, row in pairs]
         for name, score in {"bm25": bm25, "word_overlap": overlap}.items()
     }
+
+
+def by_word(weights: np.ndarray | None) -> np.ndarray | None:
+    """Return the weight of each word: that of a matrix `(S, T)` in the mean over the question."""
+    return weights if weights is None or weights.ndim == 1 else weights.mean(axis=0)
 
 
 def by_position(weights: Sequence[np.ndarray], parts: int = PARTS) -> list[float]:

@@ -2,7 +2,14 @@
 
 from .backbones import BackboneEncoder, Pretrained, load_pretrained
 from .classifier import ClassificationTask, PairClassifier, TextClassifier
-from .config import ClassificationConfig, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
+from .config import (
+    ClassificationConfig,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainingConfig,
+    VectorsConfig,
+)
 from .data import load_examples, read_examples
 from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder, TextEncoder
 from .layers import Contextual, Pool, WordVectors
@@ -32,6 +39,7 @@ __all__ = [
     "TextEncoder",
     "TokenizerConfig",
     "TrainingConfig",
+    "VectorsConfig",
     "Weights",
     "WordVectors",
     "build_model",

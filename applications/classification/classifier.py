@@ -12,14 +12,22 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key
+from ..common.errors import UserError, check_key, say
 from ..common.explanation import Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
+from ..common.vectors import read_vectors, start_vectors, with_words, write_start
 from ..training.config import load_config
 from . import backbones, data, results
-from .config import PRESETS, ClassificationConfig, DataConfig, ModelConfig, TokenizerConfig
+from .config import (
+    PRESETS,
+    ClassificationConfig,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+    VectorsConfig,
+)
 from .encoders import SIDES
 from .layers import PACKAGE
 from .model import Classifier, build_model
@@ -78,6 +86,7 @@ class ClassificationTask(TextTask):
         embedding_size: int | None = None,
         label_kind: str | None = None,
         tokenizer: Mapping[str, Any] | None = None,
+        vectors: Mapping[str, Any] | None = None,
         max_length: int = 400,
         dtype: Any = None,
         **model: Any,
@@ -93,6 +102,7 @@ class ClassificationTask(TextTask):
             embedding_size: width of the embeddings; None for `units`.
             label_kind: `"one"`, `"many"` or `"number"`; None for what the first label is.
             tokenizer: keys of `TokenizerConfig`, such as `{"lowercase": False}`.
+            vectors: keys of `VectorsConfig`, such as `{"file": "glove.txt"}`.
             max_length: the longest text, in tokens.
             dtype: the dtype policy of the network; None for Keras' global one.
             **model: more of `ModelConfig`, such as `encoder="none"`, `dropout` or `backbone`.
@@ -101,7 +111,12 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
-        for section, given in ((ModelConfig, model), (TokenizerConfig, tokenizer or {})):
+        tokenizer, vectors = dict(tokenizer or {}), dict(vectors or {})
+        for section, given in (
+            (ModelConfig, model),
+            (TokenizerConfig, tokenizer),
+            (VectorsConfig, vectors),
+        ):
             for name in given:
                 check_key(name, section.__dataclass_fields__, section.__name__)
         columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
@@ -111,12 +126,15 @@ class ClassificationTask(TextTask):
         second = "second" if cls.pairs else None
         config = ClassificationConfig(
             data=DataConfig(labels=kind, max_length=max_length, second_column=second),
-            tokenizer=TokenizerConfig(**(tokenizer or {})),
+            tokenizer=TokenizerConfig(**tokenizer),
+            vectors=VectorsConfig(**vectors),
             model=ModelConfig(architecture=architecture, units=units, **model),
         )
         config.check()
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
-        return cls.configured(config, preprocessor, dtype)
+        task = cls.configured(config, preprocessor, dtype)
+        preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        return task
 
     # ---- In use.
 
@@ -306,6 +324,7 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
+        write_start(folder, self.preprocessor.vectors)
         encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
         kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
@@ -342,7 +361,18 @@ class ClassificationTask(TextTask):
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         lines = [text for item in corpus.items for text in item.texts]
-        return preprocessor_of(config, train_tokenizer(config.tokenizer, lines), labels)
+        tokenizer, size = train_tokenizer(config.tokenizer, lines), config.model.embedding_size
+        if config.vectors.file is None:
+            return preprocessor_of(config, tokenizer, labels)
+        file = read_vectors(config.vectors.file, size)
+        say(str(file))
+        if extra := list(file.vectors)[: config.vectors.extra_words]:
+            tokenizer = with_words(tokenizer, extra)
+        preprocessor, count = preprocessor_of(config, tokenizer, labels), tokenizer.vocabulary_size
+        origin = (config.training.seed, file.vectors, file.path)
+        preprocessor.vectors, report = start_vectors(tokenizer, count, size, *origin)
+        say(report)
+        return preprocessor
 
     @classmethod
     def configured(cls, config: ClassificationConfig, preprocessor, dtype: Any = None):
@@ -351,7 +381,9 @@ class ClassificationTask(TextTask):
             source = preprocessor.backbone_folder or config.model.backbone
             pretrained = backbones.load_pretrained(source, dtype=dtype)
         sizes = preprocessor.tokenizer.vocabulary_size, preprocessor.labels.outputs
-        network = build_model(config.model, *sizes, pretrained, dtype)
+        network = build_model(config.model, *sizes, pretrained, dtype, config.vectors.channels)
+        if preprocessor.vectors is not None:
+            network.encoder.vectors.set_vectors(preprocessor.vectors)
         made = PairClassifier if config.data.second_column else TextClassifier
         return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
 

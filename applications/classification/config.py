@@ -186,6 +186,33 @@ class TokenizerConfig:
 
 
 @dataclass(frozen=True)
+class VectorsConfig:
+    """The vectors that words start from (not backbone).
+
+    Args:
+        file: vectors in text form (a word and its numbers on each line, as GloVe and word2vec write
+            them), plain or .gz; null for random ones. Words that it lacks get random ones, too.
+        extra_words: how many of the file's first words have vectors of their own although the
+            training text lacks them.
+        channels: what training does to the vectors: tuned changes them; static leaves them as they
+            are; both joins a tuned and a static one for each word.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ("file",)
+
+    file: str | None = None
+    extra_words: int = 0
+    channels: Literal["tuned", "static", "both"] = "tuned"
+
+    def __post_init__(self):
+        _check_choices(self, "vectors")
+        check_range("vectors.extra_words", self.extra_words, at_least=0)
+        for name in ("extra_words", "channels") if self.file is None else ():
+            if getattr(self, name) != getattr(VectorsConfig, name):
+                raise UserError(f"vectors.{name} goes with vectors.file only.")
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The model.
 
@@ -304,6 +331,7 @@ class ClassificationConfig:
 
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
+    vectors: VectorsConfig = VectorsConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     distribute: DistributeConfig = DistributeConfig()
@@ -316,6 +344,14 @@ class ClassificationConfig:
         data, architecture = self.data, self.model.architecture
         check_range("data.fold", data.fold, below=data.folds or 1)
         _refuse(
+            (
+                self.vectors.file and architecture == "backbone",
+                "vectors.file does not apply to model.architecture backbone, which has its own.",
+            ),
+            (
+                self.vectors.extra_words and self.tokenizer.kind != "words",
+                "vectors.extra_words goes with tokenizer.kind words only.",
+            ),
             (
                 self.training.class_weights != "none" and data.labels != "one",
                 "training.class_weights balanced goes with data.labels one only. "

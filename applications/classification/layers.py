@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
@@ -12,6 +13,8 @@ from keras_attention.text import PAD_ID, UNK_ID
 PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)
 """How many words each convolution sees."""
+CHANNELS = ("tuned", "static", "both")
+"""What training does to the vectors of words."""
 
 
 class Part(keras.layers.Layer):
@@ -45,6 +48,8 @@ class WordVectors(Part):
         size: width `E` of the embeddings.
         dropout: rate of dropout on the embeddings.
         word_dropout: the part of the words made unknown in training.
+        channels: what training does to the vectors: `"tuned"` changes them, `"static"` leaves them
+            as they are, and with `"both"` a word has one of each, joined.
         **kwargs: arguments of every Keras layer.
 
     Call arguments:
@@ -52,10 +57,15 @@ class WordVectors(Part):
         training: whether anything is dropped.
 
     Returns:
-        The vectors `(B, S, E)` and the mask `(B, S)`, True where there is a word.
+        The vectors `(B, S, E)`, of both channels `(B, S, 2E)`, and the mask `(B, S)`, True where
+        there is a word.
+
+    Reference:
+        Kim 2014, "Convolutional neural networks for sentence classification", section 2.1 (there
+        filters add up what they read of the two; here each has weights of its own for them).
     """
 
-    described = ("vocabulary_size", "size", "dropout", "word_dropout")
+    described = ("vocabulary_size", "size", "dropout", "word_dropout", "channels")
 
     def __init__(
         self,
@@ -63,17 +73,25 @@ class WordVectors(Part):
         size: int,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        channels: str = "tuned",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        if channels not in CHANNELS:
+            raise ValueError(f"`channels` should be in {CHANNELS}. Received: channels={channels!r}")
         self.vocabulary_size = vocabulary_size
         self.size = size
         self.dropout = dropout
         self.word_dropout = word_dropout
-        start = keras.initializers.RandomUniform(-0.25, 0.25)
-        self.embedding = keras.layers.Embedding(
-            vocabulary_size, size, start, name="embedding", dtype=self.dtype_policy
-        )
+        self.channels = channels
+
+        def embedding(name, trainable):
+            start = keras.initializers.RandomUniform(-0.25, 0.25)
+            options = {"name": name, "trainable": trainable, "dtype": self.dtype_policy}
+            return keras.layers.Embedding(vocabulary_size, size, start, **options)
+
+        self.embedding = embedding("embedding", channels != "static")
+        self.static = embedding("static", False) if channels == "both" else None
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._seed = keras.random.SeedGenerator() if word_dropout else None
 
@@ -82,7 +100,16 @@ class WordVectors(Part):
         if training and self.word_dropout:
             drawn = keras.random.uniform(ops.shape(ids), seed=self._seed) < self.word_dropout
             ids = ops.where(ops.logical_and(drawn, mask), UNK_ID, ids)
-        return self._dropout(self.embedding(ids), training=training), mask
+        vectors = self.embedding(ids)
+        if self.static is not None:
+            vectors = ops.concatenate([vectors, self.static(ids)], axis=-1)
+        return self._dropout(vectors, training=training), mask
+
+    def set_vectors(self, vectors: np.ndarray) -> None:
+        """Set the vectors of words, `(vocabulary_size, size)`, of each channel."""
+        for each in (self.embedding, self.static):
+            if each is not None:
+                each.embeddings.assign(vectors)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

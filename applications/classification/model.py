@@ -132,6 +132,7 @@ def build_model(
     outputs: int,
     pretrained: Pretrained | None = None,
     dtype: Any = None,
+    channels: str = "tuned",
 ) -> Classifier:
     """Build the network that a configuration describes, with new weights.
 
@@ -141,6 +142,7 @@ def build_model(
         outputs: how many scores the network gives.
         pretrained: the backbone, loaded, for architecture backbone.
         dtype: the dtype policy of the network; None for Keras' global one.
+        channels: of the vectors of words, as in `WordVectors`.
 
     Returns:
         The network, built.
@@ -155,7 +157,8 @@ def build_model(
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     sizes = vocabulary_size, config.embedding_size
-    vectors = WordVectors(*sizes, dropout, config.word_dropout, name="vectors", dtype=dtype)
+    options = {"name": "vectors", "dtype": dtype}
+    vectors = WordVectors(*sizes, dropout, config.word_dropout, channels, **options)
     context, pool = _context(config, "context", dtype), _pool(config, "pool", dtype)
     if name == "han":
         above = _context(config, "sentence_context", dtype), _pool(config, "sentence_pool", dtype)

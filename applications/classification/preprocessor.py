@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
 
+from ..common import vectors
 from ..common.errors import UserError, check_choice, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from . import backbones
@@ -215,6 +216,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         self.sentences = sentences
         self.max_sentence_length = max_sentence_length
         self.backbone_folder: Path | None = None
+        self.vectors: np.ndarray | None = None
+        """Vectors `(vocabulary_size, E)` that a training may start from; they are not saved."""
 
     @classmethod
     def adapt(
@@ -340,6 +343,7 @@ class ClassificationPreprocessor(TextPreprocessor):
     def read_start(self, folder: Path) -> None:
         if (folder / backbones.FOLDER).is_dir():
             self.backbone_folder = folder / backbones.FOLDER
+        self.vectors = vectors.read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
         names = ("pairs", "max_length", "sentences", "max_sentence_length")

@@ -97,8 +97,8 @@ TASKS = {
         use=lambda task: [
             [each.text, rounded(each.score)] for each in task.rank(*QUESTIONS[0][:2])
         ],
-        swapped=lambda: {"encoder": "outer"},
-        networks=(answer_selection.AnswerSelector,),
+        swapped=lambda: {"encoder": "compare-aggregate"},
+        networks=(answer_selection.AnswerSelector, answer_selection.CompareAggregate),
     ),
     "TextClassifier": TaskEntry(
         make=lambda **arguments: classification.TextClassifier.from_texts(

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
@@ -83,7 +84,7 @@ def test_the_training_loss_of_a_question_is_that_of_all_its_candidates():
     random = np.random.default_rng(7)
     for labels in ([1, 0, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]):
         scores = random.normal(size=(1, 5)).astype("float32")
-        whole = question_loss(scores[0], labels, 0.5)
+        whole = question_loss(scores[0], labels, "hinge", 0.5)
         assert float(HardestHinge(0.5)(np.array([labels]), scores)) == pytest.approx(
             whole, abs=1e-6
         )
@@ -91,12 +92,19 @@ def test_the_training_loss_of_a_question_is_that_of_all_its_candidates():
 
 def test_the_loss_of_a_question():
     scores = [0.9, 0.3, 0.6, 0.5]
-    assert question_loss(scores, [1, 0, 0, 1], 0.5) == pytest.approx((0.2 + 0.6) / 2)
-    assert question_loss(scores, [1, 1, 1, 1], 0.5) == 0.0
+    assert question_loss(scores, [1, 0, 0, 1], "hinge", 0.5) == pytest.approx((0.2 + 0.6) / 2)
+    for objective in ("hinge", "listwise"):
+        assert question_loss(scores, [1, 1, 1, 1], objective, 0.5) == 0.0
     expected = np.mean(
         [np.log1p(np.exp(-s if y else s)) for s, y in zip(scores, [1, 0, 0, 1], strict=True)]
     )
-    assert question_loss(scores, [1, 0, 0, 1], None) == pytest.approx(expected)
+    assert question_loss(scores, [1, 0, 0, 1], "log", 0.5) == pytest.approx(expected)
+    # Listwise: each right candidate among the wrong ones, as a row of training has one.
+    rows = np.array([[0.9, 0.3, 0.6], [0.5, 0.3, 0.6]], "float32")
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    expected = float(loss(np.array([[1.0, 0, 0]] * 2, "float32"), rows))
+    found = question_loss(scores, [1, 0, 0, 1], "listwise", 0.5)
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("settings", [{"margin": 0.0}, {"negatives": 0}, {"label_smoothing": 0.1}])
