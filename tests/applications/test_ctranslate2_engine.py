@@ -18,7 +18,7 @@ ctranslate2 = pytest.importorskip(ENGINE)
 
 @pytest.fixture(scope="module")
 def transformer():
-    return make_translator(architecture="transformer")
+    return make_translator(architecture="transformer", layers=3, decoder_layers=2)
 
 
 @pytest.fixture
