@@ -6,6 +6,7 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -127,8 +128,8 @@ class Problem:
         """Take one step: logits `(R, V)` in float32, and the state to give back."""
         added: dict = {"origins": origins} if self.gives_origins else {}
         for key, tensors in constants.items():
-            each = iter(tensors)
-            added[key] = _map_tensors(lambda _, each=each: next(each), self._constants[key])
+            left = list(reversed(tensors))
+            added[key] = _map_tensors(partial(_next_of, left), self._constants[key])
         logits, changed = self._step(tokens, {**state, **added} if added else state, index)
         if added:
             changed = {key: changed[key] for key in changed if key not in added}
@@ -174,6 +175,10 @@ class Problem:
         row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))
         cells = ops.reshape(ops.stack([row_numbers, tokens], axis=-1), (-1, 2))
         return ops.scatter_update(logits, cells, ops.reshape(written, (-1,)))
+
+
+def _next_of(left: list, _: Tensor) -> Tensor:
+    return left.pop()
 
 
 def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:

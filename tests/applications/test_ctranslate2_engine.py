@@ -18,7 +18,7 @@ ctranslate2 = pytest.importorskip(ENGINE)
 
 @pytest.fixture(scope="module")
 def transformer():
-    return make_translator(architecture="transformer", layers=3, decoder_layers=2)
+    return make_translator(architecture="transformer")
 
 
 @pytest.fixture
@@ -69,6 +69,15 @@ def test_the_engine_gives_our_words_scores_and_alignments(transformer, options):
     best = options.get("n_best", 1)
     assert {len(each.ranked) for each in theirs[1:-1] if each.source_tokens} == {best}
     assert len({each.text for each in ours}) > 3
+
+
+def test_a_shallow_decoder_is_converted():
+    translator = make_translator(architecture="transformer", decoder_layers=1)
+    lines, options = random_lines(7), {"beam_size": 1}
+    theirs = translator.translate(lines, engine=ENGINE, **options)
+    ours = translator.translate(lines, **options)
+    assert [each.tokens for each in theirs] == [each.tokens for each in ours]
+    assert len(translator.backbone.decoders) == 1
 
 
 def test_hypotheses_are_ranked_by_our_length_penalty(transformer):

@@ -215,8 +215,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
         if attention_mask is not None:
             queries = None if key.shape[0] is None else key.shape[0] * copies
-            expected = (queries, self.num_heads, key.shape[2])
-            expected = expected if len(attention_mask.shape) == 3 else expected[::2]
+            heads = (self.num_heads,) if len(attention_mask.shape) == 3 else ()
+            expected = (queries, *heads, key.shape[2])
             check_mask(attention_mask, expected, "attention_mask")
             attention_mask = _by_copies(attention_mask, copies)
         causal = is_own and copies == 1
