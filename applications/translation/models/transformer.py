@@ -121,20 +121,15 @@ class Transformer(TranslationModel):
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
         policy = {"dtype": self.dtype_policy}
         options |= {"positions": None if positions == "sinusoidal" else positions, **policy}
-        blocks = (
-            ("encoder", TransformerEncoder, layers),
-            ("decoder", TransformerDecoder, self.depth),
-        )
-        self.encoders, self.decoders = (
-            [
-                block(feed_forward_size, heads, dropout=dropout, name=f"{side}_{i}", **options)
-                for i in range(count)
-            ]
-            for side, block, count in blocks
-        )
-        # Where scores depend on no distance, the hypotheses of a beam share memory and caches.
-        by_distance = positions in ("alibi", "relative")
-        self.sentence_keys = () if by_distance else ("memory", "decoder")
+
+        def stack(block, side, count):
+            sizes = {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
+            return [block(name=f"{side}_{i}", **sizes, **options) for i in range(count)]
+
+        self.encoders = stack(TransformerEncoder, "encoder", layers)
+        self.decoders = stack(TransformerDecoder, "decoder", self.depth)
+        # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
+        self.sentence_keys = () if positions in ("alibi", "relative") else ("memory", "decoder")
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
 
         def last_norm(side):
