@@ -127,12 +127,14 @@ OWN_KEYS = {
     "rnnencdec": _RECURRENT,
     "luong": {**_RECURRENT, "attention_units": None, "half_width": None}
     | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True},
-    "transformer": dict.fromkeys(("layers", "heads", "feed_forward_size", "share_embeddings"))
-    | {"size": "tiny", "attention_dropout": 0.0}
+    "transformer": dict.fromkeys(("layers", "decoder_layers", "heads", "feed_forward_size"))
+    | {"share_embeddings": None, "size": "tiny", "attention_dropout": 0.0}
     | {"activation": "relu", "norm": "post", "positions": "sinusoidal"},
 }
 SIZES = {
     "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
+    "fast": {"embedding_size": 128, "feed_forward_size": 256, "layers": 6, "heads": 4}
+    | {"decoder_layers": 1},
     "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
 }
 HALF_WIDTH = 10
@@ -152,13 +154,16 @@ class ModelConfig:
         architecture: rnnsearch (bidirectional GRU, Bahdanau attention), luong (stacked LSTM,
             Luong attention), rnnencdec (no attention, to compare with) or transformer.
         size: where the sizes of a transformer come from that are not given: tiny (4 layers each,
-            128 wide, feed-forward 256, 4 heads) or base (6, 512, 2048, 8) (transformer only; null
+            128 wide, feed-forward 256, 4 heads), fast (6 and 1 layers, as wide: a deep encoder and
+            a shallow decoder, Kasai et al. 2021) or base (6, 512, 2048, 8) (transformer only; null
             for tiny).
         embedding_size: width of the word embeddings, and of all layers in a transformer; null for
             256, or the size's.
         units: width of the recurrent layers; null for 256 (not transformer).
         layers: layers of encoder and decoder; null for 2 in luong and the size's in transformer,
             while the others have 1.
+        decoder_layers: layers of the decoder, where it has not as many as the encoder (transformer
+            only; null for the size's, or as many).
         heads: attention heads (transformer only; null for the size's).
         feed_forward_size: width of the hidden layer of the feed-forward networks (transformer
             only; null for the size's).
@@ -188,10 +193,11 @@ class ModelConfig:
     """
 
     architecture: Literal["rnnsearch", "luong", "rnnencdec", "transformer"] = "rnnsearch"
-    size: Literal["tiny", "base"] | None = None
+    size: Literal["tiny", "fast", "base"] | None = None
     embedding_size: int | None = None
     units: int | None = None
     layers: int | None = None
+    decoder_layers: int | None = None
     heads: int | None = None
     feed_forward_size: int | None = None
     attention: Literal["global", "local-m", "local-p"] | None = None
@@ -210,7 +216,7 @@ class ModelConfig:
 
     def __post_init__(self):
         sizes = ("embedding_size", "units", "layers", "attention_units", "half_width", "heads")
-        for name in (*sizes, "readout_size", "feed_forward_size"):
+        for name in (*sizes, "readout_size", "feed_forward_size", "decoder_layers"):
             check_range(f"model.{name}", getattr(self, name), at_least=1)
         for name in ("dropout", "attention_dropout"):
             check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
@@ -325,7 +331,8 @@ class TranslationConfig:
         is_transformer = model.architecture == "transformer"
         if model.share_embeddings and not self.tokenizer.shared:
             raise UserError("model.share_embeddings needs tokenizer.shared: one vocabulary.")
-        for name, size in (("layer", model.layers), ("head", model.heads)):
+        layers = model.decoder_layers or model.layers
+        for name, size in (("layer", layers), ("head", model.heads)):
             chosen = getattr(decoding, f"attention_{name}")
             if chosen is not None and not (is_transformer and chosen < size):
                 has = f"the {name}s 0 to {size - 1}" if is_transformer else f"no {name}s to choose"

@@ -95,7 +95,7 @@ def _specification(task):
 
     model = task.backbone
     specification = TransformerSpec.from_config(
-        (model.depth, model.depth),
+        (len(model.encoders), model.depth),
         model.heads,
         pre_norm=model.norm == "pre",
         activation=getattr(common_spec.Activation, ACTIVATIONS[model.activation]),

@@ -12,7 +12,7 @@ from keras_attention.text import END_ID, PAD_ID, START_ID
 from .models.base import TranslationModel
 
 # Tokens that a state which grows has room for at first; the search makes more.
-FIRST_ROOM = 16
+FIRST_ROOM = 8
 
 
 def search(
@@ -48,6 +48,7 @@ def search(
         attention_key="attention_scores" if keeps_attention else None,
         attention_mask=mask,
         constant_keys=("memory",),
+        sentence_keys=model.sentence_keys,
         growing_axes=model.growing_axes,
         shrink_batch=True,
         seed_generator=seed,

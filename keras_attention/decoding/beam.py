@@ -104,6 +104,7 @@ def beam_search(
     no_repeat_ngram: int = 0,
     attention_key: str | None = None,
     constant_keys: Sequence[str] = (),
+    sentence_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
@@ -131,7 +132,7 @@ def beam_search(
             lengths to divisors that are positive and do not decrease with the length.
         coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
             `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
-        attention_mask: As in `search`.
+        attention_mask, sentence_keys: As in `search`.
 
     Output, errors and reference are those of `search` and `LengthPenalty`.
 
@@ -163,7 +164,9 @@ def beam_search(
             )
     ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
     keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, beam_size)
+    problem = Problem(
+        step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, beam_size, sentence_keys
+    )
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 
@@ -203,8 +206,9 @@ class _BeamLoop:
     weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
     ```
 
-    A history is `tokens (..., L)`, and with attention `beams (..., L)`, the row of `weights` of
-    each token: weights, `S` times larger, do not move with the beams. An empty beam has `-inf`.
+    A history is `tokens (..., L)`, and where something does not move with the beams - weights,
+    entries of the state with a row for each sentence - `beams (..., L)`, the beam in which the step
+    before each token was taken. An empty beam has `-inf`.
     """
 
     problem: Problem
@@ -272,14 +276,16 @@ class _BeamLoop:
 
     def _no_history(self, count: int) -> dict:
         shape = (self.problem.batch_size, count, self.problem.longest)
-        names = ("tokens", "beams") if self.problem.keeps_attention else ("tokens",)
+        keeps_beams = self.problem.keeps_attention or self.problem.gives_origins
+        names = ("tokens", "beams") if keeps_beams else ("tokens",)
         return {name: ops.zeros(shape, dtype="int32") for name in names}
 
     def advance(self, loop: dict, fixed: dict) -> dict:
         """Take one step."""
         index, live = loop["index"], loop["live"]
         last = ops.reshape(live["last"], (-1,))
-        logits, state = self.problem.step(last, loop["state"], index, fixed["constants"])
+        origins = live["history"].get("beams")
+        logits, state = self.problem.step(last, loop["state"], index, fixed["constants"], origins)
         advanced = {"index": index + 1}
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)
@@ -365,7 +371,7 @@ class _BeamLoop:
             return state
         first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
         rows = ops.reshape(first + parents, (-1,))
-        return tree.map_structure(lambda x: take_rows(x, rows), state)
+        return self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
 
     def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""

@@ -15,6 +15,8 @@ OPEN, OF = 3, 4
 # A chunk's maximum stands for it in the first pass of a top-k. Around 32, measured with 8,000 and
 # 32,000 words, finding the maxima and looking through the chunks found cost about the same.
 CHUNK = 32
+# Steps that a cache gets room for when it is full: each step copies and reads the empty places too.
+MORE_STEPS = 8
 
 
 class DecodingResult(NamedTuple):
@@ -61,8 +63,8 @@ def run_loop(search: Any, copies: int = 1) -> dict:
     def unfinished(loop: dict) -> Tensor:
         return ops.any(search.is_open(loop)) & (loop["index"] < problem.longest)
 
-    rooms = _Rooms(problem.growing_axes, problem.longest) if problem.growing_axes else None
-    departures = _Departures(search.is_open, copies) if problem.shrinks else None
+    rooms = _Rooms(problem) if problem.growing_axes else None
+    departures = _Departures(problem, search.is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None
         if rooms:
@@ -106,13 +108,17 @@ def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> d
 
 @dataclass(frozen=True)
 class _Rooms:
-    """The places for steps in a search's state: few at first, twice as many whenever they are full.
+    """The places for steps in a search's state: few at first, and more whenever they are full.
 
-    A cache with all its places is mostly empty, and yet read and moved with the beams at each step.
+    A cache with all its places is mostly empty, and yet read at each step.
     """
 
-    axes: Mapping[str, int]
-    longest: Tensor
+    problem: Problem
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """The axis of the places, by the name of the entry."""
+        return self.problem.growing_axes
 
     def grown(self, state: dict, index: Tensor) -> dict:
         """Return the state with a place for step `index`."""
@@ -120,7 +126,7 @@ class _Rooms:
         def part(key: str) -> Any:
             room = self._room(state, key)
             return ops.cond(
-                index >= room, lambda: self._widened(state, key, room), lambda: state[key]
+                index >= room, lambda: self._widened(state, key, MORE_STEPS), lambda: state[key]
             )
 
         return {**state, **{key: part(key) for key in self.axes}}
@@ -131,13 +137,16 @@ class _Rooms:
 
     def whole(self, state: dict) -> dict:
         """Return the state with a place for every step."""
-        missing = {key: max(0, self.longest - self._room(state, key)) for key in self.axes}
+        missing = {key: max(0, self.problem.longest - self._room(state, key)) for key in self.axes}
         return {**state, **{key: self._widened(state, key, missing[key]) for key in self.axes}}
 
     def _room(self, state: dict, key: str) -> Tensor:
-        return ops.shape(tree.flatten(state[key])[0])[self.axes[key]]
+        places = ops.shape(tree.flatten(state[key])[0])[self.axes[key]]
+        return places // self.problem.places_of_a_step(key)
 
-    def _widened(self, state: dict, key: str, places: Tensor) -> Any:
+    def _widened(self, state: dict, key: str, steps: Tensor) -> Any:
+        places = steps * self.problem.places_of_a_step(key)
+
         def widened(x: Tensor) -> Tensor:
             return ops.pad(
                 x, [[0, places if axis == self.axes[key] else 0] for axis in range(len(x.shape))]
@@ -151,9 +160,11 @@ class _Departures:
     """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
 
     Of the variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for
-    each of what leaves as one, `index` and `results` have none, and all others have one.
+    each of what leaves as one (but entries with a row for each sentence), `index` and `results`
+    have none, and all others have one.
     """
 
+    problem: Problem
     is_open: Callable
     copies: int
 
@@ -185,13 +196,16 @@ class _Departures:
     def _picked(self, parts: dict, places: Tensor) -> dict:
         rows = places[:, None] * self.copies + ops.arange(self.copies, dtype="int32")
         rows = ops.reshape(rows, (-1,))
-        chosen = {"state": (rows, 0), "constants": (rows, 0), "weights": (rows, 1)}
+
+        def of(numbers: Tensor, axis: int = 0) -> Callable:
+            return lambda x: ops.take(x, numbers, axis=axis)
 
         def picked(key: str, part: Any) -> Any:
             if key in ("index", "results"):
                 return part
-            numbers, axis = chosen.get(key, (places, 0))
-            return tree.map_structure(lambda x: ops.take(x, numbers, axis=axis), part)
+            if key in ("state", "constants"):
+                return self.problem.map_rows(of(rows), of(places), part)
+            return tree.map_structure(of(rows, 1) if key == "weights" else of(places), part)
 
         return {key: picked(key, part) for key, part in parts.items()}
 

@@ -147,6 +147,7 @@ def search(
     attention_key: str | None = None,
     attention_mask: Tensor = None,
     constant_keys: Sequence[str] = (),
+    sentence_keys: Sequence[str] = (),
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
@@ -176,6 +177,12 @@ def search(
             penalty. Give it with padded memories: padding would count as not covered.
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
             they are repeated for the hypotheses once, and never reordered.
+        sentence_keys: Names of entries, constant or not, that the `K` hypotheses of a beam share:
+            they keep a row for each sentence, and do not move. One in `growing_axes` has `K` places
+            for each step, `t K + k` for hypothesis `k` at step `t`. Where `K` is above 1, the step
+            finds in `state["origins"]` `(B, K, L)` which hypothesis took each step before, of what
+            is now hypothesis `k`: see `keras_attention.ops.masks.mask_of_origins`. In all other
+            searches each hypothesis has its rows, and there are no origins.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
             axis of the places; more are made as they fill. Not with XLA, where sizes cannot change:
             give all places there and leave this out.
@@ -230,4 +237,11 @@ def search(
     if options.beam_size == 1:
         return greedy_search(step, state, **common)
     of_beams = chosen("beam_size", "n_best", "length_penalty", "coverage_penalty")
-    return beam_search(step, state, attention_mask=attention_mask, **of_beams, **common)
+    return beam_search(
+        step,
+        state,
+        attention_mask=attention_mask,
+        sentence_keys=sentence_keys,
+        **of_beams,
+        **common,
+    )

@@ -6,6 +6,7 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -43,9 +44,10 @@ class Problem:
 
     `initial` is the part of the state that the steps change, which a search carries through its
     loop and reorders. The entries in `constant_keys` stay outside: they are repeated once, handed
-    to each step as `constants`, and dropped from the state that the step returns. `limits (B,)` are
-    the most tokens of each sentence; `longest`, the largest, sizes the buffers. What `ids`,
-    `lengths` and `keys` hold stands first in `__init__`.
+    to each step as `constants`, and dropped from the state that the step returns. The entries in
+    `sentence_keys`, constant or not, keep one row for each sentence. `limits (B,)` are the most
+    tokens of each sentence; `longest`, the largest, sizes the buffers. What `ids`, `lengths` and
+    `keys` hold stands first in `__init__`.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Problem:
         no_repeat_ngram: int,
         shrink_batch: bool,
         copies: int = 1,
+        sentence_keys: Sequence[str] = (),
     ) -> None:
         start_id, self.end_id, self.pad_id = ids
         max_length, self.min_length, longest = lengths
@@ -70,13 +73,20 @@ class Problem:
         self.growing_axes = dict(growing_axes or {})
         state = _map_tensors(ops.convert_to_tensor, state)
         self.batch_size = _count_rows(state)
-        _check_keys(state, attention_key, constant_keys)
+        _check_keys(state, attention_key, constant_keys, sentence_keys)
         _check_growing(state, self.growing_axes, constant_keys)
-        state = _map_tensors(lambda x: broadcast_rows(x, copies), state)
+        # With one hypothesis of each sentence there is no difference.
+        self._sentence_keys = frozenset(sentence_keys if copies > 1 else ())
+        self.gives_origins = bool(self._sentence_keys)
+        if self._sentence_keys:
+            state = {key: self._for_copies(key, part) for key, part in state.items()}
+        else:
+            state = _map_tensors(lambda x: broadcast_rows(x, copies), state)
         self._constants = {key: state[key] for key in constant_keys}
-        # In the order of `map_structure`, which need not be that of `flatten`.
-        self.constants: list = []
-        _map_tensors(self.constants.append, self._constants)
+        # Lists in the order of `map_structure`, which need not be that of `flatten`.
+        self.constants: dict[str, list] = {key: [] for key in constant_keys}
+        for key, tensors in self.constants.items():
+            _map_tensors(tensors.append, self._constants[key])
         if isinstance(state, dict):
             state = {key: value for key, value in state.items() if key not in self._constants}
         self.initial = state
@@ -91,17 +101,38 @@ class Problem:
         self.longest, limits = _length_limits(max_length, self.min_length, self.batch_size, longest)
         self.limits = ops.broadcast_to(limits, (self.batch_size,))
 
+    def _for_copies(self, key: str, part: Any) -> Any:
+        """Return an entry for all hypotheses: with more rows, or with more places in its rows."""
+        if key not in self._sentence_keys:
+            return _map_tensors(lambda x: broadcast_rows(x, self.copies), part)
+        if key not in self.growing_axes:
+            return part
+        return _map_tensors(lambda x: ops.repeat(x, self.copies, self.growing_axes[key]), part)
+
+    def places_of_a_step(self, key: str) -> int:
+        """Return how many places a step takes in an entry that grows."""
+        return self.copies if key in self._sentence_keys else 1
+
+    def map_rows(self, function: Callable, of_sentences: Callable, parts: Any) -> Any:
+        """Map the tensors of a state, by another function those with a row for each sentence."""
+        if not self._sentence_keys:
+            return tree.map_structure(function, parts)
+        return {
+            key: tree.map_structure(of_sentences if key in self._sentence_keys else function, part)
+            for key, part in parts.items()
+        }
+
     def step(
-        self, tokens: Tensor, state: Any, index: Tensor, constants: list
+        self, tokens: Tensor, state: Any, index: Tensor, constants: dict, origins: Tensor = None
     ) -> tuple[Tensor, Any]:
         """Take one step: logits `(R, V)` in float32, and the state to give back."""
-        given = state
-        if self._constants:
-            tensors = iter(constants)
-            given = {**state, **_map_tensors(lambda _: next(tensors), self._constants)}
-        logits, changed = self._step(tokens, given, index)
-        if self._constants:
-            changed = {key: changed[key] for key in changed if key not in self._constants}
+        added: dict = {"origins": origins} if self.gives_origins else {}
+        for key, tensors in constants.items():
+            left = list(reversed(tensors))
+            added[key] = _map_tensors(partial(_next_of, left), self._constants[key])
+        logits, changed = self._step(tokens, {**state, **added} if added else state, index)
+        if added:
+            changed = {key: changed[key] for key in changed if key not in added}
         _check_logits(logits, self.end_id)
         return ops.cast(logits, "float32"), _same_form(changed, state)
 
@@ -144,6 +175,10 @@ class Problem:
         row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))
         cells = ops.reshape(ops.stack([row_numbers, tokens], axis=-1), (-1, 2))
         return ops.scatter_update(logits, cells, ops.reshape(written, (-1,)))
+
+
+def _next_of(left: list, _: Tensor) -> Tensor:
+    return left.pop()
 
 
 def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:
@@ -244,22 +279,28 @@ def _count_rows(state: Any) -> Tensor:
     return known.pop() if known else ops.shape(leaves[0][1])[0]
 
 
-def _check_keys(state: Any, attention_key: str | None, constant_keys: Sequence[str]) -> None:
-    if isinstance(constant_keys, str):
-        raise ValueError(
-            "`constant_keys` should be a sequence of names. "
-            f"Received: the string {constant_keys!r}; write ({constant_keys!r},)"
-        )
-    named = list(constant_keys) + ([] if attention_key is None else [attention_key])
+def _check_keys(
+    state: Any,
+    attention_key: str | None,
+    constant_keys: Sequence[str],
+    sentence_keys: Sequence[str],
+) -> None:
+    for name, keys in (("constant_keys", constant_keys), ("sentence_keys", sentence_keys)):
+        if isinstance(keys, str):
+            raise ValueError(
+                f"`{name}` should be a sequence of names. "
+                f"Received: the string {keys!r}; write ({keys!r},)"
+            )
+    named = [*constant_keys, *sentence_keys, *([] if attention_key is None else [attention_key])]
     if named and not isinstance(state, dict):
         raise ValueError(
-            "`attention_key` and `constant_keys` name entries of `state`, which should be a "
-            f"dictionary then. Received: {type(state).__name__}"
+            "`attention_key`, `constant_keys` and `sentence_keys` name entries of `state`, which "
+            f"should be a dictionary then. Received: {type(state).__name__}"
         )
     missing = [key for key in named if key not in state]
     if missing:
         raise ValueError(
-            f"`state` should have the entries that `attention_key` and `constant_keys` name "
+            "`state` should have the entries that `attention_key` and the other keys name "
             "(attention weights as zeros of shape (rows, memory steps) before the first step). "
             f"Received: no {missing} among {sorted(map(str, state))}"
         )

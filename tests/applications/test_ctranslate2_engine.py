@@ -74,6 +74,15 @@ def test_the_engine_gives_our_words_scores_and_alignments(transformer, options):
     assert len({each.text for each in ours}) > 3
 
 
+def test_a_shallow_decoder_is_converted():
+    translator = make_translator(architecture="transformer", decoder_layers=1)
+    lines, options = random_lines(7), {"beam_size": 1}
+    theirs = translator.translate(lines, engine=ENGINE, **options)
+    ours = translator.translate(lines, **options)
+    assert [each.tokens for each in theirs] == [each.tokens for each in ours]
+    assert len(translator.backbone.decoders) == 1
+
+
 def test_hypotheses_are_ranked_by_our_length_penalty(transformer):
     for each in transformer.translate(random_lines(9), engine=ENGINE, n_best=3, length_penalty=0.8):
         scores = [ranked.score for ranked in each.ranked]

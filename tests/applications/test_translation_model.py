@@ -18,6 +18,9 @@ from keras_attention.applications.translation.models.layers import (
     BidirectionalEncoder,
     StackedEncoder,
 )
+from keras_attention.applications.translation.search import search
+from keras_attention.decoding import SearchOptions
+from keras_attention.text import END_ID
 from tests.applications.translation_runs import randomize
 from tests.docs_examples import run_fences
 
@@ -65,7 +68,13 @@ MODELS = {
     ),
     "transformer": lambda: Transformer(SOURCE, TARGET, **BLOCKS),
     "transformer-pre-rotary": lambda: Transformer(
-        SOURCE, TARGET, norm="pre", positions="rotary", activation="swiglu", **BLOCKS
+        SOURCE,
+        TARGET,
+        norm="pre",
+        positions="rotary",
+        activation="swiglu",
+        decoder_layers=1,
+        **BLOCKS,
     ),
 }
 
@@ -381,3 +390,23 @@ def test_stacked_encoder_hands_over_the_states_of_the_last_words():
 @pytest.mark.parametrize("kind", [RNNSearch, Transformer])
 def test_the_example_of_the_docstring_runs(kind):
     assert run_fences(inspect.getdoc(kind), kind.__name__) == 1
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_hypotheses_that_share_memory_and_caches_find_the_same(positions):
+    sizes = {"embedding_size": 12, "layers": 2, "feed_forward_size": 17, "heads": 3}
+    model = Transformer(31, 37, positions=positions, **sizes)
+    rng = np.random.default_rng(11)
+    for weight in model.weights:  # larger than they start: the hypotheses differ
+        weight.assign(weight + 0.4 * rng.normal(size=weight.shape))
+    model.word_logits.bias.assign(np.where(np.arange(37) == END_ID, 4.0, 0.0))
+    source = rng.integers(4, 31, (5, 7)).astype("int32")
+    source[np.arange(7) >= rng.integers(3, 8, (5, 1))] = 0
+    options = SearchOptions(beam_size=4, n_best=3, max_length=23, max_length_ratio=None)
+    options = options.replace(coverage_penalty=0.2)
+    assert set(model.sentence_keys) == {"memory", "decoder"}
+    shared = search(model, source, options)
+    model.sentence_keys = ()
+    for ours, theirs in zip(shared, search(model, source, options), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-3, atol=1e-5)
+    assert len(np.unique(np.asarray(shared.lengths))) > 1

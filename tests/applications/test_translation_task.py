@@ -217,6 +217,7 @@ def test_words_of_tokens_are_those_between_spaces(task):
         (["--model.size=base"], ("base", 512, 2048, 6, 8)),
         (["--model.size=base", "--model.layers=3"], ("base", 512, 2048, 3, 8)),
         (["--model.embedding_size=96"], ("tiny", 96, 256, 4, 4)),
+        (["--model.size=fast"], ("fast", 128, 256, 6, 4)),
     ],
 )
 def test_sizes_by_name_and_free(overrides, sizes):
@@ -225,6 +226,7 @@ def test_sizes_by_name_and_free(overrides, sizes):
     names = ("size", "embedding_size", "feed_forward_size", "layers", "heads")
     assert tuple(getattr(model, name) for name in names) == sizes
     assert (model.norm, model.activation, model.tie_embeddings) == ("post", "relu", True)
+    assert model.decoder_layers == (1 if model.size == "fast" else None)
     assert dataclasses.replace(model) == model  # what is written reads back
 
 
@@ -236,6 +238,7 @@ def test_sizes_by_name_and_free(overrides, sizes):
         (["--model.heads=3"], "model.heads must divide model.embedding_size .128.. Received: 3"),
         (["--model.share_embeddings=true"], "model.share_embeddings needs tokenizer.shared"),
         (["--decoding.attention_layer=4"], "has the layers 0 to 3. Received: 4"),
+        (["--model.size=fast", "--decoding.attention_layer=1"], "has the layers 0 to 0. Received"),
         (["--decoding.attention_head=4"], "has the heads 0 to 3. Received: 4"),
         (["--model.architecture=rnnsearch", "--decoding.attention_head=0"], "no heads to choose"),
         (

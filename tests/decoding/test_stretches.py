@@ -5,6 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.decoding import beam_search, greedy_search, sample
+from keras_attention.ops.masks import mask_of_origins
 from tests.decoding.chains import END, START, Chain
 from tests.decoding.running import BACKEND, MODES, USUAL, in_python, prepare
 
@@ -17,7 +18,9 @@ SEARCHES = {
 }
 
 
-def found(name, mode="eager", shrink_batch=True, room=None, rows=None, attention=True):
+def found(
+    name, mode="eager", shrink_batch=True, room=None, rows=None, attention=True, shared=False
+):
     """What a search finds over a chain with a cache of all tokens and a constant that is None."""
     chain, (search, options) = Chain(BATCH, memory=5, seed=70), SEARCHES[name]
     # The end is as likely as all else together: sentences finish at different steps.
@@ -32,11 +35,20 @@ def found(name, mode="eager", shrink_batch=True, room=None, rows=None, attention
         logits, after = chain.step(tokens, given, index)
         cache = state["caches"][0]["tokens"]
         places = ops.arange(ops.shape(cache)[2], dtype="int32")
-        cache = ops.where(places == index, ops.cast(tokens, "float32")[:, None, None], cache)
+        written, seen, of_row = tokens[:, None], places <= index, 1
+        assert ("origins" in state) == (shared and "beam_size" in options)
+        if "origins" in state:  # a row of the cache, three places of a step, for three hypotheses
+            of_row, steps = 3, ops.shape(places)[0] // 3
+            places = places // 3
+            written = ops.tile(ops.reshape(tokens, (-1, 3)), (1, steps))
+            seen = mask_of_origins(state["origins"], index, steps)
+        written = ops.cast(written, "float32")[:, None]
+        cache = ops.where(places == index, written, cache)
         # Each token counts after its place.
-        decay = ops.where(places <= index, 0.1 / (1.0 + ops.cast(index - places, "float32")), 0.0)
+        decay = ops.where(seen, 0.1 / (1.0 + ops.cast(index - places, "float32")), 0.0)
         waves = ops.sin(ops.arange(chain.vocabulary, dtype="float32"))
-        logits = logits + ops.sum(cache * decay, axis=(1, 2))[:, None] * waves
+        read = ops.sum(ops.repeat(cache, of_row, axis=0), axis=1)
+        logits = logits + ops.sum(read * decay, axis=1)[:, None] * waves
         return logits, {**after, "caches": [{"tokens": cache}], "nothing": state["nothing"]}
 
     def run(state):
@@ -50,6 +62,7 @@ def found(name, mode="eager", shrink_batch=True, room=None, rows=None, attention
             constant_keys=["nothing", "memory"],
             growing_axes={"caches": 2} if room else None,
             shrink_batch=shrink_batch,
+            **({"sentence_keys": ["caches"]} if shared and "beam_size" in options else {}),
             **options,
         )
         return [x for x in result if x is not None]
@@ -68,6 +81,19 @@ def test_nothing_that_is_found_changes(name, mode):
     for room, shrink_batch in ((None, True), (1, True), (3, False)):
         attention = name == "covered" or room is None
         results = found(name, mode, shrink_batch, room, attention=attention)
+        assert len(results) == 4 + attention
+        for ours, theirs in zip(results, expected, strict=False):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
+@pytest.mark.parametrize("name", [name for name in SEARCHES if "beam_size" in SEARCHES[name][1]])
+@pytest.mark.by_default(mode=[USUAL])
+def test_hypotheses_that_share_a_cache_find_the_same(name, mode):
+    expected = found(name, shrink_batch=False)
+    for attention in (True, False):
+        attention |= name == "covered"
+        results = found(name, mode, attention != (name == "beam"), 1, None, attention, shared=True)
         assert len(results) == 4 + attention
         for ours, theirs in zip(results, expected, strict=False):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

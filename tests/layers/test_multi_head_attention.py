@@ -455,6 +455,12 @@ def test_steps_that_do_not_fit_are_refused():
         layer.step(x, None, state, 0, attention_mask=np.ones((BATCH, 4), bool))
     with pytest.raises(ValueError, match="built for a query of 13 features"):
         layer.step(x[:, 1:], None, state, 0)
+    with pytest.raises(ValueError, match="need an `attention_mask`"):
+        layer.step(x, None, layer.initial_state(1, 3), 0, copies=BATCH)
+    far = MultiHeadAttention(HEADS, SIZE, positions="alibi")
+    far.build((None, None, QUERY))
+    with pytest.raises(ValueError, match="depend on no distance"):
+        far.step(x, far.prepare_memory(random(1, 1, STEPS, QUERY)), {}, 0, copies=BATCH)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="compiles for TensorFlow")

@@ -1,5 +1,6 @@
 """The base of the translation networks, and the loss that they train with."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import keras
@@ -64,6 +65,8 @@ class TranslationModel(Network):
     has_attention = True
     growing_axes: ClassVar[dict[str, int]] = {}
     """For entries of the state with a place for each step, the axis of the places."""
+    sentence_keys: Sequence[str] = ()
+    """Entries of the state that the hypotheses of a beam can share, as `decoding.search` says."""
 
     def __init__(
         self,

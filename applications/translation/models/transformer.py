@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
+from keras_attention.ops.masks import mask_of_origins
 
 from .base import TranslationModel, check_layers
 from .layers import padding_mask
@@ -35,7 +36,9 @@ class Transformer(TranslationModel):
         source_vocabulary_size: Integer, how many source words there are, padding included.
         target_vocabulary_size: Integer, the same of the target.
         embedding_size: Integer, width `D` of embeddings and layers (512 in the paper's base model).
-        layers: Integer, layers of encoder and decoder alike (6).
+        layers: Integer, layers of the encoder (6).
+        decoder_layers: Integer, layers of the decoder; `None` for as many. Most of the time of a
+            search is the decoder's: one with a single layer, after a deep encoder, is fast.
         feed_forward_size: Integer, width of the feed-forward networks' hidden layer (2048).
         heads: Integer, attention heads (8).
         activation: Of the feed-forward networks (`"relu"`), as of `TransformerEncoder`.
@@ -54,6 +57,8 @@ class Transformer(TranslationModel):
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
+        - [Kasai et al., 2021](https://arxiv.org/abs/2006.10369), for a deep encoder and a shallow
+          decoder.
 
     Example:
 
@@ -91,9 +96,12 @@ class Transformer(TranslationModel):
         attention_layer: int = -1,
         attention_head: int | None = None,
         max_steps: int = 100,
+        decoder_layers: int | None = None,
         **kwargs,
     ):
         check_layers(layers)
+        self.depth = layers if decoder_layers is None else decoder_layers
+        check_layers(self.depth)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
             *sizes,
@@ -111,17 +119,17 @@ class Transformer(TranslationModel):
         options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
         self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
-        self.depth = layers
         policy = {"dtype": self.dtype_policy}
         options |= {"positions": None if positions == "sinusoidal" else positions, **policy}
-        blocks = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
-        self.encoders, self.decoders = (
-            [
-                block(feed_forward_size, heads, dropout=dropout, name=f"{side}_{i}", **options)
-                for i in range(layers)
-            ]
-            for side, block in blocks.items()
-        )
+
+        def stack(block, side, count):
+            sizes = {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
+            return [block(name=f"{side}_{i}", **sizes, **options) for i in range(count)]
+
+        self.encoders = stack(TransformerEncoder, "encoder", layers)
+        self.decoders = stack(TransformerDecoder, "decoder", self.depth)
+        # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
+        self.sentence_keys = () if positions in ("alibi", "relative") else ("memory", "decoder")
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
 
         def last_norm(side):
@@ -229,10 +237,15 @@ class Transformer(TranslationModel):
                 "index=None"
             )
         x = self.embedded(self.target_embedding, tokens[:, None], index)[:, 0]
-        after, scores = [], None
+        after, scores, beams = [], None, {}
+        if "origins" in state:
+            copies = state["origins"].shape[1]
+            room = ops.shape(state["decoder"][0]["key"])[2] // copies
+            seen = mask_of_origins(state["origins"], index, room)
+            beams = {"attention_mask": seen, "copies": copies}
         for place, layer in enumerate(self.decoders):
             x, weights, cache = layer.step(
-                x, state["memory"][place], state["decoder"][place], index
+                x, state["memory"][place], state["decoder"][place], index, **beams
             )
             after.append(cache)
             if place == self.attention_layer % self.depth:
@@ -249,4 +262,5 @@ class Transformer(TranslationModel):
 
     def get_config(self):
         shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}
-        return {**super().get_config(), "layers": self.depth, **shown}
+        layers = {"layers": len(self.encoders), "decoder_layers": self.depth}
+        return {**super().get_config(), **layers, **shown}

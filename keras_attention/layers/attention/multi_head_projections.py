@@ -48,9 +48,6 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     def project(self, inputs, *names: str) -> list:
         """Return the products of `(B, T, D)` with kernels by name, each `(B, T, heads, size)`."""
-        if len(names) > 1 and inputs.shape[1] == 1:
-            # A step of decoding: to lay the kernels side by side would take as long as it saves.
-            return [self.project(inputs, name)[0] for name in names]
         shapes = [self._sizes[name] for name in names]
         kernels = [self._matrix(f"{name}_kernel", inputs.shape[-1]) for name in names]
         biases = [self._matrix(f"{name}_bias", 1)[0] for name in names if self.use_bias]
@@ -66,21 +63,21 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             ops.reshape(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)
         ]
 
-    def _project_inputs(self, query, value, key, places=(None, None), first=0):
+    def _project_inputs(self, query, value, key, places=(None, None)):
         """Return queries `(B, H, T, d)`, keys and values `(B, G, S, d)`, and the gate."""
         if query is value is key:
             *own, key, value = self.project(query, *self._of_queries, "key", "value")
-            memory = self._keys(key, places[1], first), _heads_first(value)
+            memory = self._keys(key, places[1]), _heads_first(value)
         else:
             own = self.project(query, *self._of_queries)
             memory = self._project_memory(value, key, places[1])
-        query, gate = self._scaled(own, places[0], first)
+        query, gate = self._scaled(own, places[0])
         return query, *memory, gate
 
-    def _scaled(self, projected, places, first):
+    def _scaled(self, projected, places):
         """Return queries `(B, H, T, d)`, scaled for their products with keys, and the gate."""
         query, *gate = projected
-        query = self._placed(query, "query_gain", places, first)
+        query = self._placed(query, "query_gain", places)
         query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
         return query, ops.sigmoid(gate[0]) if gate else None
 
@@ -89,20 +86,20 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             key, value = self.project(value, "key", "value")
         else:
             (key,), (value,) = self.project(key, "key"), self.project(value, "value")
-        return self._keys(key, places, 0), _heads_first(value)
+        return self._keys(key, places), _heads_first(value)
 
-    def _keys(self, key, places, first):
-        return _heads_first(self._placed(key, "key_gain", places, first))
+    def _keys(self, key, places):
+        return _heads_first(self._placed(key, "key_gain", places))
 
-    def _placed(self, heads, gain, places, first):
-        """Normalise and turn `(B, T, H, d)`; its places are given, or count from `first`."""
+    def _placed(self, heads, gain, places):
+        """Normalise and turn `(B, T, H, d)`; its places are given, or count from 0."""
         if self.query_key_norm:
             squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
             heads = heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype)
             heads = heads * self.cast(getattr(self, gain))
         if self.positions != "rotary":
             return heads
-        places = Span(first, ops.shape(heads)[1]).places() if places is None else places
+        places = Span(0, ops.shape(heads)[1]).places() if places is None else places
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(places, -1), *options)
 
@@ -161,7 +158,16 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
         }
 
-    def step(self, query, memory, state, index, attention_mask=None, return_attention_scores=True):
+    def step(
+        self,
+        query,
+        memory,
+        state,
+        index,
+        attention_mask=None,
+        return_attention_scores=True,
+        copies: int = 1,
+    ):
         """Attend with one query a row.
 
         With a memory that is cross-attention, which returns the state, `{}` or any, as it is.
@@ -175,43 +181,76 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
             attention_mask: Boolean `(B, S)` or `(B, H, S)`: which places the query may see.
             return_attention_scores: Whether the weights are wanted; else they are `None`.
+            copies: How many queries in a row share a row of memory or state: `(B / copies, ...)`. A
+                cache has as many places for each step then, and `attention_mask` must say which
+                belong to a query (`mask_of_origins`).
 
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
             and the state after the step.
         """
         self._check_steps()
-        query = ops.expand_dims(self.cast(query), 1)
+        query = self.cast(query)
         self.check_features("query", query.shape)
-        causal = memory is None
-        if causal:
+        query = ops.reshape(query, (-1, copies, query.shape[-1]))
+        self._check_copies(copies, memory, attention_mask)
+        is_own, here = memory is None, Span(index, 1).places()
+        # One product each: to lay the kernels side by side would take as long as it saves.
+        own = [self.project(query, name)[0] for name in self._of_queries]
+        if is_own:
             self.check_features("value", query.shape)
-            query, key, value, gate = self._project_inputs(query, query, query, first=index)
-            length = state["key"].shape[2]
-            known = isinstance(index, int) and isinstance(length, int)
-            if known and not 0 <= index < length:
+            key, value = (self.project(query, name)[0] for name in ("key", "value"))
+            key, value = self._keys(key, here), _heads_first(value)
+            room = state["key"].shape[2]
+            known = isinstance(index, int) and isinstance(room, int)
+            if known and not 0 <= index < room // copies:
                 raise ValueError(
-                    f"`index` must lie in the {length} places of the state. Received: index={index}"
+                    f"`index` must lie in the {room // copies} places of the state. "
+                    f"Received: index={index}"
                 )
             entries = (("key", key), ("value", value))
-            state = {name: write_place(state[name], index, entry) for name, entry in entries}
+            state = {name: write_places(state[name], index, entry) for name, entry in entries}
             memory = state
-        else:
-            query, gate = self._scaled(self.project(query, *self._of_queries), None, index)
+        query, gate = self._scaled(own, here)
         key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
         if attention_mask is not None:
-            expected = (key.shape[0], self.num_heads, key.shape[2])
-            expected = expected if len(attention_mask.shape) == 3 else expected[::2]
+            queries = None if key.shape[0] is None else key.shape[0] * copies
+            heads = (self.num_heads,) if len(attention_mask.shape) == 3 else ()
+            expected = (queries, *heads, key.shape[2])
             check_mask(attention_mask, expected, "attention_mask")
-            attention_mask = rank_4(ops.expand_dims(attention_mask, -2))
+            attention_mask = _by_copies(attention_mask, copies)
+        causal = is_own and copies == 1
         masks = (None, memory.get("mask"), attention_mask)
         mods = Mods.of(self.score_mod, self.mask_mod)
         reach = Reach(causal, self.window, self.num_sinks, *masks, mods)
         table = self._bias_table(-index, length - index, causal)
-        options = {"table": table, "normalizer": self.normalizer, "rows": Span(index, 1)}
+        rows = Span(index, 1) if copies == 1 else Span(0, copies)  # whose mask says all
+        options = {"table": table, "normalizer": self.normalizer, "rows": rows}
         context, scores = attention_with_scores(query, key, value, reach, **options)
-        output = ops.squeeze(self._output(context, gate), 1)
-        return output, ops.squeeze(scores, 2) if return_attention_scores else None, state
+        output = self._output(context, gate)
+        if copies == 1:
+            output, scores = ops.squeeze(output, 1), ops.squeeze(scores, 2)
+        else:
+            output = ops.reshape(output, (-1, *output.shape[2:]))
+            scores = ops.reshape(_heads_first(scores), (-1, self.num_heads, length))
+        return output, scores if return_attention_scores else None, state
+
+    def _check_copies(self, copies, memory, attention_mask):
+        depends_on_places = (
+            self.window is not None
+            or self.positions in ("alibi", "relative")
+            or self.score_mod is not None
+            or self.mask_mod is not None
+        )
+        if copies == 1:
+            return
+        if depends_on_places or (memory is None and attention_mask is None):
+            raise ValueError(
+                "Queries that share a row (`copies` above 1) need an `attention_mask` in "
+                "self-attention, and scores and masks that depend on no distance: no window, no "
+                f"'alibi' or 'relative' positions, no `score_mod` or `mask_mod`. Received: copies="
+                f"{copies}, attention_mask={'None' if attention_mask is None else 'a mask'}"
+            )
 
     def check_features(self, name: str, shape):
         """Raise a ValueError where an input is not as wide as the kernel that projects it."""
@@ -245,19 +284,28 @@ def _dense(inputs, kernel, bias):
     return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
 
 
-def write_place(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
-    """Return a cache `(B, G, L, d)` with an entry `(B, G, 1, d)` at place `index`.
+def _by_copies(mask, copies):
+    """Return a mask `(B K, S)` or `(B K, H, S)` of queries, `K` of which share a row, of rank 4."""
+    if copies == 1:
+        return rank_4(ops.expand_dims(mask, -2))
+    parts = ops.reshape(mask, (-1, copies, *ops.shape(mask)[1:]))
+    return _heads_first(parts) if len(parts.shape) == 4 else rank_4(parts)
 
-    On TensorFlow `slice_update` compiles for each shape and copies; a scatter is made in place.
+
+def write_places(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
+    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of step `index`.
+
+    On TensorFlow `slice_update` compiles for each shape; a scatter does not. Both copy the cache.
     """
+    copies = entry.shape[2]
     if keras.backend.backend() != "tensorflow":
-        return ops.slice_update(cache, (0, 0, index, 0), entry)
+        return ops.slice_update(cache, (0, 0, index * copies, 0), entry)
     batch_size, groups, length, size = ops.shape(cache)
-    count = batch_size * groups
-    places = ops.arange(count, dtype="int32") * length + index
+    count, steps = batch_size * groups, length // copies
+    places = ops.arange(count, dtype="int32") * steps + index
     rows = ops.scatter_update(
-        ops.reshape(cache, (count * length, size)),
+        ops.reshape(cache, (count * steps, copies * size)),
         ops.expand_dims(places, 1),
-        ops.reshape(entry, (count, size)),
+        ops.reshape(entry, (count, copies * size)),
     )
     return ops.reshape(rows, (batch_size, groups, length, size))

@@ -110,10 +110,12 @@ class TransformerDecoder(TransformerBlock):
         arguments.check_built(self, "inputs_shape, value_shape")
         return self.self_attention.initial_state(batch_size, max_length)
 
-    def step(self, inputs, memory, state, index):
+    def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
         """Decode one step of inputs `(B, D)`, whose number is `index`, an integer or scalar tensor.
 
         `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
+        `copies` inputs in a row may share a row of both, as in `MultiHeadAttention.step`;
+        `attention_mask` says then which places of the state each may see.
 
         Returns:
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
@@ -123,11 +125,13 @@ class TransformerDecoder(TransformerBlock):
         scores = {}
         own, cross = self.self_attention, self.cross_attention
         x, scores["self_attention"], state = self._residual(
-            "self_attention", self._cast(inputs), lambda y: own.step(y, None, state, index)
+            "self_attention",
+            self._cast(inputs),
+            lambda y: own.step(y, None, state, index, attention_mask, copies=copies),
         )
         if cross is not None:
             x, scores["cross_attention"], _ = self._residual(
-                "cross_attention", x, lambda y: cross.step(y, memory, {}, index)
+                "cross_attention", x, lambda y: cross.step(y, memory, {}, index, copies=copies)
             )
         return self._feed(x, False), scores, state
 

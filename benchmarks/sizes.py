@@ -1,0 +1,66 @@
+"""`python -m benchmarks.sizes`: how fast the sizes of a Transformer translate, one beside another.
+
+One thread, 64 sentences of 20 words to exactly 30, 8,000 words, random weights: the sizes are
+compared in time alone. The order of the sizes turns from round to round.
+"""
+
+import argparse
+import time
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.translation import Transformer
+from keras_attention.applications.translation.config import SIZES
+from keras_attention.applications.translation.search import search
+from keras_attention.decoding import SearchOptions
+
+SENTENCES, WORDS, STEPS, VOCABULARY = 64, 20, 30, 8000
+BEAMS = (1, 4)
+
+
+def network(size: str) -> Transformer:
+    """Return the network of a size, which writes no special token."""
+    model = Transformer(VOCABULARY, VOCABULARY, share_embeddings=True, **SIZES[size])
+    model.word_logits.bias.assign(np.where(np.arange(VOCABULARY) < 4, -1e4, 0.0))
+    return model
+
+
+def searches_of(model: Transformer) -> dict:
+    """Return the search of each beam."""
+    options = {beam: SearchOptions(beam_size=beam, max_length=STEPS) for beam in BEAMS}
+    return {
+        beam: compiled(partial(search, model, options=how, attention=False), model, 2)
+        for beam, how in options.items()
+    }
+
+
+def main() -> None:
+    """Print a line for each size."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sizes")
+    parser.add_argument("--size", nargs="+", choices=list(SIZES), default=["tiny", "fast"])
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    source = np.random.default_rng(0).integers(4, VOCABULARY, (SENTENCES, WORDS)).astype("int32")
+    models = {size: network(size) for size in options.size}
+    programs = {size: searches_of(model) for size, model in models.items()}
+    times: dict = {(size, beam): [] for size in models for beam in BEAMS}
+    for turn in range(options.rounds + 1):  # the first traces
+        sizes = list(models)
+        for size in sizes[turn % len(sizes) :] + sizes[: turn % len(sizes)]:
+            for beam in BEAMS:
+                start = time.perf_counter()
+                found = programs[size][beam](source)
+                assert int(found.lengths.numpy().min()) == STEPS
+                times[size, beam].append(time.perf_counter() - start)
+    print("| size | parameters | greedy tokens/s | beam 4 tokens/s |\n| --- | --: | --: | --: |")
+    for size, model in models.items():
+        speeds = [SENTENCES * STEPS / np.median(times[size, beam][1:]) for beam in BEAMS]
+        print(f"| {size} | {model.count_params():,} | {speeds[0]:,.0f} | {speeds[1]:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
