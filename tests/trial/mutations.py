@@ -312,7 +312,7 @@ class Mutations:
         os.chdir(folder / "cwd")
         subject = chance.choice(self.trial.subjects)
         outcome, note = getattr(self, case.kind)(subject, chance, folder)
-        return Judged(case, outcome, f"{subject}, {note}")
+        return Judged(case, outcome, f"{subject}, {note}", (subject,))
 
     def bytes(self, subject, chance, folder):
         """Damage: any file of a run or preset, whose checksums stay; results must not change."""

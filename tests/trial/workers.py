@@ -53,11 +53,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case: one of GOOD or BAD, and what was done and said."""
+    """What came of a case: one of GOOD or BAD, what was done and said, and what it counts as."""
 
     case: Case
     outcome: str
     note: str
+    groups: tuple[str, ...] = ()
     result: Any = None
 
 
