@@ -40,7 +40,7 @@ import tensorflow as tf  # noqa: E402
 
 from keras_attention.applications.cli import load_task  # noqa: E402
 from keras_attention.applications.command import TASKS  # noqa: E402
-from tests.applications import cluster
+from tests.applications import cluster  # noqa: E402
 from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402
 from tests.trial.mutations import Mutations  # noqa: E402
@@ -60,9 +60,9 @@ TRAINS = {
     "translation": "translation --data.train_source {data}/train.source "
     "--data.train_target {data}/train.target --data.dev_source {data}/dev.source "
     "--data.dev_target {data}/dev.target --tokenizer.vocabulary_size=40 "
-    "--decoding.max_length=5 --decoding.beam_size=2",
+    "--decoding.max_length=3 --decoding.beam_size=2",
     "summarization": "summarization --data.train_file {data}/train.jsonl "
-    "--data.dev_file {data}/dev.jsonl --decoding.max_length=5 --decoding.beam_size=2",
+    "--data.dev_file {data}/dev.jsonl --decoding.max_length=3 --decoding.beam_size=2",
 }
 """The command line of each training; its first word is the task."""
 TABLE = {
@@ -185,8 +185,8 @@ def write_data(folder: Path) -> None:
         return " ".join(chance.choice(words) for _ in range(chance.randint(least, most)))
 
     for split, number in (("train", 24), ("dev", 6)):
-        texts = [text(2, 5) for _ in range(number)]
-        others = [text(2, 4) for _ in texts]
+        texts = [text(1, 3) for _ in range(number)]
+        others = [text(1, 3) for _ in texts]
         forms = {
             "source": [f"{each}\n" for each in texts],
             "target": [f"{each}\n" for each in others],
@@ -448,7 +448,7 @@ def _killer(place: str, most: int, chance: Random) -> Callable[[], None]:
 # ---- The command line.
 
 SHARES = {"bytes": 35, "stranger": 25, "keras_file": 8, "config": 17, "data": 15}
-FAULT_SHARES = {"kill": 58, "kill_workers": 6, "kill_export": 8, "full_disk": 12}
+FAULT_SHARES = {"kill": 60, "kill_workers": 4, "kill_export": 8, "full_disk": 12}
 FAULT_SHARES |= {"permission": 6, "clock": 4, "together": 6}
 
 
@@ -460,6 +460,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another S, other cases")
     parser.add_argument("--only", nargs="*", metavar="KIND[:SEED]", help="these cases or kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
+    parser.add_argument("--minutes", type=float, default=1e9, metavar="M", help="end after so many")
     parser.add_argument("--made", metavar="D", help="keep the trained runs here; use them again")
     parser.add_argument("--tasks", nargs="+", choices=TRAINS, default=list(TRAINS))
     return parser.parse_args()
@@ -495,6 +496,7 @@ def _table(ends: list[Judged]) -> str:
 def main() -> int:
     """Run the trial; return 1 where a case went wrong."""
     options = _parsed()
+    deadline = time.monotonic() + 60 * options.minutes
     for task in TASKS.values():  # in the parent, once: a fork has it all
         importlib.import_module(f"{load_task(task.name).__module__.rpartition('.')[0]}.verbs")
     gc.freeze()  # a worker need not look through all that was imported after each case
@@ -514,7 +516,7 @@ def main() -> int:
             cases = _cases(options, number, shares)
             where = Path(name)
             where.chmod(0o755)
-            for end in workers.judge_all(cases, act, options.jobs, where):
+            for end in workers.judge_all(cases, act, options.jobs, where, deadline):
                 ends.append(end)
                 if len(ends) % 50 == 0:
                     print(f"{len(ends)} done", file=sys.stderr, flush=True)
