@@ -100,7 +100,8 @@ def judge_all(
 ) -> Iterator[Judged]:
     """Let `act` try each case in a folder of its own in `root`, inside one of several workers.
 
-    After the deadline, of the monotonic clock, no case is begun. Where `act.computes` is False, it forks processes that run the command.
+    After the deadline, of the monotonic clock, no case is begun. Where `act.computes` is False, it
+    forks processes that run the command.
     """
     left, workers = list(cases)[::-1], []
     try:
