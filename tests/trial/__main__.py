@@ -13,7 +13,6 @@ import collections
 import functools
 import gc
 import importlib
-import json
 import os
 import pickle
 import re
@@ -35,7 +34,6 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", MPLBACKEND="agg", KERAS_BACKEND="ten
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ[name] = "1"  # before TensorFlow is imported
 
-import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from keras_attention.applications.cli import load_task  # noqa: E402
@@ -44,6 +42,7 @@ from tests.applications import cluster  # noqa: E402
 from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402
 from tests.trial.mutations import Mutations  # noqa: E402
+from tests.trial.subjects import load_keras, write_data  # noqa: E402
 from tests.trial.workers import BAD, GOOD, Case, Judged, call, outcome_of  # noqa: E402
 
 # ---- What is tried: a tiny run of each task.
@@ -173,48 +172,6 @@ class Trial:
         done = call([renamed[1] if each == renamed[0] else each for each in line.split()], folder)
         said = done.out.replace(str(data or self.data), "DATA").replace(".gz", "")
         return done, (said, workers.written(folder / "out"))
-
-
-def write_data(folder: Path) -> None:
-    """Write tiny corpora of every form that the tasks read."""
-    folder.mkdir(parents=True)
-    chance = Random(1)
-
-    def text(least, most):
-        words = ["one", "two", "three", "four", "five", "six", "été"]
-        return " ".join(chance.choice(words) for _ in range(chance.randint(least, most)))
-
-    for split, number in (("train", 24), ("dev", 6)):
-        texts = [text(1, 3) for _ in range(number)]
-        others = [text(1, 3) for _ in texts]
-        forms = {
-            "source": [f"{each}\n" for each in texts],
-            "target": [f"{each}\n" for each in others],
-            "jsonl": [
-                json.dumps({"source": f"{a} . {b}", "target": a}) + "\n"
-                for a, b in zip(texts, others, strict=True)
-            ],
-            "tsv": [
-                f"{a}\t{c}\t{label}\n"
-                for a, b in zip(texts[:8], others, strict=False)
-                for c, label in ((a, 1), (b, 0))
-            ],
-            "csv": ["text,second,label\n"]
-            + [f"{a},{b},{chance.choice('xy')}\n" for a, b in zip(texts, others, strict=True)],
-        }
-        for form, lines in forms.items():
-            (folder / f"{split}.{form}").write_text("".join(lines), "utf-8")
-
-
-def load_keras(path: Path, subject: str) -> Any:
-    """Load a `.keras` file with Keras' own function; return what the task answers."""
-    task = keras.saving.load_model(path)
-    pairs = {"texts": ["one two"], "pairs": [("one", "two")]}
-    if subject in pairs:
-        return repr(task.classify(pairs[subject]))
-    if subject == "answer-selection":
-        return repr(task.rank("two", ["one two", "six"]))
-    return repr(getattr(task, {"translation": "translate"}.get(subject, "summarize"))(["one two"]))
 
 
 # ---- Faults.
