@@ -11,6 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from benchmarks.soak import growth
 from keras_attention import __version__
 from tests.versions import build, command, smoke
 
@@ -85,3 +86,9 @@ def test_wheel_and_sdist_install_and_work(tmp_path):
     smoke(python, tmp_path)
     command(python, "-m", "pip", "install", "--force-reinstall", "--no-deps", sdist)
     smoke(python, tmp_path)
+
+
+def test_a_soak_tells_growth_from_warming_up():
+    warming = [(minute, minute, 900.0 + 100 * min(minute, 7)) for minute in range(1, 19)]
+    assert growth(warming) == pytest.approx(0, abs=1e-6)
+    assert growth([(a, b, c + 0.5 * b) for a, b, c in warming]) == pytest.approx(0.5)

@@ -25,6 +25,9 @@ class Part(keras.layers.Layer):
 
     described: ClassVar[tuple[str, ...]] = ()
 
+    def build(self, input_shape=None):
+        """Leave it to the call: without this, Keras would trace every level on its own first."""
+
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
         own = {name: serialize(getattr(self, name)) for name in self.described}

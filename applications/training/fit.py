@@ -199,6 +199,8 @@ def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
         distribute.spread_seeds(model)
         return 0, 0
     epoch = saver.restore(model, checkpoint)
+    if problems:
+        saver.checkpoints.list_newest()  # so that what is told now is not told again
     distribute.spread_seeds(model)
     within = f" and {saver.within} batches" if saver.within else ""
     say(f"continuing after epoch {epoch}{within}, step {checkpoint.step}")

@@ -21,6 +21,7 @@ import io
 import json
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -346,8 +347,7 @@ class Checkpoints:
         try:
             with files.replacing(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, state=text, **named)
-            kept = self.paths()[-KEPT:]
-            write_text(self.folder / NEWEST, "".join(f"{each.name}\n" for each in kept))
+            self.list_newest()
         except (OSError, UserError) as error:
             cause = getattr(error, "strerror", None) or error
             raise UserError(
@@ -357,6 +357,12 @@ class Checkpoints:
         for old in self.paths()[:-KEPT]:
             old.unlink()
         return path
+
+    def list_newest(self) -> None:
+        """Write down which checkpoints there are."""
+        if self.writes:
+            names = (f"{each.name}\n" for each in self.paths()[-KEPT:])
+            write_text(self.folder / NEWEST, "".join(names))
 
     def latest(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest checkpoint that can be read, and a line for each one passed over.
@@ -381,7 +387,7 @@ class Checkpoints:
         if not listed.exists():
             return []
         names = read_bytes(listed, 1 << 12).decode("utf-8", "replace").split()
-        return [self.folder / name for name in names if name == Path(name).name]
+        return [self.folder / name for name in names if re.fullmatch(r"step-\d+\.npz", name)]
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 from types import SimpleNamespace
 
@@ -159,3 +160,24 @@ def test_checkpoints_of_another_network_have_no_mean(tmp_path, damage):
         UserError, match="step-00000002.npz holds no finite weights of this network"
     ):
         average_tasks(Translator, [folder], tmp_path / "mean")
+
+
+def test_a_mean_is_written_whole_or_not_at_all(tmp_path):
+    folder = shutil.copytree(PRESETS / "dates", tmp_path / "run")
+    arrays = [np.array(each) for each in Translator.from_preset(folder).backbone.variables]
+    saved = Checkpoints(folder / "checkpoints")
+    for step in (1, 2):
+        saved.save(Checkpoint(step, [step * array for array in arrays], {}))
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, kept[1]))  # as a disk that is full
+        with pytest.raises(UserError, match="mean could not be written"):
+            average_tasks(Translator, [folder], tmp_path / "mean")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    average_tasks(Translator, [folder], tmp_path / "mean")
+    mean = Translator.from_preset(tmp_path / "mean").backbone.trainable_variables
+    own = Translator.from_preset(folder).backbone.trainable_variables
+    for one, other in zip(mean, own, strict=True):
+        np.testing.assert_allclose(one, 1.5 * np.array(other), rtol=1e-6)

@@ -24,7 +24,7 @@ from keras_attention.applications.training.callbacks import (
 )
 from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import DistributeConfig
-from keras_attention.applications.training.fit import LearningRate, make_optimizer
+from keras_attention.applications.training.fit import LearningRate, _resume, make_optimizer
 from keras_attention.applications.training.reporting import Figures, Progress
 from keras_attention.applications.training.run_folder import Checkpoints, read_metrics
 from keras_attention.distribute import Workers
@@ -420,6 +420,9 @@ def saver(unbroken):
     return saver, model
 
 
+BEST = {"best": {"best": 0.1, "wait": 0, "epoch": 1}}
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -432,8 +435,10 @@ def saver(unbroken):
         ("metrics", 10**6),
         ("callbacks", []),
         ("callbacks", {"best": {"best": "0.1", "wait": 0, "epoch": 1}}),
-        ("callbacks", {"time": {"seconds": float("inf")}}),
-        ("callbacks", {"time": 7}),
+        ("callbacks", {"best": {"best": None, "wait": 0, "epoch": 1}}),
+        ("callbacks", {}),
+        ("callbacks", {**BEST, "time": {"seconds": float("inf")}}),
+        ("callbacks", {**BEST, "time": 7}),
     ],
 )
 def test_a_checkpoint_whose_state_cannot_be_is_refused(saver, key, value):
@@ -443,6 +448,15 @@ def test_a_checkpoint_whose_state_cannot_be_is_refused(saver, key, value):
     state = {**checkpoint.state, key: value}
     with pytest.raises(UserError, match=f"step {checkpoint.step} is damaged: it holds .* as "):
         saver.restore(model, dataclasses.replace(checkpoint, state=state))
+
+
+def test_a_checkpoint_that_is_gone_is_told_of_once(saver, capsys):
+    saver, model = saver
+    with open(saver.checkpoints.folder / "NEWEST", "a") as listed:
+        listed.write("step-99999999.npz\n")
+    for told in (1, 0):
+        assert _resume(saver, model)[0] == 4
+        assert capsys.readouterr().err.count("step-99999999.npz was removed") == told
 
 
 class Counting(keras.callbacks.Callback):

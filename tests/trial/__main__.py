@@ -10,9 +10,9 @@ limits; each fault disturbs a training. A case depends on its kind and seed alon
 
 import argparse
 import collections
+import functools
 import gc
 import importlib
-import json
 import os
 import pickle
 import re
@@ -34,14 +34,15 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", MPLBACKEND="agg", KERAS_BACKEND="ten
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ[name] = "1"  # before TensorFlow is imported
 
-import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from keras_attention.applications.cli import load_task  # noqa: E402
 from keras_attention.applications.command import TASKS  # noqa: E402
+from tests.applications import cluster  # noqa: E402
 from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402
 from tests.trial.mutations import Mutations  # noqa: E402
+from tests.trial.subjects import load_keras, write_data  # noqa: E402
 from tests.trial.workers import BAD, GOOD, Case, Judged, call, outcome_of  # noqa: E402
 
 # ---- What is tried: a tiny run of each task.
@@ -54,13 +55,13 @@ TRAINS = {
     "texts": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
     "--model.architecture=han",
     "pairs": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
-    "--data.second_column second --model.architecture=cross",
+    "--data.second_column second --model.architecture=cross --model.encoder=convolution",
     "translation": "translation --data.train_source {data}/train.source "
     "--data.train_target {data}/train.target --data.dev_source {data}/dev.source "
     "--data.dev_target {data}/dev.target --tokenizer.vocabulary_size=40 "
-    "--decoding.max_length=5 --decoding.beam_size=2",
+    "--decoding.max_length=3 --decoding.beam_size=2",
     "summarization": "summarization --data.train_file {data}/train.jsonl "
-    "--data.dev_file {data}/dev.jsonl --decoding.max_length=5 --decoding.beam_size=2",
+    "--data.dev_file {data}/dev.jsonl --decoding.max_length=3 --decoding.beam_size=2",
 }
 """The command line of each training; its first word is the task."""
 TABLE = {
@@ -136,7 +137,8 @@ class Trial:
             answers[verb] = self.use(subject, verb, copy, folder / verb)[1]
         once = self.once(subject, folder / "once.yaml")
         answers["once"] = self.train_once(subject, once, folder / "once")[1]
-        return Judged(case, "same", subject, {(subject, k): v for k, v in answers.items()})
+        results = {(subject, k): v for k, v in answers.items()}
+        return Judged(case, "same", "", (subject,), results)
 
     def training(self, subject: str, run: Path) -> list[str]:
         """Return the command that trains a subject, or goes on with it."""
@@ -172,48 +174,6 @@ class Trial:
         return done, (said, workers.written(folder / "out"))
 
 
-def write_data(folder: Path) -> None:
-    """Write tiny corpora of every form that the tasks read."""
-    folder.mkdir(parents=True)
-    chance = Random(1)
-
-    def text(least, most):
-        words = ["one", "two", "three", "four", "five", "six", "été"]
-        return " ".join(chance.choice(words) for _ in range(chance.randint(least, most)))
-
-    for split, number in (("train", 24), ("dev", 6)):
-        texts = [text(2, 5) for _ in range(number)]
-        others = [text(2, 4) for _ in texts]
-        forms = {
-            "source": [f"{each}\n" for each in texts],
-            "target": [f"{each}\n" for each in others],
-            "jsonl": [
-                json.dumps({"source": f"{a} . {b}", "target": a}) + "\n"
-                for a, b in zip(texts, others, strict=True)
-            ],
-            "tsv": [
-                f"{a}\t{c}\t{label}\n"
-                for a, b in zip(texts[:8], others, strict=False)
-                for c, label in ((a, 1), (b, 0))
-            ],
-            "csv": ["text,second,label\n"]
-            + [f"{a},{b},{chance.choice('xy')}\n" for a, b in zip(texts, others, strict=True)],
-        }
-        for form, lines in forms.items():
-            (folder / f"{split}.{form}").write_text("".join(lines), "utf-8")
-
-
-def load_keras(path: Path, subject: str) -> Any:
-    """Load a `.keras` file with Keras' own function; return what the task answers."""
-    task = keras.saving.load_model(path)
-    pairs = {"texts": ["one two"], "pairs": [("one", "two")]}
-    if subject in pairs:
-        return repr(task.classify(pairs[subject]))
-    if subject == "answer-selection":
-        return repr(task.rank("two", ["one two", "six"]))
-    return repr(getattr(task, {"translation": "translate"}.get(subject, "summarize"))(["one two"]))
-
-
 # ---- Faults.
 
 MOMENTS = {
@@ -224,6 +184,7 @@ MOMENTS = {
     "in evaluation": ("keras_attention.distribute.workers.Workers.from_chief", 3),
 }
 """What a process that is to be killed calls, and how often at most."""
+KILLED, WORKERS_STOPPED = (0, 143, -signal.SIGKILL, -signal.SIGTERM), 4
 EXPORT = ("tensorflow.saved_model.save", 1), ("os.fsync", 1), ("pathlib.Path.replace", 1)
 
 
@@ -241,20 +202,42 @@ class Faults:
     def __call__(self, case: Case, folder: Path) -> Judged:
         chance = Random(str(case))
         subject = chance.choice(self.trial.subjects)
-        outcome, note = getattr(self, case.kind)(subject, chance, folder)
-        return Judged(case, outcome, f"{subject}, {note}")
+        outcome, note, *moments = getattr(self, case.kind)(subject, chance, folder)
+        return Judged(case, outcome, f"{subject}, {note}", (subject, *moments))
 
     def kill(self, subject, chance, folder):
         """SIGKILL or SIGTERM, once or more, at any moment of a training."""
-        told = []
+        told, hit = [], []
         for number in range(chance.choice([1, 1, 2, 3])):
             moment = chance.choice(list(MOMENTS))
             first = _killer(*MOMENTS[moment], chance)
             done = self._train(subject, folder, f"killed{number}", first)
             told.append(f"{moment}: {done.status}")
-            if done.status not in (0, 143, -signal.SIGKILL, -signal.SIGTERM):
+            hit += [f"kill {moment}"] if done.status else []
+            if done.status not in KILLED:
                 return "traceback", f"{told}: {done.err[-300:]}"
-        return self._goes_on(subject, folder, ", ".join(told))
+        return *self._goes_on(subject, folder, ", ".join(told)), *hit
+
+    def kill_workers(self, subject, chance, folder):
+        """SIGKILL or SIGTERM of one of two or three workers; then all are started again."""
+        count, moment = chance.choice([2, 3]), chance.choice(list(MOMENTS))
+        unbroken = self.trial.run_of(subject, f"{count}-workers")
+        if not unbroken.exists():
+            done = self._train_together(subject, folder / "unbroken", count)
+            assert not any(each.status for each in done), [each.err for each in done]
+            (folder / "unbroken" / "run").replace(unbroken)
+        killed = chance.randrange(count), _killer(*MOMENTS[moment], chance)
+        done = self._train_together(subject, folder / "killed", count, *killed)
+        told = f"worker {killed[0]} of {count}, {moment}: {[each.status for each in done]}"
+        if any(each.status not in (*KILLED, WORKERS_STOPPED) for each in done):
+            return "traceback", f"{told}: {[each.err[-200:] for each in done]}"
+        hit = [f"kill one of {count} workers"] if any(each.status for each in done) else []
+        done = self._train_together(subject, folder / "killed", count)
+        if any(each.status for each in done):
+            return "traceback", f"{told}; the resume: {[each.err[-200:] for each in done]}"
+        run = folder / "killed" / "run"
+        is_same = workers.left_behind(run) == workers.left_behind(unbroken)
+        return "same" if is_same else "silent difference", told, *hit
 
     def kill_export(self, subject, chance, folder):
         """SIGKILL or SIGTERM within `export`, which then leaves nothing or all."""
@@ -269,8 +252,12 @@ class Faults:
         again = self._run(arguments, folder / "two")
         left = [each.name for each in folder.glob(".out*")]
         is_right = workers.tree(folder / "out").keys() >= {"saved_model.pb"} and not left
-        outcome = outcome_of(again, is_right, False)
-        return outcome, f"{place}: {done.status}, whole: {is_whole}, {left} {again.err[-200:]}"
+        note = f"{place}: {done.status}, whole: {is_whole}, {left} {again.err[-200:]}"
+        return (
+            outcome_of(again, is_right, False),
+            note,
+            *(["kill in export"] if done.status else []),
+        )
 
     def full_disk(self, subject, chance, folder):
         """No room, at any byte of a file, or of a small disk where one can be mounted."""
@@ -349,6 +336,21 @@ class Faults:
         arguments = self.trial.training(subject, run or folder / "run")
         return self._run(arguments, folder / name, first)
 
+    def _train_together(self, subject, folder, count, killed=None, killer=None) -> list[Done]:
+        """Train in so many workers, one of which is to be killed."""
+        folder.mkdir(exist_ok=True)
+        addresses, numbers = cluster.free_addresses(count), range(count)
+        arguments = [*self.trial.training(subject, folder / "run"), *cluster.MULTI_WORKER]
+
+        def join(number):
+            os.environ["TF_CONFIG"] = cluster.tf_config(addresses, number)
+            if number == killed:
+                killer()
+
+        firsts = [functools.partial(join, number) for number in numbers]
+        pids = [workers.fork(arguments, folder / f"{n}", firsts[n]) for n in numbers]
+        return [workers.ended(pids[n], folder / f"{n}") for n in numbers]
+
     def _run(self, arguments, folder, first=None) -> Done:
         return workers.ended(workers.fork(arguments, folder, first or (lambda: None)), folder)
 
@@ -403,8 +405,8 @@ def _killer(place: str, most: int, chance: Random) -> Callable[[], None]:
 # ---- The command line.
 
 SHARES = {"bytes": 35, "stranger": 25, "keras_file": 8, "config": 17, "data": 15}
-FAULT_SHARES = {"kill": 62, "kill_export": 8, "full_disk": 12, "permission": 6, "clock": 4}
-FAULT_SHARES |= {"together": 8}
+FAULT_SHARES = {"kill": 60, "kill_workers": 4, "kill_export": 8, "full_disk": 12}
+FAULT_SHARES |= {"permission": 6, "clock": 4, "together": 6}
 
 
 def _parsed() -> argparse.Namespace:
@@ -415,6 +417,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another S, other cases")
     parser.add_argument("--only", nargs="*", metavar="KIND[:SEED]", help="these cases or kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
+    parser.add_argument("--minutes", type=float, default=1e9, metavar="M", help="end after so many")
     parser.add_argument("--made", metavar="D", help="keep the trained runs here; use them again")
     parser.add_argument("--tasks", nargs="+", choices=TRAINS, default=list(TRAINS))
     return parser.parse_args()
@@ -434,13 +437,15 @@ def _cases(options: argparse.Namespace, number: int, shares: dict[str, int]) -> 
 
 
 def _table(ends: list[Judged]) -> str:
-    """Return the counts by kind and outcome."""
+    """Return the counts of each outcome, by kind, and by task and moment."""
     counts = collections.Counter((end.case.kind, end.outcome) for end in ends)
-    kinds = [kind for kind in (*SHARES, *FAULT_SHARES) if any(kind == k for k, _ in counts)]
+    counts.update((group, end.outcome) for end in ends for group in end.groups)
+    groups = sorted({group for end in ends for group in end.groups})
+    names = [name for name in (*SHARES, *FAULT_SHARES) if any(name == k for k, _ in counts)]
     rows = [["", *GOOD, *BAD]]
-    rows += [[kind, *(str(counts[kind, each]) for each in GOOD + BAD)] for kind in kinds]
-    totals = [sum(counts[kind, each] for kind in kinds) for each in GOOD + BAD]
-    rows.append(["all", *map(str, totals)])
+    rows += [[name, *(str(counts[name, each]) for each in GOOD + BAD)] for name in names + groups]
+    totals = [sum(counts[name, each] for name in names) for each in GOOD + BAD]
+    rows.insert(1 + len(names), ["all", *map(str, totals)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
@@ -448,6 +453,7 @@ def _table(ends: list[Judged]) -> str:
 def main() -> int:
     """Run the trial; return 1 where a case went wrong."""
     options = _parsed()
+    deadline = time.monotonic() + 60 * options.minutes
     for task in TASKS.values():  # in the parent, once: a fork has it all
         importlib.import_module(f"{load_task(task.name).__module__.rpartition('.')[0]}.verbs")
     gc.freeze()  # a worker need not look through all that was imported after each case
@@ -467,7 +473,7 @@ def main() -> int:
             cases = _cases(options, number, shares)
             where = Path(name)
             where.chmod(0o755)
-            for end in workers.judge_all(cases, act, options.jobs, where):
+            for end in workers.judge_all(cases, act, options.jobs, where, deadline):
                 ends.append(end)
                 if len(ends) % 50 == 0:
                     print(f"{len(ends)} done", file=sys.stderr, flush=True)

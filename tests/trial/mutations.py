@@ -290,7 +290,7 @@ def change_data(path: Path, chance: Random) -> tuple[str, bool, Path]:
         return f"{kind} in line {at + 1} of {path.name}", refused, path
     path.unlink()
     path = path.with_name(f"{path.name}.gz")
-    packed = gzip.compress(bytes(600 << 20) if "bomb" in kind else text, 1)
+    packed = gzip.compress(bytes(6 << 20), 1) * 100 if "bomb" in kind else gzip.compress(text, 1)
     path.write_bytes(packed[: -chance.randrange(1, 20)] if "cut" in kind else packed)
     return f"{kind} {path.name}", refused, path
 
@@ -312,7 +312,7 @@ class Mutations:
         os.chdir(folder / "cwd")
         subject = chance.choice(self.trial.subjects)
         outcome, note = getattr(self, case.kind)(subject, chance, folder)
-        return Judged(case, outcome, f"{subject}, {note}")
+        return Judged(case, outcome, f"{subject}, {note}", (subject,))
 
     def bytes(self, subject, chance, folder):
         """Damage: any file of a run or preset, whose checksums stay; results must not change."""

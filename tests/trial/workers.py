@@ -33,7 +33,7 @@ CPU_SECONDS = 30
 WALL_SECONDS = 600  # for what waits; generous, as other programs run too
 MEMORY = 3 << 30  # address space beyond what the process has
 LARGEST_FILE = 256 << 20
-CASES_OF_A_WORKER = 60
+CASES_OF_A_WORKER = 250
 MOST_LINES, MOST_LETTERS = 3, 2000  # of a refusal
 
 GOOD = ("refused", "same", "other")
@@ -53,11 +53,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case: one of GOOD or BAD, and what was done and said."""
+    """What came of a case: one of GOOD or BAD, what was done and said, and what it counts as."""
 
     case: Case
     outcome: str
     note: str
+    groups: tuple[str, ...] = ()
     result: Any = None
 
 
@@ -91,15 +92,22 @@ class _Worker:
 
 
 def judge_all(
-    cases: Iterable[Case], act: Callable[[Case, Path], Judged], jobs: int, root: Path
+    cases: Iterable[Case],
+    act: Callable[[Case, Path], Judged],
+    jobs: int,
+    root: Path,
+    deadline: float = float("inf"),
 ) -> Iterator[Judged]:
     """Let `act` try each case in a folder of its own in `root`, inside one of several workers.
 
-    Where `act.computes` is False, it forks processes that run the command.
+    After the deadline, of the monotonic clock, no case is begun. Where `act.computes` is False, it
+    forks processes that run the command.
     """
     left, workers = list(cases)[::-1], []
     try:
         while left or any(worker.case for worker in workers):
+            if time.monotonic() > deadline:
+                left.clear()
             while left and len(workers) < jobs:
                 workers.append(_Worker(act, root))
             for worker in workers:
