@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -138,6 +139,19 @@ def test_the_small_size_leaves_out_what_only_a_trained_lecture_reaches(lecture):
     assert build.run_tiny(lecture) == 3
 
 
+def test_the_command_runs_the_lectures_named(capsys, monkeypatch):
+    def run(path, jobs):
+        return {"seconds": len(path.stem) + jobs}
+
+    monkeypatch.setattr(build, "run", run)
+    assert build.main(["06_transformer", "02_bahdanau"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["02_bahdanau: 12 s", "06_transformer: 15 s"] and len(lines) == 3
+    with pytest.raises(SystemExit):
+        build.main(["--jobs", "0"])
+    assert "--jobs is at least 1. Received: 0" in capsys.readouterr().err
+
+
 def test_the_command_names_the_lectures(capsys):
     with pytest.raises(SystemExit):
         build.main(["12_none"])
@@ -156,3 +170,14 @@ def test_an_example_that_is_not_indented_makes_no_empty_box():
     hook = runpy.run_path(str(ROOT / "docs" / "hooks" / "keras_docstrings.py"))
     assert "```" not in hook["_prose"]("Example", "\n")
     assert "```python\nx = 1\n```" in hook["_prose"]("Example", "    x = 1\n")
+
+
+def test_arguments_that_share_a_description_may_stand_on_several_lines():
+    pytest.importorskip("griffe")
+    hook = runpy.run_path(str(ROOT / "docs" / "hooks" / "keras_docstrings.py"))
+    lines = ["    size, rate,", "    units, **kwargs: As in `Dense`,", "        or more."]
+    text = "\n".join(["Args:", *lines])
+    documented = SimpleNamespace(docstring=SimpleNamespace(value=text))
+    hook["KerasDocstrings"]().on_object(obj=documented)
+    expected = ["Args:", "    size, rate, units, **kwargs: As in `Dense`,", "        or more."]
+    assert documented.docstring.value.split("\n") == expected
