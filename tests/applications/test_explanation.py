@@ -319,8 +319,10 @@ def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys):
             DOCUMENTS, LABELS, architecture=architecture, units=4
         )
         task.save_to_preset(tmp_path / architecture)
-    given = ["--input", DOCUMENTS[1], "--output", tmp_path / "a.png", "--attention-head"]
-    done = call_command(capsys, "visualize", tmp_path / "self-attention", *given, "all")
-    assert done.status == 0 and f"wrote {tmp_path / 'a.png'}" in done.err
-    done = call_command(capsys, "visualize", tmp_path / "pooling", *given, "0")
+    given = ["--input", DOCUMENTS[1], "--attention-head", "all", "--output"]
+    picture = tmp_path / "a.png"
+    done = call_command(capsys, "visualize", tmp_path / "self-attention", *given, picture)
+    assert done.status == 0 and f"wrote {picture}" in done.err
+    picture = tmp_path / "b.png"
+    done = call_command(capsys, "visualize", tmp_path / "pooling", *given, picture)
     assert done.status == 2 and "no self-attention to draw" in done.err

@@ -268,7 +268,7 @@ def test_a_label_is_no_text_and_its_self_attention_can_be_chosen(browser, tmp_pa
         page = browser.new_page()
         page.goto((tmp_path / f"{number}.html").as_uri())
         group = page.get_by_role("group", name="Answers")
-        assert group.locator("label").all_inner_texts() == ["praise 0.900", "blame 0.100"]
+        assert group.locator("label").all_inner_texts() == ["praise\n0.900", "blame\n0.100"]
         assert page.get_by_role("toolbar", name="text").get_by_role("button").count() == 2
         if number:
             page.get_by_label("Attention").select_option("self-attention")
