@@ -388,9 +388,10 @@ class ClassificationTask(TextTask):
 
     def _self_attention(self, inputs: Mapping[str, str]) -> list[AttentionMap]:
         """Return what the words of each text attend to, where the encoder has such layers."""
-        encoder, maps = self.backbone.encoder, []
+        encoder = self.backbone.encoder
+        maps: list[AttentionMap] = []
         if not getattr(encoder, "has_self_attention", False):
-            return []
+            return maps
         attend = self._compiled("self-attention", encoder.self_attention, 2)
         for name, text in inputs.items():
             tokens = [token for line in self.preprocessor.tokens(text) for token in line]
