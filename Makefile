@@ -60,8 +60,8 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
 
-course: $(VENV)/.installed-course ## Run the lectures of docs/course and keep what they show (up to 20 minutes)
-	$(BIN)/python -m docs.course.build
+course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (20 minutes)
+	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(LECTURES)
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
 	$(BIN)/python -m benchmarks

@@ -4,9 +4,11 @@ import json
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from docs import translation
 from docs.course import build, pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +55,8 @@ def test_every_lecture_has_both_languages_and_current_outputs(path):
         assert page.startswith("# ")
         assert len(re.findall("[\u4e00-\u9fff]", page)) > 500 or language == "en"
         json.loads(pages.notebook(path, language))
+    names = [page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")]
+    translation.check_links(page, f"course/{path.stem}.md", names)
 
 
 @LECTURES
@@ -135,27 +139,23 @@ def test_the_small_size_leaves_out_what_only_a_trained_lecture_reaches(lecture):
     assert build.run_tiny(lecture) == 3
 
 
+def test_the_command_runs_the_lectures_named(capsys, monkeypatch):
+    def run(path, jobs):
+        return {"seconds": len(path.stem) + jobs}
+
+    monkeypatch.setattr(build, "run", run)
+    assert build.main(["06_transformer", "02_bahdanau"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["02_bahdanau: 12 s", "06_transformer: 15 s"] and len(lines) == 3
+    with pytest.raises(SystemExit):
+        build.main(["--jobs", "0"])
+    assert "--jobs is at least 1. Received: 0" in capsys.readouterr().err
+
+
 def test_the_command_names_the_lectures(capsys):
     with pytest.raises(SystemExit):
         build.main(["12_none"])
     assert "02_bahdanau" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "name", ["README.md", "docs/index.md", "docs/course/index.md", "docs/layers/index.md"]
-)
-def test_a_translated_page_has_the_code_and_headings_of_its_original(name):
-    english, chinese = (
-        (ROOT / each).read_text(encoding="utf-8") for each in (name, pages.translated(name))
-    )
-    pages.compare(english, chinese, name)
-    with pytest.raises(pages.CourseError, match="bilingual"):
-        pages.compare(english, None, name)
-    with pytest.raises(build.CourseError, match="its code must be"):
-        other = re.sub(r"^```(bash|python)$", r"```\1\nother", chinese, count=1, flags=re.MULTILINE)
-        pages.compare(english, other, name)
-    with pytest.raises(build.CourseError, match=r"headings.*Received: \d+"):
-        pages.compare(english, chinese + "\n## 更多\n", name)
 
 
 @pytest.mark.parametrize("name", ["quiz.md", "loop.md"])
@@ -170,3 +170,14 @@ def test_an_example_that_is_not_indented_makes_no_empty_box():
     hook = runpy.run_path(str(ROOT / "docs" / "hooks" / "keras_docstrings.py"))
     assert "```" not in hook["_prose"]("Example", "\n")
     assert "```python\nx = 1\n```" in hook["_prose"]("Example", "    x = 1\n")
+
+
+def test_arguments_that_share_a_description_may_stand_on_several_lines():
+    pytest.importorskip("griffe")
+    hook = runpy.run_path(str(ROOT / "docs" / "hooks" / "keras_docstrings.py"))
+    lines = ["    size, rate,", "    units, **kwargs: As in `Dense`,", "        or more."]
+    text = "\n".join(["Args:", *lines])
+    documented = SimpleNamespace(docstring=SimpleNamespace(value=text))
+    hook["KerasDocstrings"]().on_object(obj=documented)
+    expected = ["Args:", "    size, rate, units, **kwargs: As in `Dense`,", "        or more."]
+    assert documented.docstring.value.split("\n") == expected

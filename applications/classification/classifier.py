@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.text import BucketedBatches, load_tokenizer
 
 from ..common.errors import UserError, check_key, say
-from ..common.explanation import Explanation
+from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
@@ -253,7 +253,7 @@ class ClassificationTask(TextTask):
                 f"Received: {' and '.join(inputs)}."
             )
         given = tuple(inputs.values()) if self.pairs else text
-        return self.classify(given).explanation(inputs)
+        return self.classify(given).explanation(inputs, self._self_attention(inputs))
 
     # ---- The hooks of TextTask.
 
@@ -417,6 +417,22 @@ class ClassificationTask(TextTask):
         return figures
 
     # ---- What the methods above are made of.
+
+    def _self_attention(self, inputs: Mapping[str, str]) -> list[AttentionMap]:
+        """Return what the words of each text attend to, where the encoder has such layers."""
+        encoder = self.backbone.encoder
+        maps: list[AttentionMap] = []
+        if not getattr(encoder, "has_self_attention", False):
+            return maps
+        attend = self._compiled("self-attention", encoder.self_attention, 2)
+        for name, text in inputs.items():
+            tokens = [token for line in self.preprocessor.tokens(text) for token in line]
+            if tokens:
+                ids = self.preprocessor.cut(self.preprocessor.ids([text])[0])
+                weights = ops.convert_to_numpy(attend(np.array([ids], "int32")))[0]
+                name = f"{name} self-attention" if self.pairs else "self-attention"
+                maps.append(attention_map(name, tokens, tokens, weights))
+        return maps
 
     def _is_one(self, texts: Any) -> bool:
         is_pair = isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)

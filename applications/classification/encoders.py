@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from .layers import PACKAGE, Part, mean_of
+from .layers import PACKAGE, Contextual, Part, mean_of
 
 SIDES = ("text", "second")
 """Names of a network's inputs."""
@@ -52,6 +52,17 @@ class TextEncoder(Part):
     def has_attention(self) -> bool:
         """Whether the weights say what the encoder attends to: those of a mean do not."""
         return self.pool.kind == "attention"
+
+    @property
+    def has_self_attention(self) -> bool:
+        """Whether the words of a text attend to each other, in layers that can be looked into."""
+        context = getattr(self, "context", None)
+        return self.rank == 2 and isinstance(context, Contextual) and context.has_heads
+
+    def self_attention(self, ids):
+        """Return what the words of texts `(B, S)` attend to, `(B, layers, heads, S, S)`."""
+        vectors, mask = self.vectors(ids)
+        return self.context(vectors, mask=mask, return_attention_scores=True)[1]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -137,9 +137,14 @@ class SelfAttentionBlock(Part):
         common = {"name": "attention", "dtype": self.dtype_policy}
         self.attention = MultiHeadAttention(self.heads, size, positions=self.positions, **common)
 
-    def call(self, inputs, mask=None, training=False):
-        attended = self.attention(inputs, inputs, value_mask=mask, training=training)
-        return self.norm(inputs + self._dropout(attended, training=training))
+    def call(self, inputs, mask=None, training=False, return_attention_scores=False):
+        common = {"value_mask": mask, "training": training}
+        attended = self.attention(
+            inputs, inputs, return_attention_scores=return_attention_scores, **common
+        )
+        attended, scores = attended if return_attention_scores else (attended, None)
+        outputs = self.norm(inputs + self._dropout(attended, training=training))
+        return (outputs, scores) if return_attention_scores else outputs
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -189,9 +194,11 @@ class Contextual(Part):
         inputs: `(B, S, D)`.
         mask: boolean `(B, S)`, True where there is a word.
         training: whether dropout applies.
+        return_attention_scores: whether the weights of the attention layers come, too.
 
     Returns:
-        `(B, S, 2 * units)` for `"gru"`, `(B, S, 3 * units)` for `"convolution"`, else `(B, S, D)`.
+        `(B, S, 2 * units)` for `"gru"`, `(B, S, 3 * units)` for `"convolution"`, else `(B, S, D)`;
+        with the weights, where asked for, `(B, layers, heads, S, S)`.
     """
 
     described = ("kind", "units", "layers", "heads", "positions", "feed_forward", "dropout")
@@ -238,10 +245,19 @@ class Contextual(Part):
             f"Received: kind={self.kind!r}"
         )
 
-    def call(self, inputs, mask=None, training=False):
+    @property
+    def has_heads(self) -> bool:
+        """Whether its layers are of attention, whose weights can be asked for."""
+        return self.kind in ("self-attention", "transformer")
+
+    def call(self, inputs, mask=None, training=False, return_attention_scores=False):
+        more, found = ({"return_attention_scores": True} if return_attention_scores else {}), []
         for block in self.blocks:
-            inputs = block(inputs, mask=mask, training=training)
-        return inputs
+            inputs = block(inputs, mask=mask, training=training, **more)
+            if return_attention_scores:
+                inputs, scores = inputs
+                found.append(scores)
+        return (inputs, ops.stack(found, axis=1)) if return_attention_scores else inputs
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -146,8 +146,15 @@ class Prediction(Shown):
         answer = answer if self.number is None else {"number": self.number}
         return answer | {name: True for name in ("truncated", "empty") if getattr(self, name)}
 
-    def explanation(self, inputs: Mapping[str, str]) -> Explanation:
-        """Return the labels, likeliest first, and what was attended to, for a page."""
+    def explanation(
+        self, inputs: Mapping[str, str], more: Sequence[AttentionMap] = ()
+    ) -> Explanation:
+        """Return the labels, likeliest first, and what was attended to, for a page.
+
+        Args:
+            inputs: the texts, by their names.
+            more: maps beside those of the words.
+        """
         maps = [
             each.map(name)
             for name, each in zip(inputs, self.weights, strict=False)
@@ -156,7 +163,7 @@ class Prediction(Shown):
         ranked = sorted(self.probabilities.items(), key=lambda each: -each[1])
         answers = [ExplainedAnswer(str(name), p) for name, p in ranked]
         answers = answers or [ExplainedAnswer(self.summary)]
-        answers[0] = dataclasses.replace(answers[0], maps=maps)
+        answers[0] = dataclasses.replace(answers[0], maps=[*maps, *more])
         notes = ["A text has no words."] if self.empty else []
         return Explanation("classification", dict(inputs), self.summary, answers, notes)
 

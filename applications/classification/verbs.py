@@ -12,7 +12,14 @@ from typing import Any
 from ..common.errors import UserError, say
 from ..common.files import check_picture
 from ..common.shown import check_shaded
-from ..common.verbs import chunks_of_lines, own_split, write_lines, write_page
+from ..common.verbs import (
+    asks_for_map,
+    chunks_of_lines,
+    draw_map,
+    own_split,
+    write_lines,
+    write_page,
+)
 from .classifier import ClassificationTask
 from .config import DataConfig
 from .data import Examples, has_split, load_examples, read_examples
@@ -68,10 +75,25 @@ def visualize(task: ClassificationTask, options: Namespace) -> None:
         )
     if options.format == "html":
         return write_page(task.explain(options.input, options.second), options.output)
+    chosen = options.attention_layer, options.attention_head
+    if asks_for_map(options) or any(each is not None for each in chosen):
+        return _draw_self_attention(task, options)
     text = (options.input, options.second) if task.pairs else options.input
     print(task.draw(text, options.output).show())
     if options.output:
         say(f"wrote {options.output}")
+
+
+def _draw_self_attention(task: ClassificationTask, options: Namespace) -> None:
+    """Draw what words attend to in a layer and head, or all heads; by default of the first text."""
+    found = task.explain(options.input, options.second)
+    names = [each.name for each in found.answers[0].maps if each.name.endswith("self-attention")]
+    if not names:
+        raise UserError(
+            "this run has no self-attention to draw, or the text no words: train with "
+            "--model.architecture self-attention or transformer."
+        )
+    draw_map(found, options, names[0], -1)
 
 
 def _data(task: ClassificationTask, options: Namespace) -> DataConfig:

@@ -164,6 +164,33 @@ ATTENTION = [
         **OF_A_TRANSFORMER,
     ),
 ]
+
+
+def head(text: str) -> int | str:
+    """Return the number of a head, or `"all"`, as an option's `type`."""
+    return text if text == "all" else natural(text)
+
+
+def drawn_attention(group: str, example: str, layer: str) -> list[Option]:
+    """Return the options that choose a map to draw; `layer` says which is drawn by default."""
+    common = {"group": group, "metavar": "N"}
+    return [
+        Option(
+            "--attention",
+            f"the map to draw, by its name on the page of `serve`: {example}",
+            group=group,
+            metavar="NAME",
+        ),
+        Option("--attention-layer", f"its layer, from 0 ({layer})", type=natural, **common),
+        Option(
+            "--attention-head",
+            "its head, from 0, or `all` for a sheet with every head (default: the mean of all)",
+            type=head,
+            **common,
+        ),
+    ]
+
+
 ENGINE = [
     Option(
         "--engine",
@@ -182,6 +209,11 @@ ALIGNMENTS = switch(
     "--alignments",
     "add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
     "source-target, counted from 0 (Pharaoh form)",
+)
+TRANSLATED = drawn_attention(
+    "with architecture transformer",
+    "'encoder self-attention', 'decoder self-attention' or 'cross-attention'",
+    "default: the configuration's",
 )
 TARGET = text("--target", "align this translation instead of the model's own", required=False)
 MORE = Option(
@@ -221,7 +253,7 @@ TRANSLATION = TaskCommand(
         ],
         "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *ENGINE, *SEARCH.values(), *ATTENTION],
         "score": [MORE, *PAIRS, OUTPUT],
-        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *ATTENTION],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *TRANSLATED],
         "export": [FORMAT, FOLDER],
     },
 )
@@ -303,6 +335,11 @@ SKIP = switch(
     "--skip", "leave out, and count, texts that are empty, too long or of an unknown label"
 )
 CONFUSION = file("--picture", "draw the confusion matrix: a new file", metavar="F.png")
+WORDS = drawn_attention(
+    "with architecture self-attention or transformer",
+    "'self-attention' (default) or 'text'",
+    "default: the last",
+)
 SECOND = text("--second", "the second text of a pair", required=False)
 CLASSIFICATION = TaskCommand(
     "classification",
@@ -322,7 +359,7 @@ CLASSIFICATION = TaskCommand(
     options={
         "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
         "predict": [TEXTS, OUTPUT],
-        "visualize": [text("--input", "the text"), SECOND, PAGE, FORM],
+        "visualize": [text("--input", "the text"), SECOND, PAGE, FORM, *WORDS],
         "export": [FOLDER],
     },
 )

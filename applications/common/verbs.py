@@ -88,6 +88,28 @@ def write_page(found: Explanation, output: str) -> None:
     say(f"wrote {output}")
 
 
+def asks_for_map(options: Namespace) -> bool:
+    """Whether the flags choose a map of the explanation in place of the result's own picture."""
+    return options.attention is not None or options.attention_head == "all"
+
+
+def draw_map(found: Explanation, options: Namespace, attention: int | str, layer: int) -> None:
+    """Draw a map of what a task explains, or a sheet of all heads of a layer of it.
+
+    Args:
+        found: the explanation.
+        options: the parsed options.
+        attention, layer: the map and the layer where the options name none.
+    """
+    if options.output is None:
+        raise UserError("a map of heads is a picture: name it with --output F.png.")
+    attention = attention if options.attention is None else options.attention
+    layer = layer if options.attention_layer is None else options.attention_layer
+    found.plot(options.output, attention=attention, layer=layer, head=options.attention_head)
+    print(found.text)
+    say(f"wrote {options.output}")
+
+
 def show_or_draw(result: Any, output: str | None) -> None:
     """Write a result's picture to `output`, or show it in the terminal."""
     if output is None:

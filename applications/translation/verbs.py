@@ -9,7 +9,9 @@ from keras_attention.metrics import alignment_error_rate, read_alignments
 
 from ..common.errors import UserError
 from ..common.verbs import (
+    asks_for_map,
     chunks_of_lines,
+    draw_map,
     own_split,
     search_of,
     show_or_draw,
@@ -63,6 +65,9 @@ def visualize(task: Translator, options: Namespace) -> None:
     """Draw the alignment of a sentence and its translation."""
     if options.format == "html":
         return write_page(task.explain(options.input, target=options.target), options.output)
+    if asks_for_map(options):
+        found = task.explain(options.input, target=options.target)
+        return draw_map(found, options, 0, getattr(task.backbone, "attention_layer", -1))
     _choose_attention(task, options)
     result = task.draw(options.input, target=options.target)
     print(result.text)

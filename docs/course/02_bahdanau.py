@@ -424,5 +424,5 @@ assert np.all(late.sum(axis=-1) < 1)
 
 # %% [markdown] lang="zh"
 # **出处**：Bahdanau, Cho and Bengio 2015, “Neural machine translation by jointly learning to align and translate”。
-# 层：[BahdanauAttention](../layers/bahdanau.md)；解码器：[AttentionDecoder](../layers/decoder.md)。
+# 层：[BahdanauAttention](../layers/bahdanau.zh.md)；解码器：[AttentionDecoder](../layers/decoder.zh.md)。
 # 下一讲：[其他得分、窗口与输入馈送](03_luong.zh.md)。

@@ -324,5 +324,5 @@ assert np.all(np.asarray(weights)[:, :, 10:] == 0)
 
 # %% [markdown] lang="zh"
 # **出处**：Luong, Pham and Manning 2015, “Effective approaches to attention-based neural machine translation”。层：
-# [LuongAttention](../layers/luong.md)、[LocalAttention](../layers/local.md)、[AttentionDecoder](../layers/decoder.md)。
+# [LuongAttention](../layers/luong.zh.md)、[LocalAttention](../layers/local.zh.md)、[AttentionDecoder](../layers/decoder.zh.md)。
 # 下一讲：[内部与外部的注意力](04_inside_outside.zh.md)。

@@ -354,5 +354,5 @@ assert round(sum(1 / rank for rank in range(1, 6)) / 5, 3) == 0.457
 
 # %% [markdown] lang="zh"
 # **出处**：Wang, Liu and Zhao 2016, “Inner attention based recurrent neural networks for answer selection”。层：
-# [InnerAttentionGRU](../layers/inner_attention.md)；真实数据：[选择答案](../tutorials/answer_selection.md)。
+# [InnerAttentionGRU](../layers/inner_attention.zh.md)；真实数据：[选择答案](../tutorials/answer_selection.md)。
 # 下一讲：[摘要中的注意力](05_summaries.zh.md)。

@@ -359,5 +359,5 @@ np.testing.assert_allclose(context, flat, atol=1e-5)  # word attention over the 
 
 # %% [markdown] lang="zh"
 # **出处**：See, Liu and Manning 2017, “Get to the point”；Nallapati et al. 2016, “Abstractive text summarization using sequence-to-sequence RNNs and
-# beyond”。层：[覆盖率](../layers/coverage.md)、[时间注意力](../layers/temporal.md)、[层次注意力](../layers/hierarchical.md)，以及复制词的
-# [指针](../layers/pointer_generator.md)；真实数据：[写摘要](../tutorials/summarize.md)。下一讲：[注意力就是你所需要的一切](06_transformer.zh.md)。
+# beyond”。层：[覆盖率](../layers/coverage.zh.md)、[时间注意力](../layers/temporal.zh.md)、[层次注意力](../layers/hierarchical.zh.md)，以及复制词的
+# [指针](../layers/pointer_generator.zh.md)；真实数据：[写摘要](../tutorials/summarize.md)。下一讲：[注意力就是你所需要的一切](06_transformer.zh.md)。

@@ -84,7 +84,7 @@ np.testing.assert_allclose(output[0], [2.28, 2, 0.64], atol=0.005)
 # diagonal gives the same:
 
 # %% [markdown] lang="zh"
-# [`MultiHeadAttention`](../layers/multi_head.md) 取一个头、我们的投影矩阵、单位阵作输出投影，结果相同：
+# [`MultiHeadAttention`](../layers/multi_head.zh.md) 取一个头、我们的投影矩阵、单位阵作输出投影，结果相同：
 
 # %%
 layer = MultiHeadAttention(num_heads=1, key_dim=3, use_bias=False, output_shape=3)
@@ -376,5 +376,5 @@ np.testing.assert_allclose(
 # [the blocks](../layers/transformer.md). Next: [what pretrained models do with it](07_pretrained.md).
 
 # %% [markdown] lang="zh"
-# **出处**：Vaswani et al. 2017, “Attention is all you need”。层：[MultiHeadAttention](../layers/multi_head.md)、
-# [位置编码](../layers/positions.md)、[Transformer 块](../layers/transformer.md)。下一讲：[预训练模型拿它做什么](07_pretrained.zh.md)。
+# **出处**：Vaswani et al. 2017, “Attention is all you need”。层：[MultiHeadAttention](../layers/multi_head.zh.md)、
+# [位置编码](../layers/positions.zh.md)、[Transformer 块](../layers/transformer.zh.md)。下一讲：[预训练模型拿它做什么](07_pretrained.zh.md)。

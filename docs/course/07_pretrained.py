@@ -391,4 +391,4 @@ assert history.history["loss"][-1] < uniform
 
 # %% [markdown] lang="zh"
 # **出处**：Devlin et al. 2019, “BERT: pre-training of deep bidirectional transformers for language understanding”。层：
-# [Transformer 块](../layers/transformer.md)；应用：[文本分类](../tutorials/classify.md)。回到[课程首页](index.zh.md)。
+# [Transformer 块](../layers/transformer.zh.md)；应用：[文本分类](../tutorials/classify.md)。回到[课程首页](index.zh.md)。

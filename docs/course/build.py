@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -66,8 +68,11 @@ def digest(found: list) -> str:
     return hashlib.sha256("\0".join(c.source for c in code(found)).encode()).hexdigest()[:16]
 
 
-def run(path: Path) -> dict:
-    """Execute a lecture in a kernel of its own and write what its cells show."""
+def run(path: Path, jobs: int = 1) -> dict:
+    """Execute a lecture in a kernel of its own and write what its cells show.
+
+    `jobs` lectures share the processor's cores.
+    """
     from nbclient import NotebookClient
 
     found = cells(path)
@@ -79,6 +84,7 @@ def run(path: Path) -> dict:
     seconds = round(time.perf_counter() - start)
     packages = ", ".join(f"{name} {version(name)}" for name in ("keras", "tensorflow"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = max(1, cores // jobs)
     how = f"{packages}, Python {platform.python_version()}, {cores} CPU core{'s'[: cores != 1]}"
     folder = OUTPUTS / path.stem
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,16 +152,23 @@ def outputs(path: Path, found: list) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the lectures named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m docs.course.build", description=run.__doc__)
+    about = "Execute lectures, each in a kernel of its own, and write what their cells show."
+    parser = argparse.ArgumentParser(prog="python -m docs.course.build", description=about)
     names = [path.stem for path in sources()]
     parser.add_argument("lecture", nargs="*", help="a lecture, such as 02_bahdanau; default: all")
-    chosen = parser.parse_args(arguments).lecture
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once (default: 1)")
+    options = parser.parse_args(arguments)
+    chosen = options.lecture
+    if options.jobs < 1:
+        parser.error(f"--jobs is at least 1. Received: {options.jobs}")
     if unknown := set(chosen) - set(names):
         parser.error(f"The lectures are {', '.join(names)}. Received: {', '.join(unknown)}")
     start = time.perf_counter()
-    for path in sources():
-        if not chosen or path.stem in chosen:
-            print(f"{path.stem}: {run(path)['seconds']} s", flush=True)
+    paths = [path for path in sources() if not chosen or path.stem in chosen]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        made = map if options.jobs == 1 else pool.map
+        for path, result in zip(paths, made(partial(run, jobs=options.jobs), paths), strict=True):
+            print(f"{path.stem}: {result['seconds']} s", flush=True)
     print(f"{time.perf_counter() - start:.0f} s in all; what was shown is in {OUTPUTS}")
     return 0
 

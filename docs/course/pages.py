@@ -10,6 +10,7 @@ import nbformat
 
 from docs.course import build
 from docs.course.build import CourseError
+from docs.translation import BREAK
 
 BRANCH = "gh-pages"  # where `mkdocs gh-deploy` puts the site, and the notebooks with it
 WORDS = {
@@ -25,9 +26,6 @@ import importlib.util
 if importlib.util.find_spec("keras_attention") is None:
     %pip install --quiet "git+https://github.com/{repository}"
 """
-# A line's end between two Chinese characters, which a browser would show as a space.
-BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
-CODE = re.compile(r"^```(?:python|bash)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def page(path: Path, language: str, repository: str = "") -> str:
@@ -119,33 +117,3 @@ def _notebook_cell(path: Path, cell, shown: dict):
         made.append(nbformat.v4.new_output("display_data", data={"image/png": png}))
     hidden = {"jupyter": {"source_hidden": True}} if cell.metadata.get("answer") else {}
     return nbformat.v4.new_code_cell(cell.source, outputs=made, metadata=hidden)
-
-
-def translated(name: str) -> str:
-    """The file of a page's translation: `index.zh.md` of `index.md`."""
-    return name.removesuffix(".md") + ".zh.md"
-
-
-def compare(english: str | None, chinese: str | None, name: str) -> None:
-    """Raise an error unless a page and its translation are there, with the same code and headings.
-
-    Args:
-        english, chinese: The two texts; None where there is no such page.
-        name: The page, for the message.
-    """
-    if english is None or chinese is None:
-        raise CourseError(
-            f"{name} is declared bilingual. Expected it and {translated(name)} beside it"
-        )
-    if CODE.findall(english) != CODE.findall(chinese):
-        raise CourseError(
-            f"{translated(name)}: its code must be that of the English page, block by block"
-        )
-    headings = [
-        re.findall(r"^#+ ", CODE.sub("", text), re.MULTILINE) for text in (english, chinese)
-    ]
-    if headings[0] != headings[1]:
-        raise CourseError(
-            f"{translated(name)}: its headings must be those of the English page. "
-            f"Received: {len(headings[1])} headings, expected {len(headings[0])}"
-        )

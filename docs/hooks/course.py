@@ -10,12 +10,18 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from docs import translation  # noqa: E402
 from docs.course import build, pages  # noqa: E402
+
+LANGUAGES = {"en": "[English]({}){{ .language }}", "zh": "[中文]({}){{ .language }}"}
+whole: dict[str, str] = {}
+"""The texts of the bilingual pages, by their files."""
 
 
 def on_files(files: Files, config) -> Files:
-    """Add the pages and notebooks of all lectures."""
+    """Add the pages and notebooks of all lectures; look at the translations of the other pages."""
     repository = config.extra.get("repository", "")
+    whole.clear()
     try:
         for path in build.sources():
             for language in build.LANGUAGES:
@@ -26,18 +32,38 @@ def on_files(files: Files, config) -> Files:
                     (f"{path.stem}.{language}.ipynb", notebook),
                 ):
                     files.append(File.generated(config, f"course/{name}", content=content))
-        for name in config.extra.get("bilingual", []):
-            found = [files.get_file_from_path(each) for each in (name, pages.translated(name))]
-            pages.compare(*(page and page.content_string for page in found), name)
+        names = list(files.src_uris)
+        for name in translation.bilingual(config.extra.get("bilingual", []), names):
+            whole.update(_both(name, files, names))
+        for path in build.sources():
+            name = f"course/{pages.page_name(path, 'en')}"
+            translation.check_links(pages.page(path, "zh"), name, names)
     except build.CourseError as error:
         raise PluginError(str(error)) from None
     return files
 
 
+def _both(name: str, files: Files, names: list[str]) -> dict[str, str]:
+    found = [files.get_file_from_path(each) for each in (name, translation.translated(name))]
+    english, chinese = (file and file.content_string for file in found)
+    chinese = translation.compare(english, chinese, name)
+    translation.check_links(chinese, name, names)
+    return {name: english, translation.translated(name): translation.with_anchors(english, chinese)}
+
+
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """Join the lines of Chinese, which has no spaces between words."""
-    is_chinese = page.file.src_uri.endswith(".zh.md")
-    return pages.BREAK.sub("", markdown) if is_chinese else markdown
+    """Complete a bilingual page; join the lines of Chinese, which has no spaces between words."""
+    name = page.file.src_uri
+    is_chinese = name.endswith(".zh.md")
+    if name in whole:
+        other = name.replace(".zh.md", ".md") if is_chinese else translation.translated(name)
+        other = other.rsplit("/", 1)[-1]
+        markdown = whole[name]
+        if other not in translation.links(markdown):
+            title, _, rest = markdown.partition("\n")
+            link = LANGUAGES["en" if is_chinese else "zh"].format(other)
+            markdown = f"{title}\n\n{link}\n{rest}"
+    return translation.BREAK.sub("", markdown) if is_chinese else markdown
 
 
 def on_post_page(output: str, page, **_) -> str:

@@ -5,6 +5,8 @@ from textwrap import dedent
 
 import griffe
 
+# Names that share a description, on more than one line.
+NAMES = re.compile(r"^( +)((?:\*{0,2}\w+, )*\*{0,2}\w+,)\n +(?=\*{0,2}\w+[,:])", re.MULTILINE)
 CALL_ARGUMENTS = re.compile(r"^Call arguments:$", re.MULTILINE)
 # A title of prose with its indented text, which would be shown in a box. What a function returns is
 # prose, too: its type stands in the signature, and a colon in the text would be taken for one.
@@ -22,6 +24,8 @@ class KerasDocstrings(griffe.Extension):
         """Rewrite the docstring of whatever is documented."""
         if obj.docstring:
             text = CALL_ARGUMENTS.sub("Args: Call arguments", obj.docstring.value)
+            while NAMES.search(text):
+                text = NAMES.sub(r"\1\2 ", text)
             text = PROSE.sub(lambda found: _prose(*found.groups()), text)
             obj.docstring.value = PROMPTS.sub(_fence, text)
 

@@ -4,9 +4,11 @@ import dataclasses
 import json
 import re
 
+import keras
 import numpy as np
 import pytest
 
+from keras_attention import LuongAttention
 from keras_attention.applications import classification, summarization, translation
 from keras_attention.applications.common import explanation
 from keras_attention.applications.common.explanation import (
@@ -157,6 +159,41 @@ def test_classifiers_shade_words_and_weigh_sentences():
         task.explain("a dog", "a bird")
 
 
+@pytest.mark.parametrize("architecture", ["self-attention", "transformer"])
+def test_classifiers_show_the_self_attention_of_their_words(architecture):
+    task = classification.TextClassifier.from_texts(
+        DOCUMENTS, LABELS, architecture=architecture, units=6, layers=2, heads=3, max_length=5
+    )
+    words, found = task.explain(DOCUMENTS[1]).answers[0].maps
+    assert found.name == "self-attention" and shape(found) == (2, 3, 5, 5)
+    assert found.rows.tokens == found.columns.tokens == words.columns.tokens
+    np.testing.assert_allclose(np.array(found.weights).sum(axis=-1), 1, atol=1e-3)
+    encoder = task.backbone.encoder
+    vectors, _ = encoder.vectors(np.array([task.preprocessor.ids([DOCUMENTS[1]])[0][:5]]))
+    block = encoder.context.blocks[0]
+    layer = block.attention if hasattr(block, "attention") else block.self_attention
+    _, expected = layer(vectors, vectors, return_attention_scores=True)
+    np.testing.assert_allclose(found.matrix(0), expected[0], atol=1e-4)
+    assert not task.explain(" ").answers[0].maps
+
+
+def test_both_texts_of_a_pair_show_their_self_attention():
+    pairs = [(text, " ".join(text.split()[:3])) for text in DOCUMENTS]
+    text = classification.PairClassifier.from_texts(pairs, LABELS, units=4).preprocessor
+    own, none = (classification.Contextual(kind, heads=2) for kind in ("self-attention", "none"))
+    match, compare = keras.layers.Dense(4), keras.layers.Dense(4)
+    vectors = classification.WordVectors(text.tokenizer.vocabulary_size, 4)
+    pool = classification.Pool("attention", 4)
+    encoder = classification.CrossEncoder(
+        vectors, own, LuongAttention("dot"), match, none, pool, compare
+    )
+    network = classification.Classifier(encoder, text.labels.outputs)
+    task = classification.PairClassifier(network, text)
+    found = {each.name: each for each in task.explain(*pairs[0]).answers[0].maps}
+    assert set(found) == {"text", "second", "text self-attention", "second self-attention"}
+    assert shape(found["second self-attention"]) == (1, 2, 3, 3)
+
+
 PLAIN = Explanation(
     "translation",
     {"text": "</script><b>"},
@@ -249,3 +286,42 @@ def test_the_command_writes_a_page(tmp_path, capsys):
     ):
         done = call_command(capsys, *given, *more)
         assert done.status == 2 and message in done.err and done.err.count("\n") == 1
+
+
+def test_the_command_draws_sheets_and_self_attention(transformer, tmp_path, capsys, monkeypatch):
+    drawn, plot = [], Explanation.plot
+    monkeypatch.setattr(
+        Explanation, "plot", lambda *given, **options: drawn.append(plot(*given, **options))
+    )
+    transformer.save_to_preset(tmp_path / "run")
+    given = ["visualize", tmp_path / "run", "--input", TEXTS[1]]
+    encoder = ["--attention", "encoder self-attention", "--attention-layer", "0"]
+    for number, (more, panels) in enumerate(((["--attention-head", "all"], 3), (encoder, 1))):
+        output = tmp_path / f"{number}.png"
+        done = call_command(capsys, *given, *more, "--output", output)
+        assert done.status == 0 and output.read_bytes().startswith(b"\x89PNG")
+        assert len([each for each in drawn[-1].axes if each.images]) == panels
+    own = transformer.explain(TEXTS[1]).answers[0].maps[1]
+    shown = np.array(drawn[-1].axes[0].images[0].get_array())
+    np.testing.assert_allclose(shown, own.matrix(0).mean(axis=0), atol=1e-3)
+    for wrong, message in (
+        (encoder, "name it with --output"),
+        (["--attention-head", "most"], "whole number"),
+    ):
+        done = call_command(capsys, *given, *wrong)
+        assert done.status == 2 and message in done.err and done.err.count("\n") == 1
+
+
+def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys):
+    for architecture in ("self-attention", "pooling"):
+        task = classification.TextClassifier.from_texts(
+            DOCUMENTS, LABELS, architecture=architecture, units=4
+        )
+        task.save_to_preset(tmp_path / architecture)
+    given = ["--input", DOCUMENTS[1], "--attention-head", "all", "--output"]
+    picture = tmp_path / "a.png"
+    done = call_command(capsys, "visualize", tmp_path / "self-attention", *given, picture)
+    assert done.status == 0 and f"wrote {picture}" in done.err
+    picture = tmp_path / "b.png"
+    done = call_command(capsys, "visualize", tmp_path / "pooling", *given, picture)
+    assert done.status == 2 and "no self-attention to draw" in done.err

@@ -253,6 +253,30 @@ def test_shaded_texts_and_sentences(page):
     assert words.all_inner_texts() == ["good", "but long"]
 
 
+def test_a_label_is_no_text_and_its_self_attention_can_be_chosen(browser, tmp_path):
+    words = Tokens(["not", "bad"])
+    maps = [
+        attention_map("text", ["text"], words, [[0.25, 0.75]]),
+        attention_map("self-attention", words, words, np.full((1, 2, 2, 2), 0.5)),
+    ]
+    answers = [ExplainedAnswer("praise", 0.9, maps[:1]), ExplainedAnswer("blame", 0.1)]
+    for number, first in enumerate((maps[:1], maps)):
+        answers[0] = ExplainedAnswer("praise", 0.9, first)
+        Explanation("stub", {"text": "not bad"}, "praise", answers).save(
+            tmp_path / f"{number}.html"
+        )
+        page = browser.new_page()
+        page.goto((tmp_path / f"{number}.html").as_uri())
+        group = page.get_by_role("group", name="Answers")
+        assert group.locator("label").all_inner_texts() == ["praise\n0.900", "blame\n0.100"]
+        assert page.get_by_role("toolbar", name="text").get_by_role("button").count() == 2
+        if number:
+            page.get_by_label("Attention").select_option("self-attention")
+            assert page.get_by_role("toolbar", name="Looking").get_by_role("button").count() == 2
+            assert page.get_by_role("group", name="Heads").get_by_role("radio").count() == 3
+        page.close()
+
+
 def test_what_goes_wrong_is_said(page):
     choose(page, "failing", "dates")
     show(page, DATE, "Sentence / Text")
