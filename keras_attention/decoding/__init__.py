@@ -3,6 +3,7 @@
 from .beam import CoveragePenalty, LengthPenalty, beam_search
 from .loop import DecodingResult
 from .options import SearchOptions, search
+from .problem import mask_of_origins
 from .single import greedy_search, sample
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "SearchOptions",
     "beam_search",
     "greedy_search",
+    "mask_of_origins",
     "sample",
     "search",
 ]

@@ -177,6 +177,40 @@ class Problem:
         return ops.scatter_update(logits, cells, ops.reshape(written, (-1,)))
 
 
+def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
+    """Return which places of a cache that `K` hypotheses share belong to each of them.
+
+    For step functions whose cache is one of the `sentence_keys` of `search`. Place `t K + k` is
+    that of hypothesis `k` at step `t`.
+
+    Args:
+        origins: Integers `(B, K, L)`, `state["origins"]`: which hypothesis took each step before
+            step `index`, of what is now hypothesis `k`.
+        index: The number of the step, which every hypothesis takes for itself.
+        steps: For how many steps the cache has places.
+
+    Returns:
+        Boolean `(B K, steps K)`, True = attend.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_attention.decoding import mask_of_origins
+
+    # At step 1 both hypotheses go on from what hypothesis 0 wrote at step 0.
+    mask = mask_of_origins(np.array([[[0, 0], [0, 0]]]), index=1, steps=2)
+    assert np.array_equal(mask, [[True, False, True, False], [True, False, False, True]])
+    ```
+    """
+    batch_size, count, longest = ops.shape(origins)
+    step, number = ops.arange(steps, dtype="int32"), ops.arange(count, dtype="int32")
+    origins = ops.take(ops.cast(origins, "int32"), ops.minimum(step, longest - 1), axis=2)
+    origins = ops.where(step == index, number[:, None], origins)
+    seen = (origins[..., None] == number) & (step <= index)[:, None]
+    return ops.reshape(seen, (batch_size * count, steps * count))
+
+
 def _next_of(left: list, _: Tensor) -> Tensor:
     return left.pop()
 

@@ -69,20 +69,6 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
         )
 
 
-def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
-    """Return which places of a cache that `K` hypotheses share belong to each, `(B K, steps K)`.
-
-    Place `t K + k` is that of hypothesis `k` at step `t`. `origins (B, K, L)` tell which hypothesis
-    took each step before step `index`, which every hypothesis takes for itself.
-    """
-    batch_size, count, longest = ops.shape(origins)
-    step, number = ops.arange(steps, dtype="int32"), ops.arange(count, dtype="int32")
-    origins = ops.take(origins, ops.minimum(step, longest - 1), axis=2)
-    origins = ops.where(step == index, number[:, None], origins)
-    seen = (origins[..., None] == number) & (step <= index)[:, None]
-    return ops.reshape(seen, (batch_size * count, steps * count))
-
-
 def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
     """Return which target ids are not padding: `ignore_index`, or `None` where all count."""
     if ignore_index is None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.decoding import beam_search, greedy_search, sample
-from keras_attention.ops.masks import mask_of_origins
+from keras_attention.decoding import beam_search, greedy_search, mask_of_origins, sample
 from tests.decoding.chains import END, START, Chain
 from tests.decoding.running import BACKEND, MODES, USUAL, in_python, prepare
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import keras
 from keras import ops
 
+from keras_attention.decoding import mask_of_origins
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
-from keras_attention.ops.masks import mask_of_origins
 
 from .base import TranslationModel, check_layers
 from .layers import padding_mask

@@ -183,7 +183,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             return_attention_scores: Whether the weights are wanted; else they are `None`.
             copies: How many queries in a row share a row of memory or state: `(B / copies, ...)`. A
                 cache has as many places for each step then, and `attention_mask` must say which
-                belong to a query (`mask_of_origins`).
+                belong to a query (`decoding.mask_of_origins`).
 
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
