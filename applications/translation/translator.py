@@ -177,17 +177,22 @@ class Translator(SearchTask):
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = (search or self.search).replace(**options)
+        ids = encode_checked(self.require_preprocessor().source_tokenizer, lines, "texts")
+        results = self._translated(lines, ids, chosen, return_alignments, engine, compute_type)
+        return results[0] if isinstance(texts, str) else results
+
+    def _translated(self, lines, ids, search, return_alignments=True, engine=None, kind=None):
+        """Do as `translate` with sentences whose ids are known."""
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
         results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
-        ids = encode_checked(read, lines, "texts")
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
-        find, size, streams = self._found_by(engine, compute_type, lengths, chosen, needs)
+        find, size, streams = self._found_by(engine, kind, lengths, search, needs)
 
         def translate(rows: list[int]) -> None:
             found = find(padded([ids[row] for row in rows]))
@@ -204,7 +209,7 @@ class Translator(SearchTask):
 
         batches = list(batches_of(filled, list(map(len, ids)), size))
         self._in_streams(find, translate, batches, streams)
-        return results[0] if isinstance(texts, str) else results
+        return results
 
     def score(
         self, sources: Sequence[str], targets: Sequence[str], batch_size: int | None = None
@@ -408,12 +413,7 @@ class Translator(SearchTask):
         else:
             super().export(filepath, format, **options)
 
-    def service(
-        self,
-        search: SearchOptions | None = None,
-        max_letters: int | None = None,
-        **options: Any,
-    ):
+    def service(self, search=None, max_letters: int | None = None, **options: Any):
         from .serving import TranslationService
 
         options = (search or self.search).replace(**options)
@@ -458,8 +458,10 @@ class Translator(SearchTask):
         `val_perplexity` its exponential; `val_bleu`, of greedy search, comes in where training is
         stopped by it.
         """
-        dataset = batches.to_dataset(epochs=1)
-        forced = self._forced(attention=False)
+        dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
+        by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
+        search = self.search.replace(beam_size=1, n_best=1, streams=1)
+        ids = encode_checked(read, corpus.source, "source") if by_bleu else []
 
         def figures() -> dict[str, float]:
             total, tokens = 0.0, 0
@@ -470,8 +472,8 @@ class Translator(SearchTask):
             loss = total / tokens
             with np.errstate(over="ignore"):  # inf, which ends the training
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
-            if config.training.early_stopping == "bleu":
-                results = self.translate(corpus.source, beam_size=1, n_best=1, streams=1)
+            if by_bleu:
+                results = self._translated(corpus.source, ids, search)
                 found["val_bleu"] = bleu([each.text for each in results], corpus.target).value
             return found
 

@@ -1,5 +1,7 @@
 """Training a translator from Python: what `fit` takes, `compile`, runs, and what is refused."""
 
+from collections import Counter
+
 import keras
 import numpy as np
 import pytest
@@ -175,17 +177,21 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     assert_same_training(run, parts)
 
 
+@pytest.mark.parametrize("judged_by", ["loss", "bleu"])
 def test_a_run_trains_in_silence_and_encodes_each_text_once(
-    preprocessor, tmp_path, monkeypatch, capfd
+    judged_by, preprocessor, tmp_path, monkeypatch, capfd
 ):
     kind, encoded = type(preprocessor.source_tokenizer), []
     encode = kind.encode
     monkeypatch.setattr(
         kind, "encode", lambda self, texts: encoded.extend(texts) or encode(self, texts)
     )
-    options = {"epochs": 2, "early_stopping": "loss", "verbose": 0, **IN_A_RUN}
+    options = {"epochs": 2, "early_stopping": judged_by, "verbose": 0, **IN_A_RUN}
     make_task(preprocessor).fit(SOURCES, TARGETS, run=tmp_path / "run", **options)
-    assert sorted(encoded) == sorted([*SOURCES, *TARGETS])
+    searched = Counter(encoded) - Counter([*SOURCES, *TARGETS])  # once more, for all epochs
+    assert set(encoded) == {*SOURCES, *TARGETS}
+    assert set(searched) < set(SOURCES) and bool(searched) == (judged_by == "bleu")
+    assert searched.total() == len(searched)
     assert capfd.readouterr().err == ""
 
 
