@@ -454,9 +454,8 @@ class Translator(SearchTask):
     def development(self, corpus, batches, config):
         """Return a function that gives the figures of an epoch.
 
-        `val_loss` is the mean negative log-likelihood of a token, without label smoothing, and
-        `val_perplexity` its exponential; `val_bleu`, of greedy search, comes in where training is
-        stopped by it.
+        `val_loss` is the mean negative log-likelihood of a token, without label smoothing,
+        `val_perplexity` its exponential, and `val_bleu`, where training stops by it, of greedy search.
         """
         dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
         by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
