@@ -455,7 +455,7 @@ class Translator(SearchTask):
         """Return a function that gives the figures of an epoch.
 
         `val_loss` is the mean negative log-likelihood of a token, without label smoothing,
-        `val_perplexity` its exponential, and `val_bleu`, where training stops by it, of greedy search.
+        `val_perplexity` its exponential; `val_bleu`, if training stops by it, of greedy search.
         """
         dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
         by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
