@@ -60,7 +60,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
 
-course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (20 minutes)
+course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (8 minutes on 2 cores)
 	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(LECTURES)
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
