@@ -231,8 +231,8 @@ def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, words):
         assert len(batches)
         return np.array([now, peak]) / len(SOURCE)
 
-    first, second = taken(4000), taken(8000)
-    now, peak = (second - first) / 4000
+    first, second = taken(600), taken(1200)
+    now, peak = (second - first) / 600
     assert now < 220  # 8 ids, places and lengths of three columns; lists take more than 600
     assert peak < 450
 
