@@ -27,7 +27,7 @@ MODELS = {
     "inner-gate": {"encoder": "inner-gate"},
     "compare-aggregate": {"encoder": "compare-aggregate"},
 }
-# What an encoder wants of the training, chosen on the development set.
+# Training options of an encoder, chosen on the development set.
 TRAINING = {
     "compare-aggregate": {"loss": "listwise", "epochs": 8, "average_checkpoints": 3},
 }

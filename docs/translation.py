@@ -64,7 +64,7 @@ def fill(english: str, chinese: str, name: str) -> str:
 def compare(english: str | None, chinese: str | None, name: str) -> str:
     """Return the whole translation of a page; raise an error where it lacks or adds anything.
 
-    What must be the same, in this order: blocks of code, displayed formulas, pictures, levels of
+    These must be the same, in this order: blocks of code, displayed formulas, pictures, levels of
     headings; in each row of a table, and then on the page, what is set as code or as a formula; and
     where links lead to.
 
@@ -135,7 +135,7 @@ def _contents(text: str) -> dict[str, list[str]]:
 
 
 def _spans(text: str) -> list[str]:
-    """What stands in a text as code or as a formula: the same in both languages."""
+    """Return the code and the formulas within the lines of a text."""
     code = CODE_SPAN.findall(text)
     return code + FORMULA_SPAN.findall(CODE_SPAN.sub("", text))
 

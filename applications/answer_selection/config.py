@@ -12,7 +12,7 @@ ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", 
 READERS = get_args(ENCODERS)[:-1]
 """Those by which an `AnswerSelector` reads a candidate."""
 OF_READERS = ("bidirectional", "shared", "pooling")
-"""What they alone have."""
+"""Options of `ModelConfig` that only `READERS` use."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the networks of answer selection have in common: ids in, a score for each candidate out."""
+"""The base of the networks of answer selection, which give each candidate a score."""
 
 from collections.abc import Mapping
 from typing import Any

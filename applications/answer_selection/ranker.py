@@ -216,7 +216,7 @@ class AnswerRanker(TextTask):
         report = evaluation_report(questions, scores, self.preprocessor.tokens, protocol)
         if trec_run is not None:
             write_text(Path(trec_run), "".join(f"{line}\n" for line in trec_run_lines(ranked)))
-        # What was not learned pair by pair has no natural threshold that says "right".
+        # Only the log loss learns a threshold: above 0 a candidate counts as right.
         by_pair = self.objective == "log"
         shades = [by_word(each) for row in weights for each in row]
         return {

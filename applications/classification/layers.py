@@ -14,7 +14,7 @@ PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)
 """How many words each convolution sees."""
 CHANNELS = ("tuned", "static", "both")
-"""What training does to the vectors of words."""
+"""How training treats the vectors of words: it changes them, keeps them, or has one of each."""
 
 
 class Part(keras.layers.Layer):

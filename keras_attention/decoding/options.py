@@ -181,8 +181,8 @@ def search(
             they keep a row for each sentence, and do not move. One in `growing_axes` has `K` places
             for each step, `t K + k` for hypothesis `k` at step `t`. Where `K` is above 1, the step
             finds in `state["origins"]` `(B, K, L)` which hypothesis took each step before, of what
-            is now hypothesis `k`: see `mask_of_origins`. In all other
-            searches each hypothesis has its rows, and there are no origins.
+            is now hypothesis `k`: see `mask_of_origins`. In all other searches each hypothesis has
+            its rows, and there are no origins.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
             axis of the places; more are made as they fill. Not with XLA, where sizes cannot change:
             give all places there and leave this out.

@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case: one of GOOD or BAD, what was done and said, and what it counts as."""
+    """The judgement of a case: one of GOOD or BAD, what was done and said, what it counts as."""
 
     case: Case
     outcome: str

@@ -236,14 +236,14 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         return output, scores if return_attention_scores else None, state
 
     def _check_copies(self, copies, memory, attention_mask):
+        if copies == 1:
+            return
         depends_on_places = (
             self.window is not None
             or self.positions in ("alibi", "relative")
             or self.score_mod is not None
             or self.mask_mod is not None
         )
-        if copies == 1:
-            return
         if depends_on_places or (memory is None and attention_mask is None):
             raise ValueError(
                 "Queries that share a row (`copies` above 1) need an `attention_mask` in "
