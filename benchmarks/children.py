@@ -57,20 +57,21 @@ def run_alone(module: str, *arguments: str) -> dict:
 
 
 class Child:
-    """A contender's process; a context manager, which ends it."""
+    """A contender's process, of this checkout or of another; a context manager, which ends it."""
 
-    def __init__(self, contender: Contender, problem: Problem, folder: Path):
+    def __init__(self, contender: Contender, problem: Problem, folder: Path, checkout: Path = ROOT):
         self.contender = contender
         self.check_file = folder / f"{contender.name}.npz"
         self._errors = open(folder / f"{contender.name}.err", "w+")  # noqa: SIM115
         place = [problem.kind, str(problem.size), contender.name, str(self.check_file)]
+        python = sys.executable if checkout == ROOT else checkout / ".venv/bin/python"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", *place],
+            [python, "-m", "benchmarks.worker", *place],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            cwd=ROOT,
+            cwd=checkout,
             env=environment(1 if contender.streams else None),
         )
         try:
@@ -194,8 +195,8 @@ def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=prin
 
     With `only`, those of its names, and "ours", which the others' results are compared with.
 
-    All are built and checked first, one after the other. Then in each round each takes its turn,
-    in an order that moves on by one a round, so that whatever else the machine does falls on all.
+    All are built and checked first, one after the other. Then in each round each takes its turn, so
+    that whatever else the machine does falls on all.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -206,10 +207,15 @@ def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=prin
             tell(f"{problem}: building {contender.label}")
             children.append(stack.enter_context(Child(contender, problem, folder)))
         check_agreement(children, problem)
-        for name in passes_of(problem.kind):
-            for index in range(rounds):
-                tell(f"{problem}: {name}, round {index + 1} of {rounds}")
-                start = index % len(children)
-                for child in children[start:] + children[:start]:
-                    child.time(name, seconds)
+        take_turns(children, problem, rounds, seconds, tell)
         return [child.measurement for child in children]
+
+
+def take_turns(children: list[Child], problem: Problem, rounds: int, seconds: float, tell) -> None:
+    """Time each pass of each child, round by round, in an order that moves on by one a round."""
+    for name in passes_of(problem.kind):
+        for index in range(rounds):
+            tell(f"{problem}: {name}, round {index + 1} of {rounds}")
+            start = index % len(children)
+            for child in children[start:] + children[:start]:
+                child.time(name, seconds)

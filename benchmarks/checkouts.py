@@ -1,0 +1,64 @@
+"""`python -m benchmarks.checkouts OTHER`: our programs here and in another checkout, in one run.
+
+The other checkout, an older commit say, has its own `.venv` with the package installed from it. A
+ratio is the time there by the time here, each in its faster form, with XLA or without.
+"""
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import machine, report
+from benchmarks.__main__ import CHOICES, SIZES
+from benchmarks.children import ROOT, Child, check_agreement, take_turns
+from benchmarks.contenders import OURS, contenders_for
+from benchmarks.problems import Problem, passes_of
+
+
+def compare(problem: Problem, other: Path, rounds: int, seconds: float) -> list[str]:
+    """The cells of a row: for each pass the milliseconds here, and the ratio with its range."""
+    ours = [each for each in contenders_for(problem.kind) if each.side == OURS and not each.streams]
+    with ExitStack() as stack:
+        children = []
+        for checkout in (ROOT, other):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for contender in ours:
+                child = Child(contender, problem, folder, checkout)
+                children.append(stack.enter_context(child))
+        check_agreement(children, problem)
+        take_turns(children, problem, rounds, seconds, lambda line: print(line, file=sys.stderr))
+        cells = []
+        for name in passes_of(problem.kind):
+            times = np.array([child.measurement.rounds[name] for child in children])
+            here, there = times[: len(ours)].min(0), times[len(ours) :].min(0)
+            low, middle, high = np.quantile(there / here, [0, 0.5, 1])
+            cells += [f"{1000 * np.median(here):.1f}", f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+        return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("other", type=Path, help="the folder of the other checkout")
+    parser.add_argument("--only", choices=CHOICES, action="append", help="default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    options = parser.parse_args()
+    watch = machine.Watch()
+    print(report.machine_line(machine.facts()))
+    print("\n| | pass 1 ms | times as fast | pass 2 ms | times as fast |")
+    print("| --- | --: | --- | --: | --- |")
+    for name in options.only or ["all"]:
+        for kind in CHOICES.get(name, tuple(SIZES)):
+            for size in SIZES[kind]:
+                problem = Problem(kind, size)
+                cells = compare(problem, options.other.resolve(), options.rounds, options.seconds)
+                print(f"| {problem} | " + " | ".join(cells) + " |", flush=True)
+    print(f"\nOther programs used {watch.share_of_others():.0%} of the cores meanwhile.")
+
+
+if __name__ == "__main__":
+    main()
