@@ -16,7 +16,7 @@ from benchmarks import machine, report
 from benchmarks.__main__ import CHOICES, SIZES
 from benchmarks.children import ROOT, Child, check_agreement, take_turns
 from benchmarks.contenders import OURS, contenders_for
-from benchmarks.problems import Problem, passes_of
+from benchmarks.problems import Problem, Size, passes_of
 
 
 def compare(problem: Problem, other: Path, rounds: int, seconds: float) -> list[str]:
@@ -44,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="the folder of the other checkout")
     parser.add_argument("--only", choices=CHOICES, action="append", help="default: all")
+    parser.add_argument("--size", type=Size.parse, action="append", help="default: the goals'")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
     options = parser.parse_args()
@@ -53,7 +54,7 @@ def main() -> None:
     print("| --- | --: | --- | --: | --- |")
     for name in options.only or ["all"]:
         for kind in CHOICES.get(name, tuple(SIZES)):
-            for size in SIZES[kind]:
+            for size in options.size or SIZES[kind]:
                 problem = Problem(kind, size)
                 cells = compare(problem, options.other.resolve(), options.rounds, options.seconds)
                 print(f"| {problem} | " + " | ".join(cells) + " |", flush=True)

@@ -3,7 +3,7 @@
 Self-attention of one sequence, width 512, 8 heads: causal; causal within documents, by `mask_mod`;
 causal with a learned bias, by `score_mod`; and the two with all scores at once, in plain Keras.
 Each runs in a process of its own, in turns. Outputs, gradients of inputs and weights, and of what
-is learned, are compared with the dense form's first.
+is learned, are compared with the dense form's, and both with the dense form in float64.
 """
 
 import argparse
@@ -35,32 +35,42 @@ def main(arguments=None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--floatx", default="float32", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        print(json.dumps(measure(options.child, options.length, options.results)))
+        how = (options.child, options.length, options.results, options.floatx)
+        print(json.dumps(measure(*how)))
         return 0
     print(report.machine_line(machine.facts()), flush=True)
     rounds: dict[str, list[dict]] = {form: [] for form in FORMS}
-    with tempfile.TemporaryDirectory() as folder:
-        for turn in range(options.rounds):
-            for form in FORMS[turn % len(FORMS) :] + FORMS[: turn % len(FORMS)]:
-                results = Path(folder) / f"{form}.npz"
-                arguments = ["--child", form, "--length", str(options.length)]
-                arguments += ["--results", str(results)]
-                try:
-                    rounds[form].append(run_alone("benchmarks.score_mods", *arguments))
-                except BenchmarkError as error:
-                    print(f"error: {error}", file=sys.stderr)
-                    return 2
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            for turn in range(options.rounds):
+                for form in FORMS[turn % len(FORMS) :] + FORMS[: turn % len(FORMS)]:
+                    results = folder / f"{form}.npz"
+                    rounds[form].append(run_form(form, options.length, results, "float32"))
+            for dense in DENSE.values():
+                run_form(dense, options.length, folder / f"exact {dense}.npz", "float64")
+        except BenchmarkError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
         for form, dense in DENSE.items():
-            found = difference(Path(folder) / f"{form}.npz", Path(folder) / f"{dense}.npz")
-            shares = ", ".join(f"{name} by {share:.1e}" for name, share in found.items())
-            print(f"{form} against {dense}: {shares} of the greatest value at most")
-            if max(found.values()) > MOST_DIFFERENCE:
-                print(f"error: more than {MOST_DIFFERENCE}: not the same", file=sys.stderr)
-                return 2
+            for one, other in ((form, dense), (form, f"exact {dense}"), (dense, f"exact {dense}")):
+                found = difference(folder / f"{one}.npz", folder / f"{other}.npz")
+                shares = ", ".join(f"{name} by {share:.1e}" for name, share in found.items())
+                print(f"{one} against {other}: {shares} of the greatest value at most")
+                if max(found.values()) > MOST_DIFFERENCE:
+                    print(f"error: more than {MOST_DIFFERENCE}: not the same", file=sys.stderr)
+                    return 2
     print(table(rounds))
     return 0
+
+
+def run_form(form: str, length: int, results: Path, floatx: str) -> dict:
+    """Measure a form in a process of its own; its arrays lie in `results` then."""
+    place = ["--length", str(length), "--results", str(results), "--floatx", floatx]
+    return run_alone("benchmarks.score_mods", "--child", form, *place)
 
 
 def table(rounds: dict[str, list[dict]]) -> str:
@@ -96,18 +106,20 @@ def difference(ours: Path, dense: Path) -> dict[str, float]:
     return {"outputs": outputs, "gradients": max(shares.values())}
 
 
-def measure(form: str, length: int, results: Path) -> dict:
+def measure(form: str, length: int, results: Path, floatx: str) -> dict:
     """Return the least time of each pass and its peak above the imported framework."""
     import tensorflow as tf
-    from keras import ops, random
+    from keras import config, ops, random
 
+    config.set_floatx(floatx)
+    normal = functools.partial(random.normal, dtype="float32")
     layer = build(form, length)
-    inputs = tf.Variable(random.normal((1, length, WIDTH), seed=1))
+    inputs = tf.Variable(ops.cast(normal((1, length, WIDTH), seed=1), floatx))
     attend = functools.partial(layer, **({"use_causal_mask": True} if form == "causal" else {}))
     attend(inputs[:, :32])
     for seed, weight in enumerate(layer.weights):
-        weight.assign(random.normal(weight.shape, stddev=WIDTH**-0.5, seed=seed))
-    factor = random.normal((1, length, WIDTH), seed=2)
+        weight.assign(normal(weight.shape, stddev=WIDTH**-0.5, seed=seed))
+    factor = ops.cast(normal((1, length, WIDTH), seed=2), floatx)
 
     @tf.function
     def forward():
