@@ -6,6 +6,7 @@ tree, is what the tests import.
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -89,12 +90,19 @@ def try_one(version: str, which: str, built: tuple[Path, Path], folder: Path, te
         shutil.rmtree(source / "keras_attention")
         shutil.rmtree(source / "applications")
         # Old versions warn of deprecations, and new ones of others: that is no failure here.
-        options = ["-q", "-W", "default", "--tb=short"]
+        options = ["-q", "-W", "default", "--tb=short", "--continue-on-collection-errors"]
         output = command(python, "-m", "pytest", *options, *tests, cwd=source)
-        return listed, output.splitlines()[-1].strip("= ")
+        return listed, counts_in(output)
     except subprocess.CalledProcessError as error:
         print(error.output, file=sys.stderr)
-        return listed, f"FAILED: {error.output.splitlines()[-1]}"
+        return listed, f"FAILED: {counts_in(error.output)}"
+
+
+def counts_in(output: str) -> str:
+    """Return the line in which pytest counts its tests, or the last one where there is none."""
+    lines = output.splitlines()
+    counts = [line for line in lines if re.search(r"\d+ (passed|failed|errors?)\b", line)]
+    return (counts or lines)[-1].strip("= ")
 
 
 def main() -> int:
