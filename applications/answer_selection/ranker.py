@@ -94,9 +94,8 @@ class AnswerRanker(TextTask):
                 f"objective={objective!r} needs a network of logits: an AnswerSelector with "
                 "log_odds=True, or a CompareAggregate."
             )
-        self.negatives = negatives
-        self.margin = margin
-        self.objective = objective or ("log" if log_odds else "hinge")
+        objective = objective or ("log" if log_odds else "hinge")
+        self.keep(negatives=negatives, margin=margin, objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -323,10 +322,6 @@ class AnswerRanker(TextTask):
     def describe(self, folder: Path) -> None:
         super().describe(folder)
         write_start(folder, self.preprocessor.vectors)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("negatives", "margin", "objective")}
-        return {**super().get_config(), **own}
 
     # ---- The hooks of the command.
 

@@ -72,7 +72,7 @@ class ClassificationTask(TextTask):
         label_smoothing: float = 0.0,
         **kwargs: Any,
     ):
-        self.label_smoothing = label_smoothing
+        self.keep(label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -329,9 +329,6 @@ class ClassificationTask(TextTask):
         kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
             backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
     # ---- The hooks of the command.
 

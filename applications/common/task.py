@@ -16,6 +16,7 @@ from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config
 from . import presets
+from .arguments import KeepsArguments
 from .backend import compiled
 from .explanation import Explanation
 from .files import new_folder, write_checksums
@@ -31,7 +32,7 @@ Compiling a search takes as long as some 30 of them, of small networks and large
 """
 
 
-class TextTask(keras_hub.models.Task):
+class TextTask(KeepsArguments, keras_hub.models.Task):
     """Base of the tasks: strings go into `fit`, results come out of a method of the task's own.
 
     The network (`backbone`) gives logits. The preprocessor turns texts into its inputs and back.

@@ -81,8 +81,7 @@ class Translator(SearchTask):
         label_smoothing: float = 0.1,
         **kwargs: Any,
     ):
-        self.dictionary = dict(dictionary or {})
-        self.label_smoothing = label_smoothing
+        self.keep(dictionary=dict(dictionary or {}), label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engine: Any = None
 
@@ -418,10 +417,6 @@ class Translator(SearchTask):
 
         options = (search or self.search).replace(**options)
         return TranslationService(self, options, max_letters or self.served_letters)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"dictionary": self.dictionary, "label_smoothing": self.label_smoothing}
-        return {**super().get_config(), **own}
 
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
