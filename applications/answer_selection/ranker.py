@@ -20,7 +20,6 @@ from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import write_start
-from ..training.config import load_config
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig, VectorsConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
@@ -366,8 +365,7 @@ class AnswerRanker(TextTask):
         return cls(network, preprocessor, section.negatives, section.margin, section.loss)
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
-        config = load_config(cls.config_class, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> AnswerPreprocessor:
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         options = (config.vocabulary.unknown_buckets, config.data.max_length)
         preprocessor = AnswerPreprocessor(tokenizer, *options)

@@ -18,7 +18,6 @@ from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words, write_start
-from ..training.config import load_config
 from . import backbones, data, results
 from .config import (
     PRESETS,
@@ -385,8 +384,7 @@ class ClassificationTask(TextTask):
         return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> ClassificationPreprocessor:
-        config = load_config(ClassificationConfig, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> ClassificationPreprocessor:
         path = folder / "tokenizers" / "labels.json"
         try:
             labels = Labels(**json.loads(path.read_text(encoding="utf-8")))

@@ -16,3 +16,8 @@ class KeepsArguments:
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self._kept}
         return {**super().get_config(), **own}  # type: ignore[misc]
+
+
+def settings_of(part: Any) -> dict[str, Any]:
+    """Return the configuration of a network or preprocessor without its name, to compare it."""
+    return {**part.get_config(), "name": None}

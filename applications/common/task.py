@@ -61,7 +61,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     configured(config, preprocessor, dtype=None)         the task, with new weights
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
-    preprocessor_of_0_1(folder)             that of a run folder that version 0.1 made
+    preprocessor_of_0_1(folder, config)     that of a run folder that version 0.1 made
     ```
 
     Args:
@@ -375,7 +375,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
         precision = getattr(getattr(config, "decoding", None), "precision", "float32")
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), precision)
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder, config), precision)
         if load_weights:
             read_weights(task.backbone, folder / "best.weights.h5")
         return task
