@@ -60,14 +60,9 @@ def train(
     steps = config.steps_per_epoch or steps_per_pass
     _compile(model, config, loss, metrics, steps)
 
-    monitor, mode = config.monitor
-    patience = None if config.early_stopping == "none" else config.patience
-    best = KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience)
-    limit = TimeLimit(config.max_minutes and 60 * config.max_minutes, workers)
-    stateful = {"best": best, "time": limit, "figures": Figures()}
-    if config.schedule == "halve":
-        stateful["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
-    judges = [each for name, each in stateful.items() if name in ("best", "halve")]
+    stateful = _with_state(run, config, workers)
+    best, limit = stateful["best"], stateful["time"]
+    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
     stateful |= {
         f"callback {place}": each
         for place, each in enumerate(callbacks)
@@ -114,6 +109,20 @@ def train(
         if not outcome().reason:
             epoch, step = fit(epoch, config.epochs, steps)
     return outcome()
+
+
+def _with_state(run, config, workers) -> dict[str, keras.callbacks.Callback]:
+    """Return our callbacks whose state a checkpoint keeps."""
+    monitor, mode = config.monitor
+    patience = None if config.early_stopping == "none" else config.patience
+    found = {
+        "best": KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience),
+        "time": TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
+        "figures": Figures(),
+    }
+    if config.schedule == "halve":
+        found["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
+    return found
 
 
 def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
