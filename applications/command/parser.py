@@ -64,12 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(options.show_train_help())
         return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    absent, is_own_process = _not_needed(options), arguments is None
+    if is_own_process:
+        absent += _not_needed_by_keras()
+        gc.disable()  # modules make no garbage to speak of
     try:
-        absent = [*_not_needed(options), *(_not_needed_by_keras() if arguments is None else ())]
-        with _held_back_unless_error(), _left_out(*absent), _uncollected():
+        with _held_back_unless_error(), _left_out(*absent):
             from keras_attention.applications.cli import run
     except KeyboardInterrupt:
         return 130
+    if is_own_process:
+        gc.freeze()  # which leaves them out of later searches for garbage
+        gc.enable()
     return run(options)
 
 
@@ -95,18 +101,6 @@ def _not_needed_by_keras() -> list[str]:
     backend = os.environ.get("KERAS_BACKEND") or _word(home / "keras.json", "backend")
     unused = ["sklearn", "matplotlib", "IPython"]
     return unused if backend not in (None, "tensorflow") else [*unused, "jax", "scipy"]
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Search for no garbage in the block: modules make none to speak of."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager
