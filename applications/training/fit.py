@@ -287,7 +287,7 @@ def check_layers(model: keras.Model) -> None:
     `check_numerics`, forward and, as gradient, backward. Nothing sees the bad value of another
     place before that was checked, so the first error is where it began; `bad_place` reads it.
     """
-    for layer in _layers_inside(model):
+    for layer in model._flatten_layers(include_self=False):
         layer.call = _checked(layer)
 
 
@@ -323,14 +323,3 @@ def _checked(layer):
         return tf.nest.map_structure(functools.partial(check, "output"), results)
 
     return checked_call
-
-
-def _layers_inside(model):
-    """Return the layers of `model` at every depth, each once."""
-    found, waiting = [], [model]
-    while waiting:
-        for layer in waiting.pop()._layers:
-            if layer not in found:
-                found.append(layer)
-                waiting.append(layer)
-    return found
