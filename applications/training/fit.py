@@ -59,15 +59,8 @@ def train(
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
     _compile(model, config, loss, metrics, steps)
-
-    stateful = _with_state(run, config, workers)
+    stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
-    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
-    stateful |= {
-        f"callback {place}": each
-        for place, each in enumerate(callbacks)
-        if hasattr(each, "get_state") and hasattr(each, "set_state")
-    }
     count = config.average_checkpoints
     average = own.AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
@@ -82,10 +75,11 @@ def train(
         if epoch and run.best_weights.exists():  # nothing will be written: what is there must hold
             verify_checksum(run.best_weights)
         return outcome()
-    judged = [average] if average else []
-    judged += [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
+    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
+    judged = [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
     judged += [own.StopWhenNotFinite(checkpoints), *judges, limit]
-    judged += [average.back] if average else []
+    if average:
+        judged = [average, *judged, average.back]
     if workers.is_chief:
         judged += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
 
@@ -111,8 +105,8 @@ def train(
     return outcome()
 
 
-def _with_state(run, config, workers) -> dict[str, keras.callbacks.Callback]:
-    """Return our callbacks whose state a checkpoint keeps."""
+def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Callback]:
+    """Return the callbacks whose state a checkpoint keeps: ours, and those of the user's."""
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
     found = {
@@ -122,7 +116,11 @@ def _with_state(run, config, workers) -> dict[str, keras.callbacks.Callback]:
     }
     if config.schedule == "halve":
         found["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
-    return found
+    return found | {
+        f"callback {place}": each
+        for place, each in enumerate(callbacks)
+        if hasattr(each, "get_state") and hasattr(each, "set_state")
+    }
 
 
 def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
