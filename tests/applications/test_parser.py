@@ -69,11 +69,12 @@ def test_a_backend_keeps_what_it_needs(monkeypatch, tmp_path, variable, configur
 
 
 STARTED = """
-import sys
+import gc, sys
 sys.argv = ["keras-attention", "predict", "dates"]
 from keras_attention_command import main
 status = main()
 print(sorted({"jax", "sklearn", "matplotlib", "scipy", "IPython"} & set(sys.modules)), status)
+print(gc.isenabled(), gc.get_freeze_count() > 10_000)
 """
 
 
@@ -86,7 +87,7 @@ def test_a_line_is_translated_without_what_only_keras_would_use():
         text=True,
         env=environment,
     )
-    assert done.stdout.split("\n")[:2] == ["2024-03-03", "[] 0"], done.stderr
+    assert done.stdout.split("\n")[:3] == ["2024-03-03", "[] 0", "True True"], done.stderr
 
 
 def refusal(capsys, *arguments):
