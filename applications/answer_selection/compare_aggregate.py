@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention.layers import LuongAttention
 
+from ..common.arguments import KeepsArguments
 from .network import AnswerNetwork
 
 WIDTHS = (1, 2, 3, 4, 5)
@@ -155,7 +156,7 @@ class CompareAggregate(AnswerNetwork):
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class Convolutions(keras.layers.Layer):
+class Convolutions(KeepsArguments, keras.layers.Layer):
     """Convolutions of several widths, and of each filter the maximum over the words.
 
     Args:
@@ -175,7 +176,7 @@ class Convolutions(keras.layers.Layer):
 
     def __init__(self, filters: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.filters = filters
+        self.keep(filters=filters)
         self.nets = [
             keras.layers.Conv1D(
                 filters,
@@ -198,6 +199,3 @@ class Convolutions(keras.layers.Layer):
         inputs = ops.where(real, inputs, ops.zeros_like(inputs))
         read = ops.concatenate([net(inputs) for net in self.nets], axis=-1)
         return ops.max(ops.where(real, read, ops.zeros_like(read)), axis=1)  # relu: at least 0
-
-    def get_config(self):
-        return {**super().get_config(), "filters": self.filters}

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
 
+from ..common.arguments import KeepsArguments
 from .compare_aggregate import CompareAggregate
 from .config import READERS, ModelConfig
 from .network import AnswerNetwork
@@ -19,7 +20,7 @@ WITH_WEIGHTS = ("word", "context")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class Reader(keras.layers.Layer):
+class Reader(KeepsArguments, keras.layers.Layer):
     """Reads embedded words, with a query or without, into a vector.
 
     The weights of `"word"` and `"context"` are near a half for all words when training begins.
@@ -63,13 +64,9 @@ class Reader(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.units = units
         self.attention = "outer" if isinstance(attention, keras.layers.Layer) else attention
-        self.pooling = pooling
-        self.bidirectional = bidirectional
-        self.attention_units = attention_units
-        self.occam = occam
-        self.occam_minimum = occam_minimum
+        self.keep(units=units, pooling=pooling, bidirectional=bidirectional)
+        self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
         self.supports_masking = True
         self.nets = [self._net(backwards) for backwards in (False, True)[: 1 + bidirectional]]
         self._given = attention if isinstance(attention, keras.layers.Layer) else None
@@ -149,12 +146,10 @@ class Reader(keras.layers.Layer):
         return ops.sum(ops.where(real, states, 0.0), axis=1) / count
 
     def get_config(self):
-        names = ("units", "pooling", "bidirectional", "attention_units", "occam", "occam_minimum")
-        own = {name: getattr(self, name) for name in names}
-        own["attention"] = self.attention
+        attention = self.attention
         if self._given is not None:
-            own["attention"] = keras.saving.serialize_keras_object(self._given)
-        return {**super().get_config(), **own}
+            attention = keras.saving.serialize_keras_object(self._given)
+        return {**super().get_config(), "attention": attention}
 
     @classmethod
     def from_config(cls, config):
@@ -323,7 +318,7 @@ class AnswerSelector(AnswerNetwork):
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class HardestHinge(keras.losses.Loss):
+class HardestHinge(KeepsArguments, keras.losses.Loss):
     """A right candidate exceeds the hardest wrong one by a margin.
 
     $$\\ell = \\frac1R \\sum_{r} \\max(0,\\; m - s_r + \\max_k s_{-k})$$
@@ -345,7 +340,7 @@ class HardestHinge(keras.losses.Loss):
 
     def __init__(self, margin: float = 0.2, name: str = "hardest_hinge", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        self.margin = margin
+        self.keep(margin=margin)
 
     def call(self, y_true, y_pred):
         right = ops.cast(y_true > 0, y_pred.dtype)
@@ -353,9 +348,6 @@ class HardestHinge(keras.losses.Loss):
         hardest = ops.max(wrong, axis=1, keepdims=True)
         each = right * ops.relu(self.margin - y_pred + hardest)
         return ops.sum(each, axis=1) / ops.maximum(ops.sum(right, axis=1), 1.0)
-
-    def get_config(self):
-        return {**super().get_config(), "margin": self.margin}
 
 
 def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerNetwork:

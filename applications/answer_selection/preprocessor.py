@@ -74,8 +74,7 @@ class AnswerPreprocessor(TextPreprocessor):
         for name, size in (("unknown_buckets", unknown_buckets), ("max_length", max_length)):
             if size < 1:
                 raise ValueError(f"`{name}` should be at least 1. Received: {name}={size}")
-        self.unknown_buckets = unknown_buckets
-        self.max_length = max_length
+        self.keep(unknown_buckets=unknown_buckets, max_length=max_length)
         self.vectors: np.ndarray | None = None
         """Vectors `(vocabulary_size, D)` that a training may start from; they are not saved."""
 
@@ -177,10 +176,6 @@ class AnswerPreprocessor(TextPreprocessor):
 
         bucket = tf.strings.to_hash_bucket_fast(tf.convert_to_tensor(words), self.unknown_buckets)
         return tf.cast(bucket, tf.int32) + self.tokenizer.vocabulary_size
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"unknown_buckets": self.unknown_buckets, "max_length": self.max_length}
-        return {**super().get_config(), **own}
 
 
 def padded(rows: Sequence[Sequence[int]], multiple_of: int = 8) -> np.ndarray:

@@ -20,7 +20,6 @@ from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import write_start
-from ..training.config import load_config
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig, VectorsConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
@@ -94,9 +93,8 @@ class AnswerRanker(TextTask):
                 f"objective={objective!r} needs a network of logits: an AnswerSelector with "
                 "log_odds=True, or a CompareAggregate."
             )
-        self.negatives = negatives
-        self.margin = margin
-        self.objective = objective or ("log" if log_odds else "hinge")
+        objective = objective or ("log" if log_odds else "hinge")
+        self.keep(negatives=negatives, margin=margin, objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -324,10 +322,6 @@ class AnswerRanker(TextTask):
         super().describe(folder)
         write_start(folder, self.preprocessor.vectors)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("negatives", "margin", "objective")}
-        return {**super().get_config(), **own}
-
     # ---- The hooks of the command.
 
     @classmethod
@@ -371,8 +365,7 @@ class AnswerRanker(TextTask):
         return cls(network, preprocessor, section.negatives, section.margin, section.loss)
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> AnswerPreprocessor:
-        config = load_config(cls.config_class, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> AnswerPreprocessor:
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         options = (config.vocabulary.unknown_buckets, config.data.max_length)
         preprocessor = AnswerPreprocessor(tokenizer, *options)

@@ -18,7 +18,6 @@ from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words, write_start
-from ..training.config import load_config
 from . import backbones, data, results
 from .config import (
     PRESETS,
@@ -72,7 +71,7 @@ class ClassificationTask(TextTask):
         label_smoothing: float = 0.0,
         **kwargs: Any,
     ):
-        self.label_smoothing = label_smoothing
+        self.keep(label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -330,9 +329,6 @@ class ClassificationTask(TextTask):
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
             backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
-
     # ---- The hooks of the command.
 
     @classmethod
@@ -388,8 +384,7 @@ class ClassificationTask(TextTask):
         return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> ClassificationPreprocessor:
-        config = load_config(ClassificationConfig, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> ClassificationPreprocessor:
         path = folder / "tokenizers" / "labels.json"
         try:
             labels = Labels(**json.loads(path.read_text(encoding="utf-8")))

@@ -40,8 +40,7 @@ class TextEncoder(Part):
                 f"A {type(self).__name__} takes {', '.join(self.described)}. "
                 f"Received: {len(layers)} layers and {sorted(given)}"
             )
-        for name in self.described:
-            setattr(self, name, given[name])
+        self.describe(*(given[name] for name in self.described))
 
     @property
     def vocabulary_size(self) -> int | None:

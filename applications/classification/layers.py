@@ -25,6 +25,11 @@ class Part(keras.layers.Layer):
 
     described: ClassVar[tuple[str, ...]] = ()
 
+    def describe(self, *values: Any) -> None:
+        """Set the attributes that `described` names."""
+        for name, value in zip(self.described, values, strict=True):
+            setattr(self, name, value)
+
     def build(self, input_shape=None):
         """Leave it to the call: without this, Keras would trace every level on its own first."""
 
@@ -82,11 +87,7 @@ class WordVectors(Part):
         super().__init__(**kwargs)
         if channels not in CHANNELS:
             raise ValueError(f"`channels` should be in {CHANNELS}. Received: channels={channels!r}")
-        self.vocabulary_size = vocabulary_size
-        self.size = size
-        self.dropout = dropout
-        self.word_dropout = word_dropout
-        self.channels = channels
+        self.describe(vocabulary_size, size, dropout, word_dropout, channels)
 
         def embedding(name, trainable):
             start = keras.initializers.RandomUniform(-0.25, 0.25)
@@ -125,9 +126,7 @@ class SelfAttentionBlock(Part):
         self, heads: int, positions: str = "relative", dropout: float = 0.0, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        self.heads = heads
-        self.positions = positions
-        self.dropout = dropout
+        self.describe(heads, positions, dropout)
         self.supports_masking = True
         self.norm = keras.layers.LayerNormalization(name="norm", dtype=self.dtype_policy)
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -160,8 +159,7 @@ class NGrams(Part):
 
     def __init__(self, filters: int, widths: Sequence[int] = WIDTHS, **kwargs: Any):
         super().__init__(**kwargs)
-        self.filters = filters
-        self.widths = list(widths)
+        self.describe(filters, list(widths))
         self.supports_masking = True
         common = {"padding": "same", "activation": "relu", "dtype": self.dtype_policy}
         self.convolutions = [
@@ -215,13 +213,7 @@ class Contextual(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.kind = kind
-        self.units = units
-        self.layers = layers
-        self.heads = heads
-        self.positions = positions
-        self.feed_forward = feed_forward
-        self.dropout = dropout
+        self.describe(kind, units, layers, heads, positions, feed_forward, dropout)
         self.supports_masking = True
 
     def build(self, inputs_shape):
@@ -289,9 +281,7 @@ class Pool(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.kind = kind
-        self.units = units
-        self.with_maximum = with_maximum
+        self.describe(kind, units, with_maximum)
         self.supports_masking = True
         self.attention = None
         if kind == "attention":

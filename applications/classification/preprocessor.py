@@ -211,10 +211,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         if not isinstance(self.labels, Labels):
             raise ValueError(f"`labels` should be a Labels. Received: labels={labels!r}")
         check_choice("sentences", sentences, (None, "lines", "punctuation"))
-        self.pairs = pairs
-        self.max_length = max_length
-        self.sentences = sentences
-        self.max_sentence_length = max_sentence_length
+        self.keep(pairs=pairs, max_length=max_length, sentences=sentences)
+        self.keep(max_sentence_length=max_sentence_length)
         self.backbone_folder: Path | None = None
         self.vectors: np.ndarray | None = None
         """Vectors `(vocabulary_size, E)` that a training may start from; they are not saved."""
@@ -346,10 +344,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         self.vectors = vectors.read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
-        names = ("pairs", "max_length", "sentences", "max_sentence_length")
         labels = {**asdict(self.labels), "names": list(self.labels.names)}
-        own = {name: getattr(self, name) for name in names}
-        return {**super().get_config(), "labels": labels, **own}
+        return {**super().get_config(), "labels": labels}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "ClassificationPreprocessor":

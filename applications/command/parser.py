@@ -10,6 +10,7 @@ imported with its log held back.
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -30,6 +31,7 @@ VERBS_ON_A_RUN = {
     "visualize": "show what a run's model attends to",
     "export": "write the model for use elsewhere",
 }
+OF_KERASHUBS_NETWORKS = ("kagglehub", "huggingface_hub", "tensorflow_text")
 VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "init", "demo")
 
 
@@ -62,23 +64,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(options.show_train_help())
         return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    absent, is_own_process = _not_needed(options), arguments is None
+    if is_own_process:
+        absent += _not_needed_by_keras()
+        gc.disable()  # modules make no garbage to speak of
     try:
-        with _held_back_unless_error(), _left_out(*_not_needed(options)):
+        with _held_back_unless_error(), _left_out(*absent):
             from keras_attention.applications.cli import run
     except KeyboardInterrupt:
         return 130
+    if is_own_process:
+        gc.freeze()  # which leaves them out of later searches for garbage
+        gc.enable()
     return run(options)
 
 
 def _not_needed(options: argparse.Namespace) -> list[str]:
     """Return packages that KerasHub imports where they are installed, and the verb never uses.
 
-    They bring nltk, scikit-learn and Kaggle's client, a fifth of the time to start. Networks of
-    KerasHub, which classification takes, may have to be fetched.
+    They bring nltk, scikit-learn, the clients of Kaggle and Hugging Face, and operations of
+    TensorFlow Text, a fifth of the time to start. Networks of KerasHub, which classification takes,
+    may have to be fetched, and have tokenizers of their own.
     """
     own = _task_of_run([options.run]) if options.verb in VERBS_ON_A_RUN else None
     fetches = own is None or own.name == "classification"
-    return ["rouge_score"] if fetches else ["rouge_score", "kagglehub"]
+    return ["rouge_score", *(() if fetches else OF_KERASHUBS_NETWORKS)]
+
+
+def _not_needed_by_keras() -> list[str]:
+    """Return packages that Keras and TensorFlow import where they are installed, for parts of
+    theirs that no verb uses: half of their time to start.
+
+    A program that calls `main` itself gets Keras whole.
+    """
+    home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    backend = os.environ.get("KERAS_BACKEND") or _word(home / "keras.json", "backend")
+    unused = ["sklearn", "matplotlib", "IPython"]
+    return unused if backend not in (None, "tensorflow") else [*unused, "jax", "scipy"]
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from typing import Any
 import keras
 import keras_hub
 
+from .arguments import KeepsArguments
 
-class Network(keras_hub.models.Backbone):
+
+class Network(KeepsArguments, keras_hub.models.Backbone):
     """Base of the networks: ids in, logits out, every argument a plain value or a layer.
 
     A network is built once constructed. Its `get_config` is complete: a subclass keeps its
@@ -23,16 +25,6 @@ class Network(keras_hub.models.Backbone):
         keep_functional_apart()
         super().__init__(dtype=dtype, **kwargs)
         self._parts_given: dict[str, bool] = {}
-        self._kept: tuple[str, ...] = ()
-
-    def keep(self, **arguments: Any) -> None:
-        """Set constructor arguments as attributes, which `get_config` then gives."""
-        for name, value in arguments.items():
-            setattr(self, name, value)
-        self._kept = (*self._kept, *arguments)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in self._kept}}
 
     def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
         """Return the layer given for an argument, or the one that `make()` returns."""

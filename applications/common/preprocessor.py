@@ -9,17 +9,18 @@ import numpy as np
 
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
+from .arguments import KeepsArguments
 from .errors import shown
 from .lines import Lines
 
 
-class TextPreprocessor(keras_hub.models.Preprocessor):
+class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
     """Base of the preprocessors: text to ids and back, in Python and inside a TensorFlow graph.
 
     A preprocessor describes itself whole: `get_config` holds the vocabularies too, so that a copy,
     a preset and a `.keras` file need nothing beside it. A subclass takes its tokenizers and plain
-    values in the constructor, hands the tokenizers to this one by name, and adds the plain values
-    to `get_config`. It writes `call(x, y=None, sample_weight=None)`, which KerasHub's `fit` and
+    values in the constructor, hands the tokenizers to this one by name, and the plain values to
+    `keep`. It writes `call(x, y=None, sample_weight=None)`, which KerasHub's `fit` and
     `predict` map over a `tf.data.Dataset`.
 
     Args:

@@ -16,6 +16,7 @@ from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config
 from . import presets
+from .arguments import KeepsArguments
 from .backend import compiled
 from .explanation import Explanation
 from .files import new_folder, write_checksums
@@ -31,7 +32,7 @@ Compiling a search takes as long as some 30 of them, of small networks and large
 """
 
 
-class TextTask(keras_hub.models.Task):
+class TextTask(KeepsArguments, keras_hub.models.Task):
     """Base of the tasks: strings go into `fit`, results come out of a method of the task's own.
 
     The network (`backbone`) gives logits. The preprocessor turns texts into its inputs and back.
@@ -60,7 +61,7 @@ class TextTask(keras_hub.models.Task):
     configured(config, preprocessor, dtype=None)         the task, with new weights
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
-    preprocessor_of_0_1(folder)             that of a run folder that version 0.1 made
+    preprocessor_of_0_1(folder, config)     that of a run folder that version 0.1 made
     ```
 
     Args:
@@ -271,33 +272,33 @@ class TextTask(keras_hub.models.Task):
         """
         if self.preprocessor is None and not _is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
-        streams = _is_dataset(x) or self.preprocessor is None
-        if run is not None and (streams or _is_dataset(validation_data)):
+        is_streamed = _is_dataset(x) or self.preprocessor is None
+        if run is not None and (is_streamed or _is_dataset(validation_data)):
             raise ValueError(
                 "`run` needs texts, which can be gone through again from any step: give lists. "
                 f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
             )
-        if streams:
+        if is_streamed:
             kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
             kwargs |= {"validation_data": validation_data, "sample_weight": sample_weight}
             # A dataset comes in its own order.
             return super().fit(x, y, batch_size, shuffle=False, **kwargs)
-        corpus, held_out = self.read_columns(x, y, sample_weight), None
-        if _is_dataset(validation_data):
-            held_out = validation_data
-        elif validation_data is not None:
-            columns = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            held_out = self.read_columns(*columns)
-        elif validation_split:
+        corpus, held_out = self.read_columns(x, y, sample_weight), validation_data
+        if held_out is None and validation_split:
             corpus, held_out = corpus.split(validation_split)
+        elif held_out is not None and not _is_dataset(held_out):
+            held_out = self.read_columns(*(held_out if isinstance(held_out, tuple) else [held_out]))
+        kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if run is not None:
             from ..training.tasks import fit_new_run
 
-            sizes = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
-            sizes |= {"steps_per_epoch": steps_per_epoch}
+            sizes = {"batch_size": batch_size, "seed": seed}
             return fit_new_run(self, corpus, held_out, run, **sizes, **kwargs)
         seed = int(keras.random.randint((), 0, 2**31 - 1)) if seed is None else seed
-        size = batch_size or 32
+        return self._fit(corpus, held_out, batch_size or 32, seed, shuffle, **kwargs)
+
+    def _fit(self, corpus, held_out, size, seed, shuffle, *, steps_per_epoch=None, **kwargs):
+        """Train on a corpus; validate on another, or on a dataset of texts."""
         batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
@@ -305,16 +306,9 @@ class TextTask(keras_hub.models.Task):
             encoded = self.encode(held_out)
             held_out = self.make_batches(encoded, size, shuffle=False, like=batches)
             held_out = held_out.to_dataset(epochs=1)
+        kwargs |= {"steps_per_epoch": steps_per_epoch or len(batches), "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
-        return keras.Model.fit(
-            self,
-            batches.to_dataset(),
-            epochs=epochs,
-            steps_per_epoch=steps_per_epoch or len(batches),
-            validation_data=held_out,
-            shuffle=False,
-            **kwargs,
-        )
+        return keras.Model.fit(self, batches.to_dataset(), shuffle=False, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size=None, sample_weight=None, **kwargs):
         if kwargs.get("_use_cached_eval_dataset") or _is_dataset(x) or self.preprocessor is None:
@@ -362,7 +356,7 @@ class TextTask(keras_hub.models.Task):
             return cls.from_run_0_1(folder, load_weights)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
-            read_weights(task.backbone, folder / presets.WEIGHTS_FILE)
+            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_verified=True)
         task.preset_folder = folder if Path(preset).is_dir() else None
         return task
 
@@ -374,7 +368,7 @@ class TextTask(keras_hub.models.Task):
         RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
         precision = getattr(getattr(config, "decoding", None), "precision", "float32")
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder), precision)
+        task = cls.configured(config, cls.preprocessor_of_0_1(folder, config), precision)
         if load_weights:
             read_weights(task.backbone, folder / "best.weights.h5")
         return task

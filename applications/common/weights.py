@@ -27,15 +27,19 @@ def save_weights(model: keras.Model, path: Path) -> None:
         model.optimizer = optimizer
 
 
-def load_weights(model: keras.Model, path: Path) -> None:
-    """Load the weights of `model` from a file, unless it is damaged, changed, or not finite."""
+def load_weights(model: keras.Model, path: Path, is_verified: bool = False) -> None:
+    """Load the weights of `model` from a file, unless it is damaged, changed, or not finite.
+
+    `is_verified` says that its checksum was compared already, as `check_sizes` does.
+    """
     path = Path(path)
     if not path.exists():
         raise UserError(
             f"{path.parent} has no weights: {path.name} is missing. A run has them from the end of "
             "its first epoch on: continue it with `train --resume`."
         )
-    verify_checksum(path)
+    if not is_verified:
+        verify_checksum(path)
     check_weights(path)
     try:
         model.load_weights(path)
@@ -98,14 +102,14 @@ def check_sizes(described: Any, path: Path) -> None:
                     f"has no axis that long. It is damaged, or its parts are of several models."
                 )
 
-    if not (path.exists() and isinstance(described, dict)):
+    if not path.exists():
         return
     verify_checksum(path)
     with _reading(path) as file:
         file.visititems(measure)
     if total > path.stat().st_size:
         raise _unsound(path, "it says that it holds more than it does")
-    check(described)
+    check([described])
 
 
 def _check_group(group, path: Path, size: int) -> int:

@@ -5,9 +5,11 @@ from keras import ops
 
 from keras_attention.layers import PositionalEncoding, TransformerEncoder
 
+from ..common.arguments import KeepsArguments
+
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
-class FlatEncoder(keras.layers.Layer):
+class FlatEncoder(KeepsArguments, keras.layers.Layer):
     """A bidirectional GRU over all words of a document.
 
     Args:
@@ -41,7 +43,7 @@ class FlatEncoder(keras.layers.Layer):
 
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
+        self.keep(units=units)
         self.reader = _bidirectional(units, "reader", self.dtype_policy)
 
     def build(self, words_shape):
@@ -52,12 +54,9 @@ class FlatEncoder(keras.layers.Layer):
         memory, *last = self.reader(words, mask=mask)
         return memory, mask, ops.concatenate(last, axis=-1)
 
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
-
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
-class TransformerReader(keras.layers.Layer):
+class TransformerReader(KeepsArguments, keras.layers.Layer):
     """Pre-norm blocks of a Transformer over all words of a document.
 
     It is called as `FlatEncoder` is; the decoder starts from the mean of the memory.
@@ -74,7 +73,7 @@ class TransformerReader(keras.layers.Layer):
 
     def __init__(self, size: int, layers: int = 2, heads: int = 4, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
-        self.size, self.layers, self.heads, self.dropout = size, layers, heads, dropout
+        self.keep(size=size, layers=layers, heads=heads, dropout=dropout)
         policy = {"dtype": self.dtype_policy}
         options = {"dropout": dropout, "norm": "pre", **policy}
         self.positions = PositionalEncoding(name="positions", **policy)
@@ -99,13 +98,9 @@ class TransformerReader(keras.layers.Layer):
         mean = ops.sum(memory * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
         return memory, mask, mean
 
-    def get_config(self):
-        names = ("size", "layers", "heads", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
-class HierarchicalEncoder(keras.layers.Layer):
+class HierarchicalEncoder(KeepsArguments, keras.layers.Layer):
     """A bidirectional GRU over the words of each sentence, another over the sentences.
 
     A sentence goes in as its two last states and a learned vector for its position. The layer is
@@ -132,8 +127,7 @@ class HierarchicalEncoder(keras.layers.Layer):
 
     def __init__(self, units: int, max_sentences: int = 100, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
-        self.max_sentences = max_sentences
+        self.keep(units=units, max_sentences=max_sentences)
         policy = {"dtype": self.dtype_policy}
         self.reader = _bidirectional(units, "reader", **policy)
         self.sentence_reader = _bidirectional(units, "sentence_reader", **policy)
@@ -158,10 +152,6 @@ class HierarchicalEncoder(keras.layers.Layer):
         memory = {"words": memory, "sentences": sentences}
         mask = {"words": mask, "sentences": sentence_mask}
         return memory, mask, ops.concatenate(last, axis=-1)
-
-    def get_config(self):
-        sizes = {"units": self.units, "max_sentences": self.max_sentences}
-        return {**super().get_config(), **sizes}
 
 
 def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:

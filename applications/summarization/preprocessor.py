@@ -77,11 +77,8 @@ class SummarizationPreprocessor(TextPreprocessor):
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
-        self.extra_words = extra_words
-        self.by_sentence = by_sentence
-        self.max_sentences = max_sentences
-        self.max_words = max_words
-        self.max_summary_words = max_summary_words
+        self.keep(extra_words=extra_words, by_sentence=by_sentence, max_sentences=max_sentences)
+        self.keep(max_words=max_words, max_summary_words=max_summary_words)
         for name in ("extra_words", "max_sentences", "max_words", "max_summary_words"):
             value, least = getattr(self, name), int(name != "extra_words")
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -254,10 +251,6 @@ class SummarizationPreprocessor(TextPreprocessor):
         ends = END_ID * tf.one_hot(lengths, tf.shape(known)[1] + 1, dtype=tf.int32)
         target = tf.pad(known, [[0, 0], [1, 0]], constant_values=START_ID)
         return source, target, tf.pad(labels, [[0, 0], [0, 1]]) + ends, unknown
-
-    def get_config(self) -> dict[str, Any]:
-        names = ("extra_words", "by_sentence", "max_sentences", "max_words", "max_summary_words")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def as_documents(values: Any, name: str) -> list[list[str]]:

@@ -19,7 +19,6 @@ from ..common.errors import UserError
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.task import SearchTask
-from ..training.config import load_config
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
@@ -368,8 +367,7 @@ class Summarizer(SearchTask):
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder: Path) -> SummarizationPreprocessor:
-        config = load_config(cls.config_class, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> SummarizationPreprocessor:
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         return SummarizationPreprocessor(tokenizer, **_preprocessing_of(config))
 

@@ -59,20 +59,8 @@ def train(
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
     _compile(model, config, loss, metrics, steps)
-
-    monitor, mode = config.monitor
-    patience = None if config.early_stopping == "none" else config.patience
-    best = KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience)
-    limit = TimeLimit(config.max_minutes and 60 * config.max_minutes, workers)
-    stateful = {"best": best, "time": limit, "figures": Figures()}
-    if config.schedule == "halve":
-        stateful["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
-    judges = [each for name, each in stateful.items() if name in ("best", "halve")]
-    stateful |= {
-        f"callback {place}": each
-        for place, each in enumerate(callbacks)
-        if hasattr(each, "get_state") and hasattr(each, "set_state")
-    }
+    stateful = _with_state(run, config, workers, callbacks)
+    best, limit = stateful["best"], stateful["time"]
     count = config.average_checkpoints
     average = own.AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
@@ -87,10 +75,11 @@ def train(
         if epoch and run.best_weights.exists():  # nothing will be written: what is there must hold
             verify_checksum(run.best_weights)
         return outcome()
-    judged = [average] if average else []
-    judged += [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
+    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
+    judged = [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
     judged += [own.StopWhenNotFinite(checkpoints), *judges, limit]
-    judged += [average.back] if average else []
+    if average:
+        judged = [average, *judged, average.back]
     if workers.is_chief:
         judged += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
 
@@ -114,6 +103,24 @@ def train(
         if not outcome().reason:
             epoch, step = fit(epoch, config.epochs, steps)
     return outcome()
+
+
+def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Callback]:
+    """Return the callbacks whose state a checkpoint keeps: ours, and those of the user's."""
+    monitor, mode = config.monitor
+    patience = None if config.early_stopping == "none" else config.patience
+    found = {
+        "best": KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience),
+        "time": TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
+        "figures": Figures(),
+    }
+    if config.schedule == "halve":
+        found["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
+    return found | {
+        f"callback {place}": each
+        for place, each in enumerate(callbacks)
+        if hasattr(each, "get_state") and hasattr(each, "set_state")
+    }
 
 
 def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
@@ -278,7 +285,7 @@ def check_layers(model: keras.Model) -> None:
     `check_numerics`, forward and, as gradient, backward. Nothing sees the bad value of another
     place before that was checked, so the first error is where it began; `bad_place` reads it.
     """
-    for layer in _layers_inside(model):
+    for layer in model._flatten_layers(include_self=False):
         layer.call = _checked(layer)
 
 
@@ -314,14 +321,3 @@ def _checked(layer):
         return tf.nest.map_structure(functools.partial(check, "output"), results)
 
     return checked_call
-
-
-def _layers_inside(model):
-    """Return the layers of `model` at every depth, each once."""
-    found, waiting = [], [model]
-    while waiting:
-        for layer in waiting.pop()._layers:
-            if layer not in found:
-                found.append(layer)
-                waiting.append(layer)
-    return found

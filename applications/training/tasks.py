@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
+from ..common.arguments import settings_of
 from ..common.errors import UserError, WorkersStopped, quietly, say
 from ..common.files import checksum, digest
 from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
@@ -234,7 +235,8 @@ def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
         preprocessor = keras.saving.deserialize_keras_object(described)
         preprocessor.read_start(run.path)
         return preprocessor
-    return task_class.preprocessor_of_0_1(run.path)
+    config = load_config(task_class.config_class, [run.config])
+    return task_class.preprocessor_of_0_1(run.path, config)
 
 
 SECONDS_TO_BE_SEEN = 60.0
@@ -390,8 +392,7 @@ def _variables(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarray
 
 
 def _check_like(folder: Path | str, name: str, own: Any, wanted: Any, whose: str) -> None:
-    settings = [{**each.get_config(), "name": None} for each in (own, wanted)]
-    if type(own) is not type(wanted) or settings[0] != settings[1]:
+    if type(own) is not type(wanted) or settings_of(own) != settings_of(wanted):
         raise UserError(f"{folder} has another {name} than {whose}.")
 
 

@@ -17,6 +17,7 @@ from keras import ops
 from keras_attention.decoding import DecodingResult, LengthPenalty, SearchOptions
 from keras_attention.text import PAD_ID, START_ID
 
+from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice
 from ..common.files import checksum, known_checksums, new_folder, write_checksums
 from ..common.presets import PRESETS
@@ -138,7 +139,7 @@ def _name_of(task: TextTask) -> str:
     """Return a name for all that a conversion is made of: settings, vocabularies, weights."""
     digest = hashlib.sha256()
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
-    settings = {**task.backbone.get_config(), "name": None, "attention_head": None}
+    settings = {**settings_of(task.backbone), "attention_head": None}
     parts = [VERSION, settings, list(read.vocabulary), list(write.vocabulary)]
     digest.update(json.dumps(parts, sort_keys=True).encode())
     for array in _arrays(task.backbone):

@@ -61,7 +61,7 @@ class TranslationPreprocessor(TextPreprocessor):
         super().__init__(
             {"source_tokenizer": source_tokenizer, "target_tokenizer": target_tokenizer}, **kwargs
         )
-        self.replace_unknown = replace_unknown
+        self.keep(replace_unknown=replace_unknown)
 
     @classmethod
     def adapt(
@@ -137,9 +137,6 @@ class TranslationPreprocessor(TextPreprocessor):
         if hasattr(texts, "dtype") and not isinstance(texts, np.ndarray):
             return self.in_graph(name).encode(texts)
         return getattr(self, name).encode(as_texts(texts, name.removesuffix("_tokenizer")))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "replace_unknown": self.replace_unknown}
 
 
 def as_pairs(sources: Any, targets: Any) -> tuple[Sequence[str], Sequence[str]]:

@@ -16,12 +16,12 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
+from ..common.arguments import settings_of
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
 from ..common.streams import rows_of_a_batch, stream_count
 from ..common.task import SearchTask
-from ..training.config import load_config
 from . import data
 from .config import PRESETS, TranslationConfig
 from .models.base import TranslationModel, WordCrossentropy
@@ -81,8 +81,7 @@ class Translator(SearchTask):
         label_smoothing: float = 0.1,
         **kwargs: Any,
     ):
-        self.dictionary = dict(dictionary or {})
-        self.label_smoothing = label_smoothing
+        self.keep(dictionary=dict(dictionary or {}), label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engine: Any = None
 
@@ -131,7 +130,7 @@ class Translator(SearchTask):
             ValueError: where preprocessors differ: words of other vocabularies have no mean.
         """
         first, *others = translators
-        configs = [{**each.preprocessor.get_config(), "name": None} for each in translators]
+        configs = [settings_of(each.preprocessor) for each in translators]
         for place, config in enumerate(configs):
             if config != configs[0]:
                 raise ValueError(
@@ -413,15 +412,13 @@ class Translator(SearchTask):
         else:
             super().export(filepath, format, **options)
 
-    def service(self, search=None, max_letters: int | None = None, **options: Any):
+    def service(
+        self, search: SearchOptions | None = None, max_letters: int | None = None, **options: Any
+    ) -> Any:
         from .serving import TranslationService
 
         options = (search or self.search).replace(**options)
         return TranslationService(self, options, max_letters or self.served_letters)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"dictionary": self.dictionary, "label_smoothing": self.label_smoothing}
-        return {**super().get_config(), **own}
 
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
@@ -446,8 +443,7 @@ class Translator(SearchTask):
         return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
 
     @classmethod
-    def preprocessor_of_0_1(cls, folder) -> TranslationPreprocessor:
-        config = load_config(TranslationConfig, [folder / "config.yaml"])
+    def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
         sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
         return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -24,8 +26,8 @@ def runs(tmp_path):
 
 def test_what_a_verb_does_not_use_is_left_out_of_the_start(runs):
     wanted = {
-        ("predict", "translation"): ["rouge_score", "kagglehub"],
-        ("evaluate", "summarization"): ["rouge_score", "kagglehub"],
+        ("predict", "translation"): ["rouge_score", *parser.OF_KERASHUBS_NETWORKS],
+        ("evaluate", "summarization"): ["rouge_score", *parser.OF_KERASHUBS_NETWORKS],
         ("visualize", "classification"): ["rouge_score"],
     }
     for (verb, task), packages in wanted.items():
@@ -44,6 +46,48 @@ def test_packages_that_are_left_out_can_be_imported_afterwards():
     with pytest.raises(ZeroDivisionError), parser._left_out(name):
         raise ZeroDivisionError
     assert name not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("variable", "configured", "unused"),
+    [
+        (None, None, True),
+        (None, "jax", False),
+        (None, "tensorflow", True),
+        ("tensorflow", "jax", True),
+        ("jax", None, False),
+    ],
+)
+def test_a_backend_keeps_what_it_needs(monkeypatch, tmp_path, variable, configured, unused):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    if variable:
+        monkeypatch.setenv("KERAS_BACKEND", variable)
+    if configured:
+        (tmp_path / "keras.json").write_text(json.dumps({"backend": configured}))
+    assert ("jax" in parser._not_needed_by_keras()) == unused
+
+
+STARTED = """
+import gc, sys
+sys.argv = ["keras-attention", "predict", "dates"]
+from keras_attention_command import main
+status = main()
+print(sorted({"jax", "sklearn", "matplotlib", "scipy", "IPython"} & set(sys.modules)), status)
+print(gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
+
+
+def test_a_line_is_translated_without_what_only_keras_would_use():
+    environment = {name: each for name, each in os.environ.items() if name != "KERAS_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED],
+        input="3 March 2024\n",
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout.split("\n")[:3] == ["2024-03-03", "[] 0", "True True"], done.stderr
 
 
 def refusal(capsys, *arguments):

@@ -45,6 +45,8 @@ def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path,
         for one, other in zip(again.translate(SOURCE_LINES, n_best=2), expected, strict=True):
             assert [each.score for each in one.ranked] == [each.score for each in other.ranked]
             np.testing.assert_array_equal(one.alignment, other.alignment)
+    # A preset holds no optimizer's variables, a file does.
+    assert again.optimizer.built and not Translator.load(str(preset)).optimizer.built
     new = Translator.from_preset(preset, load_weights=False, search={"beam_size": 1})
     assert new.search == SearchOptions(beam_size=1)
     assert new.translate(SOURCE_LINES[0]).score != task.translate(SOURCE_LINES[0]).score

@@ -119,28 +119,32 @@ class Transformer(TranslationModel):
         options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
         self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
+        # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
+        self.sentence_keys = () if positions in ("alibi", "relative") else ("memory", "decoder")
+        options |= {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
+        self._add_layers(layers, **options)
+        self.show_attention(attention_layer, attention_head)
+        self.build()
+
+    def _add_layers(self, layers, **options):
         policy = {"dtype": self.dtype_policy}
-        options |= {"positions": None if positions == "sinusoidal" else positions, **policy}
+        positions = None if self.positions == "sinusoidal" else self.positions
 
         def stack(block, side, count):
-            sizes = {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
-            return [block(name=f"{side}_{i}", **sizes, **options) for i in range(count)]
+            common = {"positions": positions, **policy, **options}
+            return [block(name=f"{side}_{i}", **common) for i in range(count)]
 
         self.encoders = stack(TransformerEncoder, "encoder", layers)
         self.decoders = stack(TransformerDecoder, "decoder", self.depth)
-        # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
-        self.sentence_keys = () if positions in ("alibi", "relative") else ("memory", "decoder")
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
 
         def last_norm(side):
-            if norm == "post":
+            if self.norm == "post":
                 return keras.layers.Identity(**policy)
             epsilon = self.decoders[0].layer_norm_epsilon
             return keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
 
         self.encoder_norm, self.decoder_norm = last_norm("encoder"), last_norm("decoder")
-        self.show_attention(attention_layer, attention_head)
-        self.build()
 
     def build(self, input_shape=None):
         super().build()
