@@ -323,7 +323,7 @@ def _label(row: Row, data: DataConfig) -> Any:
         return tuple(sorted({str(part).strip() for part in parts} - {""}))
     if data.labels == "number":
         wanted = "a number, as data.labels is number"
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             if math.isfinite(float(value)):
                 return float(value)
     elif not isinstance(value, (list, dict, type(None))) and str(value).strip():

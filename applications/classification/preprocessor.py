@@ -1,6 +1,5 @@
 """From texts and labels to ids and targets, in Python and inside a TensorFlow graph."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
 
 from ..common import vectors
+from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from . import backbones
@@ -59,10 +59,10 @@ class Labels:
                 "`names` should be the labels, and none for numbers. "
                 f"Received: kind={self.kind!r}, names={shown(names)}"
             )
-        if not (np.isfinite(self.mean) and np.isfinite(self.scale) and self.scale > 0):
+        if not (is_finite(self.mean) and is_finite(self.scale) and self.scale > 0):
             raise ValueError(
                 "`mean` and `scale` should be finite, and `scale` above 0. "
-                f"Received: mean={self.mean}, scale={self.scale}"
+                f"Received: mean={shown(self.mean)}, scale={shown(self.scale)}"
             )
 
     @classmethod
@@ -132,7 +132,7 @@ def as_labels(values: Any, kind: str, name: str = "labels") -> list[Any]:
 
 def _as_label(value: Any, kind: str, place: str) -> Any:
     if kind == "number":
-        if isinstance(value, Real) and math.isfinite(value):
+        if isinstance(value, Real) and is_finite(value):
             return float(value)
         raise _bad_label(value, place, "a finite number")
     if kind == "many":

@@ -1,5 +1,6 @@
 """Arguments of a constructor that are attributes, and part of the configuration."""
 
+import sys
 from typing import Any
 
 
@@ -21,3 +22,8 @@ class KeepsArguments:
 def settings_of(part: Any) -> dict[str, Any]:
     """Return the configuration of a network or preprocessor without its name, to compare it."""
     return {**part.get_config(), "name": None}
+
+
+def is_finite(number: Any) -> bool:
+    """Whether a number is one that a float can hold: no NaN, no infinity, no longer integer."""
+    return bool(abs(number) <= sys.float_info.max)

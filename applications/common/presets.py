@@ -1,6 +1,8 @@
 """Presets: folders with a task's parts, found by name, path or handle."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,23 @@ MOST_SEARCHED = {"beam_size": 1000, "n_best": 1000, "max_length": 1 << 20, "batc
 """The largest numbers of a preset's search: larger ones would take all memory."""
 
 
+@contextmanager
+def making(what: str, path: Path) -> Iterator[None]:
+    """Make something of a description; a `UserError` names the file where that fails.
+
+    An altered description fails in many ways.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{path} describes a {what} that this version cannot make "
+            f"({one_line(error)[:200]}): it is damaged, or from a newer keras-attention."
+        ) from None
+
+
 def read_task(
     task_class: type, folder: Path, load_weights: bool, dtype: Any = None, **changes: Any
 ) -> keras_hub.models.Task:
@@ -103,7 +122,7 @@ def read_task(
         check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
     if "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
-    try:
+    with making("task", folder / TASK_FILE):
         for name, most in MOST_SEARCHED.items():
             check_range(name, (config.get("search") or {}).get(name), at_most=most)
         if dtype is not None:
@@ -115,10 +134,3 @@ def read_task(
             # Not by Keras, which would make the optimizer's variables, twice the network's.
             task.compile(**keras.saving.deserialize_keras_object(compiling))
         return task
-    except UserError:
-        raise
-    except Exception as error:  # an altered description fails in many ways
-        raise UserError(
-            f"{folder / TASK_FILE} describes a task that this version cannot make "
-            f"({one_line(error)[:200]}): it is damaged, or from a newer keras-attention."
-        ) from None

@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_attention.distribute import Workers
 
+from ..common.arguments import is_finite
 from ..common.errors import Preempted, TrainingDiverged, UserError, shown
 from ..common.weights import save_weights
 from .run_folder import Checkpoint, Checkpoints
@@ -341,7 +342,7 @@ class SaveCheckpoint(keras.callbacks.Callback):
             state, own = states.get(name), callback.get_state()
             check(name, state, isinstance(state, dict) and state.keys() == own.keys())
             for key, value in state.items():
-                is_number = type(value) in (int, float) and math.isfinite(value)
+                is_number = type(value) in (int, float) and is_finite(value)
                 may_lack = key == "best" and (name != "best" or not given["epoch"])
                 check(f"{name}.{key}", value, is_number or (value is None and may_lack))
         return given

@@ -1,7 +1,6 @@
 """Typed configuration: frozen dataclasses filled by YAML files and `--section.key value`."""
 
 import dataclasses
-import math
 import re
 import textwrap
 import types
@@ -14,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
+from ..common.arguments import is_finite
 from ..common.errors import UserError, check_key, check_range, check_ranges, one_line, shown
 from ..common.files import read_bytes, write_text
 
@@ -230,7 +230,7 @@ def _read_as(kind: Any, given: Any) -> tuple[bool, Any]:
     if not (plain and pattern.fullmatch(given)):
         return False, None
     value = kind(given)
-    return math.isfinite(value), value
+    return is_finite(value), value
 
 
 def _options(annotation: Any) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from keras_attention.distribute import WorkerLost, Workers
 from ..common.arguments import settings_of
 from ..common.errors import UserError, WorkersStopped, quietly, say
 from ..common.files import checksum, digest
-from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, read_part
+from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
 from .config import by_key, changed_keys, load_config, save_config
@@ -232,7 +232,8 @@ def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
     """Return the preprocessor of a run; one of version 0.1 keeps its tokenizers as files."""
     if (run.path / PREPROCESSOR_FILE).is_file():
         described = read_part(run.path, PREPROCESSOR_FILE)
-        preprocessor = keras.saving.deserialize_keras_object(described)
+        with making("preprocessor", run.path / PREPROCESSOR_FILE):
+            preprocessor = keras.saving.deserialize_keras_object(described)
         preprocessor.read_start(run.path)
         return preprocessor
     config = load_config(task_class.config_class, [run.config])

@@ -17,7 +17,7 @@ from keras_attention.applications.common.presets import PRESETS
 from keras_attention.applications.common.weights import save_weights
 from keras_attention.applications.training.config import save_config
 from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
-from keras_attention.applications.training.tasks import average_tasks
+from keras_attention.applications.training.tasks import average_tasks, preprocessor_of
 from keras_attention.applications.translation import Translator, dates
 
 
@@ -52,6 +52,14 @@ def run(tmp_path):
         task.describe(folder)
     save_weights(task.backbone, tmp_path / "run" / "model.weights.h5")
     return tmp_path / "run"
+
+
+def test_a_preprocessor_that_was_altered_cannot_be_resumed_with(run):
+    path = run / "preprocessor.json"
+    path.write_text(path.read_text().replace('"trainable": true', '"trainable": true, "melody": 1'))
+    write_checksums(run)
+    with pytest.raises(UserError, match="preprocessor.json describes a preprocessor that"):
+        preprocessor_of(Translator, RunFolder(run, task="translation"))
 
 
 def test_a_run_folder_is_uploaded_as_a_preset_is(run, monkeypatch, traced_nowhere):

@@ -279,6 +279,7 @@ def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
         ({"kind": "one"}, "should be the labels"),
         ({"kind": "number", "names": ("a",)}, "none for numbers"),
         ({"kind": "number", "mean": float("nan")}, "should be finite"),
+        ({"kind": "number", "scale": 10**400}, "should be finite"),
         ({"kind": "number", "scale": 0.0}, "`scale` above 0"),
     ],
 )
