@@ -23,15 +23,15 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
       ([keras-team/keras#20585](https://github.com/keras-team/keras/issues/20585), open in Keras
       3.15): it reduces metrics, scalars of each replica, over an axis they do not have, and builds
       the model of a first batch that it averages over a worker's replicas.
-    - Gradients are clipped, and tested for being finite, on each replica before they are added up,
-      so that the update depends on the number of replicas.
+    - It clips gradients, and tests that they are finite, on each replica before it adds them up:
+      the update depends on the number of replicas.
     - Gradient accumulation and loss scaling inside a conditional fail under `MirroredStrategy`.
     - Losses that layers add, and the loss in the logs, are means of the replicas' means.
 
     Here each replica computes its share of loss and gradients; the model's optimizer makes one
-    update of their sum, which every copy of the variables takes. Logs are those of all replicas
-    together. Wrap losses in `GlobalMean`, and cut batches by `replica_batches`. A loss that a layer
-    adds, a mean over its part's rows, counts by their number; so does a regularizer's.
+    update of their sum, which every copy of the variables takes. Wrap losses in `GlobalMean`, and
+    cut batches by `replica_batches`. A loss that a layer or a regularizer adds counts by the rows
+    of its replica.
 
     This sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
     versions that have them: the building of the model, and the scaling of a layer's loss.
@@ -77,9 +77,9 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 def spread_seeds(model: keras.Model) -> None:
     """Give the seed generators of `model` another seed on each replica.
 
-    Equal ones drop the same units in the first row of every replica's part. Replica `r` gets its
-    generators' seed plus `1000003 r`: deterministic, and replica 0 keeps its own. Call it when the
-    model is built, and again after a checkpoint was restored (which holds replica 0's).
+    Equal seeds drop the same units in the first row of every replica's part. Replica `r` gets the
+    seed plus `1000003 r`. Call it when the model is built, and again after restoring a checkpoint,
+    which holds the seeds of replica 0.
 
     Args:
         model: A built model, made under a strategy's scope; with one replica nothing is changed.

@@ -87,8 +87,9 @@ def check_features(name: str, shape: tuple, size: int) -> None:
 def check_shapes(**given: tuple[tuple, str]) -> None:
     """Raise a ValueError unless shapes have their forms, such as `"batch, steps, features"`.
 
-    Axes of one name have one size, but for the last: it must be known.
+    Axes of one name have one size; that of an axis of features must be known. `None` is no input.
     """
+    given = {name: (shape, form) for name, (shape, form) in given.items() if shape is not None}
     shapes = [f"{name} of shape {tuple(shape)}" for name, (shape, _) in given.items()]
     received = "Received: " + ", ".join(shapes)
     sizes: dict[str, set] = {}
@@ -97,10 +98,11 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
         if len(shape) != len(axes):
             forms = ", ".join(f"({form}) of {name}" for name, (_, form) in given.items())
             raise ValueError(f"Inputs must have the shape {forms}. {received}")
-        if shape[-1] is None:
-            raise ValueError(f"The last axis of {name} must be known. {received}")
-        for axis, size in zip(axes[:-1], shape, strict=False):
-            sizes.setdefault(axis, set()).update({size} - {None})
+        for axis, size in zip(axes, shape, strict=True):
+            if axis != "features":
+                sizes.setdefault(axis, set()).update({size} - {None})
+            elif size is None:
+                raise ValueError(f"The last axis of {name} must be known. {received}")
     for axis, found in sizes.items():
         if len(found) > 1:
             same = "the same batch size" if axis == "batch" else f"as many {axis}"

@@ -216,15 +216,10 @@ def _with_exact_scores(model: bytes) -> bytes:
 
 def _reason(error: RuntimeError, vocabulary_size: int) -> str:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-    if needed:
+    if needed or vocabulary_size < 5:
         return (
-            "`vocabulary_size` must hold the four special ids and every character of the text, "
-            f"{needed[1]} in all. Received: {vocabulary_size}; a `character_coverage` below 1 "
-            "leaves rare characters out."
-        )
-    if vocabulary_size < 5:
-        return (
-            "`vocabulary_size` must hold the four special ids and the characters of the text. "
-            f"Received: {vocabulary_size}"
+            "`vocabulary_size` must hold the four special ids and every character of the text"
+            f"{f', {needed[1]} in all' if needed else ''}. Received: {vocabulary_size}; a "
+            "`character_coverage` below 1 leaves rare characters out."
         )
     return f"SentencePiece could not learn from this text. Received: {error}"

@@ -53,15 +53,13 @@ def plot_alignment(
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.
-        source_tokens: The `S` source tokens.
-        target_tokens: The `T` target tokens.
+        source_tokens, target_tokens: The `S` and the `T` tokens.
         path: File to write, if any; its suffix says the format (`.png`, `.svg`, `.pdf`, ...).
         title: Line above the picture.
         overwrite: Whether an existing file is replaced.
-        maximum: The weight of the darkest colour. By default 1, or the largest weight if that is
-            more: pictures of different sentences compare, and weights that are spread out look so.
-        colormap: Name of a colour map of matplotlib, the colour of zero first; by default from
-            white to black in steps that look equal and print well.
+        maximum: The weight of the darkest colour. Default: 1, or the largest weight if that is
+            more, so that pictures of different sentences compare.
+        colormap: Name of a colour map of matplotlib, the colour of zero first.
         dpi: Pixels to the inch in formats made of pixels.
 
     Raises:
@@ -100,12 +98,10 @@ def plot_heads(
     """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
 
     Args:
-        attention: Weights of shape `(H, T, S)`: of each head, counted from 0, a row for each target
-            token.
-        source_tokens: The `S` source tokens; of self-attention the tokens themselves.
-        target_tokens: The `T` target tokens.
-        path, title, overwrite, maximum, colormap, dpi: As in
-            [`plot_alignment`][keras_attention.visualization.plot_alignment], for all heads.
+        attention: Weights of shape `(H, T, S)`: of each head a row for each target token.
+        source_tokens, target_tokens, path, title, overwrite, maximum, colormap, dpi: As in
+            [`plot_alignment`][keras_attention.visualization.plot_alignment]. In self-attention
+            source and target tokens are the same.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment`, and where the weights have no heads.
@@ -143,10 +139,9 @@ def alignment_text(
     """Draw attention weights as lines of shaded blocks: source tokens downwards along the top.
 
     Args:
-        attention, source_tokens, target_tokens: As in `plot_alignment`; a weight above 1 is drawn
+        attention, source_tokens, target_tokens: As in `plot_alignment`. A weight above 1 counts
             as 1.
-        width: Columns of the terminal. A longer source is cut into several maps, one under the
-            other; `None` never cuts.
+        width: Columns of the terminal: a longer source is cut into several maps. `None` never cuts.
 
     Raises:
         ValueError: If the weights do not fit the tokens, or are negative or not finite.
@@ -252,16 +247,16 @@ def _draw(
 def _label_axes(
     axes: Any, source: list[str], target: list[str], cell: float, style: dict[str, Any]
 ) -> None:
-    # Where cells are smaller than letters, only every so many tokens can have a label.
-    stride = int(np.ceil((style["fontsize"] + 1) / (cell * _POINTS)))
-    axes.set_xticks(range(0, len(source), stride), source[::stride], **style)
-    axes.set_yticks(range(0, len(target), stride), target[::stride], **style)
+    size = style["fontsize"]
+    axes.set_xticks(*_ticks(source, cell * len(source), size), **style)
+    axes.set_yticks(*_ticks(target, cell * len(target), size), **style)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.tick_params(which="major", length=2, width=0.5, pad=2)
-    widest = max(label.width for label in extents(axes.get_xticklabels(), axes.figure))
-    if widest > 0.9 * cell * stride:
+    shown = axes.get_xticklabels()
+    widest = max(label.width for label in extents(shown, axes.figure))
+    if widest > 0.9 * cell * len(source) / len(shown):
         rotation = 45 if cell >= 0.25 else 90
-        for label in axes.get_xticklabels():
+        for label in shown:
             label.set(rotation=rotation, rotation_mode="anchor", ha="left")
             label.set_va("bottom" if rotation == 45 else "center")
     axes.set_xticks(np.arange(1, len(source)) - 0.5, minor=True)
@@ -355,8 +350,8 @@ def _draw_heads(
             continue
         image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
         panel.set_xlabel(f"head {number}", fontsize=8)
-        columns = _ticks(source if number < across else [], width)
-        rows = _ticks(target if number % across == 0 else [], height)
+        columns = _ticks(source if number < across else [], width, _HEAD_FONT)
+        rows = _ticks(target if number % across == 0 else [], height, _HEAD_FONT)
         panel.set_xticks(*columns, rotation=90, fontsize=_HEAD_FONT, **style)
         panel.set_yticks(*rows, fontsize=_HEAD_FONT, **style)
         panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
@@ -370,7 +365,7 @@ def _draw_heads(
     return figure
 
 
-def _ticks(labels: list[str], inches: float) -> tuple[range, list[str]]:
+def _ticks(labels: list[str], inches: float, fontsize: float) -> tuple[range, list[str]]:
     """Return places and labels: of every so many tokens where cells are smaller than letters."""
-    stride = max(1, math.ceil((_HEAD_FONT + 1) * len(labels) / (inches * _POINTS)))
+    stride = max(1, math.ceil((fontsize + 1) * len(labels) / (inches * _POINTS)))
     return range(0, len(labels), stride), labels[::stride]

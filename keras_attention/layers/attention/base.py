@@ -22,8 +22,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
 
-    Call it on whole sequences, or take one query at a time, as a decoder does. Memory and state are
-    dictionaries of tensors with the batch first, as beam search wants them:
+    Call it on whole sequences, or step by step, as a decoder does. Memory and state are
+    dictionaries of tensors, batch first:
 
     ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
@@ -32,8 +32,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     ```
 
     A subclass writes its score: `build_score`, `project_key`, `project_query` and `score`. One that
-    normalises otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax
-    can declare its score with a gradient by `loop_score`: a decoder's loop is then faster.
+    normalises otherwise, or keeps a state, overrides `attend`. One whose weights are a softmax can
+    declare a `loop_score`, which makes a decoder's loop faster.
 
     Args:
         dropout: Rate at which weights are dropped in training, at the same memory positions for
@@ -44,8 +44,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
         value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
         key: Keys `(B, S, Dk)`. Default: the values.
-        query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
-        value_mask: Boolean `(B, S)`; a memory position that is masked gets weight 0.
+        query_mask: Boolean `(B, T)`; a masked query gets zero weights and a zero context.
+        value_mask: Boolean `(B, S)`; a masked memory position gets weight 0.
         return_attention_scores, training: Whether to return the weights; whether dropout applies.
         mask: As `query_mask`, or a list `[query_mask, value_mask]`. Keras passes by itself the
             masks that inputs carry.
@@ -149,9 +149,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             context = ops.matmul(scores, memory["value"])
             return (context, scores) if return_attention_scores else context
         query = zero_masked(self.cast(query), query_mask)
-        state, want_scores = self.initial_state(memory), return_attention_scores
-        want_scores = want_scores or self.has_sequence_loss
-        context, scores, _ = self.attend(query, memory, state, query_mask, want_scores)
+        wanted = return_attention_scores or self.has_sequence_loss
+        state = self.initial_state(memory)
+        context, scores, _ = self.attend(query, memory, state, query_mask, wanted)
         self.add_sequence_loss(scores, query_mask, training)
         return (context, scores) if return_attention_scores else context
 
@@ -229,10 +229,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return ops.matmul(weights, memory["value"])
 
     def loop_score(self) -> LoopScore | None:
-        """Return the score with its own gradient, by which a decoder's loop is faster; or `None`.
+        """Return the score with its own gradient, for a decoder's fast loop, or `None`.
 
-        It stands for `project_query`, `score`, `attend` and `read`: a subclass that overrides one
-        falls back to the loop of steps, unless it declares its own `loop_score`.
+        A subclass that overrides `project_query`, `score`, `attend` or `read` takes the slower loop
+        of steps, unless it declares its own `loop_score`.
         """
         return None
 
@@ -273,8 +273,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         masks = (of.query_mask, of.value_mask, of.mask)
         query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        shapes = shapes if of.return_attention_scores else shapes[:1]
-        return arguments.specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes[: 1 + of.return_attention_scores], self.compute_dtype)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""

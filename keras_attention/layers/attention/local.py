@@ -13,8 +13,8 @@ from .luong import LuongAttention
 
 ALIGNMENTS = ("monotonic", "predictive")
 
-# From this many windows' widths on, a memory is read window by window: below it, one product over
-# the whole memory is as fast as gathering (python -m benchmarks.local_attention).
+# A memory of more than this many windows' widths is read window by window; in a shorter one, one
+# product over all of it is as fast (python -m benchmarks.local_attention).
 WINDOWED_FROM = 4
 
 

@@ -10,9 +10,8 @@ from ...ops.scores import additive_gradients, dot_score
 class LoopScore:
     """The score of one query a row, with a gradient of its own, for the decoder's fast loop.
 
-    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole.
-    A subclass writes `score`, `query_gradient` and `memory_gradients`; one that depends on what
-    earlier queries read, the mechanism's state, also `keep` and `keep_gradients`.
+    A mechanism returns one from `loop_score`. A subclass writes `score`, `query_gradient` and
+    `memory_gradients`; one that depends on the mechanism's state also `keep` and `keep_gradients`.
 
     Args:
         query_kernel: Kernel `(Dq, U)` that queries are multiplied with, in the compute dtype.

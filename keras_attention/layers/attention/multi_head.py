@@ -35,10 +35,10 @@ class MultiHeadAttention(HeadProjections):
     \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
     $$
 
-    `A` is the normaliser, `b` the bias by distance, where there is one. The weights have the order
-    and shapes of `keras.layers.MultiHeadAttention`, and give the same output; a query that sees
-    nothing has zero weights here. `step` takes one query at a time. Unless you ask for the weights,
-    long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S` numbers.
+    `A` is the normaliser, `b` the bias by distance, if any. Weights and output are those of
+    `keras.layers.MultiHeadAttention`, but a query that sees nothing has zero weights here. `step`
+    takes one query at a time. Long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S`
+    numbers, unless you ask for the weights.
 
     Args:
         num_heads: Number of query heads `H`.
@@ -48,24 +48,24 @@ class MultiHeadAttention(HeadProjections):
         output_shape: Size of the output, or a tuple of sizes. Default: the queries' size.
         num_key_value_heads: Number of heads of keys and values, each read by as many query heads;
             1 is multi-query attention. Default: `num_heads`.
-        positions: `None`, or how places enter the scores: `"rotary"` turns queries and keys,
-            `"alibi"` takes a slope times the distance off, `"relative"` adds a learned number for
-            each bucket of distances. Places count from 0 in queries and in memory.
+        positions: `None`, or how places, counted from 0, enter the scores: `"rotary"` turns queries
+            and keys, `"alibi"` subtracts a slope times the distance, `"relative"` adds a learned
+            number for each bucket of distances.
         max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
-            features of a head are turned (default: all), and what places are divided by.
-        num_buckets, max_distance: Of `"relative"`: how many buckets there are, the last of which
-            holds all distances from `max_distance` on.
+            features of a head turn (default: all), and the divisor of places.
+        num_buckets, max_distance: Of `"relative"`: how many buckets there are; the last holds all
+            distances from `max_distance` on.
         window, sliding_window: Two names: a query at place `t` sees the places within
             `window - 1` of `t`. Default: all.
-        num_sinks: The first places, which are seen past the window too.
+        num_sinks: How many of the first places all queries see, past the window too.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
-        query_key_norm: Whether each head's queries and keys are divided by their root mean square
-            and multiplied by a learned gain, before they are turned.
+        query_key_norm: Whether each head's queries and keys, before they turn, are divided by their
+            root mean square and multiplied by a learned gain.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
             kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule starts
             kernels of three axes small, as a convolution's; a post-norm Transformer needs that.
         attention_axes: The axes that attend, of inputs with several axes between batch and
-            features; the others are taken one by one. Default: all of them.
+            features; the layer takes the others one by one. Default: all of them.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
@@ -84,8 +84,8 @@ class MultiHeadAttention(HeadProjections):
         return_attention_scores, training: Whether to return the weights; whether dropout applies.
         use_causal_mask: Whether a query sees no place after its own.
         mask: The masks that Keras passes by itself; `query_mask` goes before it.
-        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
-            positions count. Default: 0, 1, and so on; for keys in self-attention, the queries'.
+        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places for rotary
+            positions. Default: 0, 1, and so on; for keys in self-attention, the queries'.
         score_mod: In place of the layer's. Gradients reach the Keras variables that it reads, and
             the tensors of a `functools.partial`; all else is constant.
         mask_mod: Beside the layer's; both must show a pair.

@@ -1,9 +1,8 @@
 """The decoder's fast path: its whole loop as one function with a gradient of its own.
 
-A backend differentiates a loop by multiplying out each weight's gradient, and adding to the
-gradient of the whole memory, at every step. Here the backward loop yields only the gradients of
-each step's products; every weight's and the memory's gradient is then one product over the whole
-sequence. It computes what `AttentionDecoder` says that a step is: a test compares the two.
+A backend's own gradient multiplies out every weight's gradient, and adds to that of the whole
+memory, at every step. Here the backward loop yields only the gradients of each step's products; the
+gradients of weights and memory are then one product each over the whole sequence.
 """
 
 import math
@@ -303,7 +302,9 @@ class FusedLoop:
         parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
         parts += flatten(last) if "state" in self.wanted else []
         dtype = keras.backend.result_type(*(part.dtype for part in parts))
-        parts = [ops.cast(_reshaped(part, (_size(part),)), dtype) for part in parts]
+        parts = [
+            ops.cast(_reshaped(part, (math.prod(ops.shape(part)[1:]),)), dtype) for part in parts
+        ]
         return ops.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def _unpack(self, row, given):
@@ -336,11 +337,6 @@ def _added(sums, parts):
         name: part + ops.cast(parts[name], part.dtype) if name in parts else part
         for name, part in sums.items()
     }
-
-
-def _size(tensor):
-    """Return how many numbers each row of a tensor has."""
-    return math.prod(ops.shape(tensor)[1:])
 
 
 def _reshaped(tensor, shape):

@@ -146,7 +146,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
     def build(self, inputs_shape, query_shape=None):
         inputs_shape, query_shape = _apart(inputs_shape, query_shape)
-        _check_shapes(inputs_shape, query_shape)
+        self._check_shapes(inputs_shape, query_shape)
         query_shape = query_shape or (inputs_shape[0], inputs_shape[-1])
         if not self.cell.built:
             self.cell.build((inputs_shape[0], inputs_shape[-1]), query_shape)
@@ -263,7 +263,7 @@ class InnerAttentionGRU(keras.layers.RNN):
             mask = getattr(inputs, "_keras_mask", None)
         cell = self.cell
         check_scores_wanted(cell.attention, return_attention_scores)
-        _check_shapes(inputs.shape, None if query is None else query.shape)
+        self._check_shapes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
         sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
         if cell.built and sizes != (cell.input_size, cell.query_size):
@@ -281,6 +281,10 @@ class InnerAttentionGRU(keras.layers.RNN):
         if state is not None:
             self._cell.check_states(state, inputs.shape[0])
         return mask
+
+    def _check_shapes(self, inputs, query):
+        sequence, one = arguments.SEQUENCE, "batch, features"
+        arguments.check_shapes(inputs=(inputs, sequence), query=(query, one))
 
     # Keras' bookkeeping.
 
@@ -339,13 +343,6 @@ def _products(cell, inputs, shift):
 def _asked(cell, inputs, query):
     """Return `(M_q r) . x_t` of all steps, `(B, T, 1)`."""
     return ops.matmul(inputs, ops.expand_dims(cell.asked(query), 2))
-
-
-def _check_shapes(inputs, query):
-    """Raise a ValueError unless these are a batch of sequences and a batch of queries."""
-    given = {"inputs": (inputs, arguments.SEQUENCE)}
-    given |= {} if query is None else {"query": (query, "batch, features")}
-    arguments.check_shapes(**given)
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):

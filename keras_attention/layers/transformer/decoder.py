@@ -65,7 +65,7 @@ class TransformerDecoder(TransformerBlock):
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:
-            _check_value(shape, value_shape)
+            self._check_shapes(shape, value_shape)
             self.value_size = value_shape[-1]
             self._add_attention("cross_attention", shape, tuple(value_shape))
         self._add_feed_forward(shape)
@@ -157,10 +157,14 @@ class TransformerDecoder(TransformerBlock):
                 f"Received: value=None, value_mask of shape {tuple(value_mask.shape)}"
             )
         if value is not None:
-            _check_value(inputs.shape, value.shape)
+            self._check_shapes(inputs.shape, value.shape)
             check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         if self.built:
             self._check_memory(value)
+
+    def _check_shapes(self, inputs, value):
+        sequence, memory = arguments.SEQUENCE, arguments.MEMORY
+        arguments.check_shapes(inputs=(inputs, sequence), value=(value, memory))
 
     def _check_memory(self, value):
         if (value is None) != (self.cross_attention is None):
@@ -171,8 +175,3 @@ class TransformerDecoder(TransformerBlock):
             )
         if value is not None:
             arguments.check_features("value", value.shape, self.value_size)
-
-
-def _check_value(inputs, value):
-    given = {"inputs": (inputs, arguments.SEQUENCE), "value": (value, arguments.MEMORY)}
-    arguments.check_shapes(**given)

@@ -59,9 +59,8 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines are interleaved; an odd `D`
-    ends on a sine. They are computed in float32 under any policy. A mask passes through, and places
-    count from the first step, padding or not.
+    There are no weights, and no length is too long. Sines and cosines, in float32 under any policy,
+    are interleaved; an odd `D` ends on a sine. Places count from the first step, padding or not.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
@@ -103,8 +102,8 @@ class PositionalEncoding(_AddedPositions):
 class LearnedPositions(_AddedPositions):
     """Add a learned vector for each place: `y_p = x_p + P_p`.
 
-    A length past the table raises a ValueError where it is known. Where it is open until a compiled
-    program runs, the steps past the table become NaN, never the row of another place.
+    A known length past the table raises a ValueError. In a compiled program with open lengths, the
+    steps past the table become NaN.
 
     Weights: `embeddings` `P (max_length, D)`.
 
