@@ -123,9 +123,7 @@ class Problem:
     ) -> tuple[Tensor, Any]:
         """Take one step: logits `(R, V)` in float32, and the state to give back."""
         added: dict = {"origins": origins} if self.gives_origins else {}
-        for key, tensors in constants.items():
-            left = iter(tensors)
-            added[key] = _map_tensors(lambda _, left=left: next(left), self._constants[key])
+        added |= {key: _refilled(self._constants[key], new) for key, new in constants.items()}
         logits, changed = self._step(tokens, {**state, **added} if added else state, index)
         if added:
             changed = {key: changed[key] for key in changed if key not in added}
@@ -203,6 +201,11 @@ def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     origins = ops.where(step == index, number[:, None], origins)
     seen = (origins[..., None] == number) & (step <= index)[:, None]
     return ops.reshape(seen, (batch_size * count, steps * count))
+
+
+def _refilled(parts: Any, tensors: list) -> Any:
+    left = iter(tensors)
+    return _map_tensors(lambda _: next(left), parts)
 
 
 def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:

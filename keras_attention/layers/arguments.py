@@ -1,7 +1,7 @@
 """The arguments of layers: checks of a constructor's and of shapes, configurations, a call's names.
 
-Each check returns the argument in the type that a configuration stores, so that a constructor
-reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
+A check returns the argument in the type that a configuration stores, as in
+`self.units = check_integer("units", units)`. `ops.masks.check_mask` checks masks.
 """
 
 import inspect
@@ -16,10 +16,10 @@ import keras
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 
 
-def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+def check_integer(name: str, value: Any, minimum: float = 1) -> int:
     """Return an integer of at least `minimum`. A Boolean is no integer."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        kinds = {0: "a non-negative integer", 1: "a positive integer"}
+        kinds = {-math.inf: "an integer", 0: "a non-negative integer", 1: "a positive integer"}
         kind = kinds.get(minimum, f"an integer of at least {minimum}")
         raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
     return int(value)
@@ -57,13 +57,9 @@ def check_flag(name: str, value: Any) -> bool:
     return value
 
 
-def check_seed(value: Any, name: str = "seed") -> int | None:
+def check_seed(value: Any) -> int | None:
     """Return a seed: an integer or `None`."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
-    return int(value)
+    return None if value is None else check_integer("seed", value, minimum=-math.inf)
 
 
 def check_built(layer: keras.layers.Layer, shapes: str) -> None:

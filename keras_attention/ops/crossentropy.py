@@ -33,10 +33,9 @@ def linear_crossentropy(
     weights: Tensor,
     smoothing: float = 0.0,
 ) -> Tensor:
-    """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, in parts.
+    """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, part by part.
 
-    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`. It
-    computes logits and gradients of one part of the rows after the other, for training.
+    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`.
     """
 
     @with_gradient

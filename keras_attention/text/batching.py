@@ -20,10 +20,10 @@ MOST_LENGTHS = 512
 class BucketedBatches:
     """Batches of parallel sequences, padded to the lengths of a few buckets.
 
-    An example, one sequence from each column (a sentence and its translation, say), goes to the
-    smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A bucket's
-    last batch is filled up with rows of padding. `(seed, epoch, index)` alone decides which
-    examples a batch has, so that training goes on from any step.
+    An example, one sequence from each column (a sentence and its translation), goes to the smallest
+    bucket that holds it: compiled code meets `len(batches.lengths)` shapes. Rows of padding fill up
+    a bucket's last batch. `(seed, epoch, index)` decides which examples a batch has, so that
+    training can go on from any step.
 
     Args:
         columns: a tuple of columns, each a list of id lists or a `PackedIds`; all have the same
@@ -201,10 +201,9 @@ def choose_lengths(
     multiple_of: int,
     rows: Callable[[np.ndarray], np.ndarray],
 ) -> list[Lengths]:
-    """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
+    """Return the lengths of at most `number_of_buckets` buckets with the fewest ids an epoch.
 
-    Dynamic programming cuts examples, ranked by their longest column, into the buckets with the
-    fewest ids an epoch, padding included; `rows` of a batch follow from the longest column.
+    Dynamic programming over examples that are ranked by their longest column, which sets `rows`.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
     different, key_of = np.unique(sizes.max(axis=1), return_inverse=True)

@@ -33,10 +33,7 @@ class SentencePieceInGraph(tf.Module):
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
 
     def _tokenizer(self, out_type: tf.DType) -> Any:
-        """Return a tokenizer for one use, so that its model is in the graph being traced.
-
-        Kept, it would die with TensorFlow's cache of eager kernels, which setting a seed empties.
-        """
+        """Return a tokenizer for one use: setting a seed would end one that is kept."""
         import tensorflow_text
 
         return tensorflow_text.SentencepieceTokenizer(model=self._model, out_type=out_type)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
-# Training takes a time that grows with the square of the longest line: longer ones are cut, at
-# spaces where there are any. Pieces never reach over a space, and have at most 16 letters.
+# Training time grows with the square of the longest line: longer ones are cut, at spaces if any.
 LONGEST_LINE = 1000
 _LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 
@@ -77,8 +76,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Learn pieces from `lines`, in memory; the same lines always give the same pieces.
 
         Args:
-            lines: sentences; blank ones are passed over. A word of more than 1,000 letters is
-                learnt from in parts of 1,000 letters, as if spaces parted them.
+            lines: sentences; blank ones are passed over, and longer words than 1,000 letters cut.
             vocabulary_size: number of ids, the four special ones included; a warning says how many
                 there are where the text is too small for it.
             model_type: `"unigram"` or `"bpe"`.
@@ -170,10 +168,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class _Kept:
-    """The lines that are learnt from, one at a time, in parts of about `LONGEST_LINE` letters.
-
-    SentencePiece takes an error of theirs for the end: it is kept.
-    """
+    """The lines in parts of about `LONGEST_LINE` letters, and the error that ended them, if any."""
 
     def __init__(self, lines: Iterable[str]):
         self.lines = lines
@@ -203,11 +198,7 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _with_exact_scores(model: bytes) -> bytes:
-    """Round the scores of the pieces to multiples of 2^-10, so that sums are exact in float32.
-
-    "ppp" as p|pp and as pp|p has one score; with rounding errors the order of summation, which
-    differs between releases of SentencePiece, would decide which wins.
-    """
+    """Round scores to multiples of 2^-10: ties then do not depend on the order of a float32 sum."""
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     for piece in proto.pieces:
         piece.score = round(piece.score * 1024) / 1024

@@ -30,9 +30,8 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
-    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer. `encode` never
-    gives padding, start or end: "</s>" typed by a user is ordinary text. A saved tokenizer is two
-    files: the vocabulary, and a JSON file with options and checksum, written last.
+    The ids 0, 1, 2 and 3 are padding, unknown, start and end. `encode` never gives padding, start
+    or end: "</s>" typed by a user is ordinary text.
     """
 
     kind: ClassVar[str]
@@ -95,7 +94,7 @@ class Tokenizer(abc.ABC):
         return {"kind": self.kind, "vocabulary": content, **self._options()}
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
-        """Write the tokenizer into `folder`, made when missing, in files called `name`."""
+        """Write a vocabulary file and a JSON file called `name` into a folder, made if missing."""
         content = self._content()
         description = {
             "format": FORMAT,

@@ -61,7 +61,7 @@ def new_figure(**settings: Any) -> "Figure":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(**settings)
+    figure: Any = Figure(**settings)
     FigureCanvasAgg(figure)
     figure._repr_png_ = functools.partial(png, figure)
     return figure

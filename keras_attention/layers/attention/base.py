@@ -294,7 +294,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
 
 class BilinearAttention(AttentionMechanism):
-    """`e_ts = q_t W k_s`. A subclass multiplies the queries or the keys by `W`."""
+    """`e_ts = q_t W k_s`, where a subclass multiplies queries or keys by `W`."""
 
     def __init__(
         self,

@@ -21,21 +21,11 @@ class LoopScore:
     Example:
 
     ```python
-    import numpy as np
-    from keras_attention.layers import DotScore, LoopScore
+    from keras_attention.layers import BahdanauAttention, LoopScore
 
-    class HalvedScore(DotScore):
-        def score(self, query, key, state, weights):
-            return super().score(query, key, state, weights) / 2
-
-        def query_gradient(self, upstream, *read):
-            return super().query_gradient(upstream / 2, *read)
-
-        def memory_gradients(self, upstream, *read):
-            return super().memory_gradients(upstream / 2, *read)
-
-    score = HalvedScore().score(np.ones((2, 4), "float32"), np.ones((2, 7, 4), "float32"), {}, {})
-    assert isinstance(HalvedScore(), LoopScore) and tuple(score.shape) == (2, 7)
+    attention = BahdanauAttention(units=4)
+    attention.build((2, 5, 8), (2, 7, 12))
+    assert isinstance(attention.loop_score(), LoopScore)
     ```
     """
 

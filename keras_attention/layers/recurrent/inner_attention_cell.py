@@ -1,9 +1,4 @@
-"""The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence.
-
-The loop computes only what needs the state before; products with the inputs stand outside. It keeps
-its states, and in training the products with the recurrent kernel; otherwise a gradient computes
-these again, in large products.
-"""
+"""The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -227,8 +222,9 @@ def check_scores_wanted(attention, wanted):
 class InnerLoop:
     """The states of all steps, with a gradient of their own, by the equations of `GRU`.
 
-    With a `reader`, the state before the step weighs the step's input: each product `p_t` becomes
-    `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
+    The loop computes only what needs the state before. With a `reader`, that state weighs the
+    step's input: each product `p_t` becomes `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
+    In `training` the products with the recurrent kernel are kept for the gradient.
     """
 
     equations: GRU

@@ -1,11 +1,8 @@
 """Attention in blocks, with a gradient of its own: no tensor of `H T S` numbers is kept.
 
-Automatic differentiation keeps the weights of all pairs, and their neighbours, for the backward
-pass: over 1 GB for 8 heads of 4,096 steps. Here some heads and some hundred queries are worked on
-at a time, in the forward pass and, computed again, in the backward pass; of short sequences the
-weights are kept. A causal mask or a window leaves out the places that a whole part cannot see.
-
-From top to bottom: the `Plan`; the `Inputs`, forward and backward, part by part; groups of heads.
+Automatic differentiation keeps the weights of all pairs: over 1 GB for 8 heads of 4,096 steps. Here
+some heads and some hundred queries are worked on at a time, and again in the backward pass; only
+short sequences keep their weights. Parts leave out the places that none of their queries sees.
 """
 
 import functools
@@ -268,7 +265,7 @@ class Inputs:
             queries, keys, inputs = self._group(group + nothing_after(totals[0]), plan)
             given = queries.cut(context, 1), queries.cut(upstream, 1)
             gradients = inputs.backward(*given, replace(plan, groups=1))
-            starts = [(0, heads.start, 0, 0) for heads in (queries, keys, keys)]
+            starts: list[tuple] = [(0, heads.start, 0, 0) for heads in (queries, keys, keys)]
             starts += [] if self.table is None else [(queries.start, 0)]
             pairs = list(zip(totals, gradients, strict=True))
             own = zip(pairs, starts, strict=False)

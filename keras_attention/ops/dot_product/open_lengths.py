@@ -1,8 +1,7 @@
 """Attention in parts over sequences whose lengths are known only when the graph runs.
 
-The parts are the turns of a loop then, one small graph: written out one by one they would take the
-longer to trace the more there are, for each attention of a model. XLA wants one size for all
-turns, so the last part begins early enough to be full, and every part reads the whole memory.
+The parts are the turns of a loop, which is one small graph to trace. XLA wants one size for all
+turns: the last part begins early enough to be full, and every part reads the whole memory.
 """
 
 from collections.abc import Callable
