@@ -23,9 +23,8 @@ class DecodingResult(NamedTuple):
 
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
-    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
-    (and perhaps no end token). Where fewer than `N` exist, the missing ones come last, padding
-    alone: of length 0, score and log-probability `-inf`.
+    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have.
+    Where fewer than `N` exist, padding of length 0 and score `-inf` stands in the last places.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
@@ -33,7 +32,7 @@ class DecodingResult(NamedTuple):
         lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
         scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by.
         log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
-            the tokens, whatever was blocked, cut off or divided by a penalty.
+            the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
     """

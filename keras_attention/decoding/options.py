@@ -119,7 +119,7 @@ class SearchOptions:
         longest = max(shortest, self.max_length)
         if source_length is None or self.max_length_ratio is None:
             return longest
-        # In float32, as the limits of the sentences: another rounding might cut one of them.
+        # In float32, as in `limits`: another rounding might cut a sentence.
         with np.errstate(over="ignore"):
             words = np.float32(source_length) * np.float32(self.max_length_ratio)
         words = min(words, longest)
@@ -161,10 +161,9 @@ def search(
     Args:
         step: Callable `(tokens (R,), state, index) -> (logits (R, V), state)`, where `R` is the
             number of sentences times the hypotheses of each. `index` is an integer scalar tensor,
-            0 at first. The state that it returns has the structure, shapes and dtypes of the one
-            that it gets.
-        state: Nested structure of tensors, each with `B` rows: all that the step needs to know. It
-            is repeated for the hypotheses of a sentence, and follows them.
+            0 at first. The state keeps its structure, shapes and dtypes.
+        state: Nested structure of tensors, each with `B` rows: all that the step needs to know. The
+            search repeats it for the hypotheses of a sentence, and reorders it with them.
         options: The `SearchOptions`.
         start_id: Integer, the token before the first, or an integer tensor `(B,)`.
         end_id: Integer, the token that completes a hypothesis.
@@ -183,8 +182,8 @@ def search(
             then tells the step which hypothesis took each step before: see `mask_of_origins`. With
             `K` of 1, and in sampling, each hypothesis has its own rows, and there are no origins.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
-            axis of the places; the search adds more as they fill. XLA cannot change sizes: give all
-            places there and leave this out.
+            axis of the places; the search adds more as they fill. Under XLA, whose sizes are fixed,
+            give all places and leave this out.
         shrink_batch: Whether sentences leave the batch when a quarter of them is finished. Results
             stay the same. All that the step reads and that has rows must then be in `state`. JAX
             ignores it; XLA on TensorFlow cannot do it.

@@ -172,12 +172,10 @@ class Problem:
 def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     """Return which places of a cache that `K` hypotheses share belong to each of them.
 
-    For step functions whose cache is one of the `sentence_keys` of `search`. Place `t K + k` is
-    that of hypothesis `k` at step `t`.
+    It serves step functions whose cache is one of the `sentence_keys` of `search`.
 
     Args:
-        origins: Integers `(B, K, L)`, `state["origins"]`: which hypothesis took each step before
-            step `index`, of what is now hypothesis `k`.
+        origins: Integers `(B, K, L)`, `state["origins"]`.
         index: The number of the step, which every hypothesis takes for itself.
         steps: For how many steps the cache has places.
 

@@ -128,8 +128,7 @@ def _train_step(
 
     def step(data: Any) -> None:
         sums = strategy.run(share, args=(data,))
-        # The sums are equal on all replicas. With one of them the optimizer needs no knowledge of
-        # replicas: it sets all copies of its variables and of the model's.
+        # The sums are equal on all replicas: with one of them the optimizer sets all copies.
         known = {i: strategy.experimental_local_results(g)[0] for i, g in sums.items()}
         variables = model.trainable_variables
         model.optimizer.apply([known.get(i) for i in range(len(variables))], variables)
@@ -142,8 +141,8 @@ def _share_of_loss(model: keras.Model) -> Callable:
     import tensorflow as tf
 
     takes_training = "training" in inspect.signature(model.call).parameters
-    # Replicas of one process take turns in threads, wherever something is reduced, and a layer
-    # keeps one list of what was added: it is read before the next reduction, not by compute_loss.
+    # Replicas take turns in threads, at each reduction, and share a layer's list of added losses:
+    # we read it before the next reduction, and compute_loss must not.
     if hasattr(model, "_aggregate_additional_loss"):
         model._aggregate_additional_loss = lambda loss: tf.zeros((), "float32")
 
@@ -156,8 +155,7 @@ def _share_of_loss(model: keras.Model) -> Callable:
         added = [tf.cast(each, "float32") for each in model.losses]
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
         loss += sum(tf.math.multiply_no_nan(each, rows / all_rows) for each in added)
-        # As in Keras, a batch counts in the epoch's loss by its rows. Each replica adds the share
-        # of its loss with the rows of all, so that the sums over replicas are those of one process.
+        # As in Keras, a batch counts in the epoch's loss by its rows, here those of all replicas.
         replicas = context.num_replicas_in_sync
         tracker = next(metric for metric in model.metrics if metric.name == "loss")
         tracker.update_state(loss * replicas, sample_weight=all_rows / replicas)

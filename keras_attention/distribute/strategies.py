@@ -16,8 +16,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
 
     Args:
         name: `none`, one device (TensorFlow's default strategy); `mirrored`, a replica of the
-            model on each of `devices`, or on each visible GPU; or `auto`, which is `mirrored`
-            where there are several of those and `none` otherwise.
+            model on each device; or `auto`, which mirrors where there are several devices.
         devices: Names such as `GPU:0` and `GPU:1`. Default: all visible GPUs.
 
     Raises:

@@ -11,7 +11,7 @@ References = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """A score of a whole corpus, with all that is needed to repeat and to compare it.
+    """A score of a whole corpus, with what repeating and comparing it needs.
 
     Attributes:
         name: The measure's name, such as `"BLEU"` or `"chrF2"`.

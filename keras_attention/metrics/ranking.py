@@ -79,8 +79,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"`protocol` must be one of {list(PROTOCOLS)}. Received: {protocol!r}")
-    sums = [0.0, 0.0, 0.0]
-    questions = without_right = only_right = 0
+    found = []  # average precision, reciprocal rank and precision at 1 of each question
+    without_right = only_right = 0
     for question, labels in judgements.items():
         right = sum(label > 0 for label in labels.values())
         if not right:
@@ -94,18 +94,15 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             raise ValueError(f"Question {question!r} has judgements and no scores.")
         order = rank(run[question])
         ranks = [place for place, name in enumerate(order, 1) if labels.get(name, 0) > 0]
-        sums[0] += sum(found / place for found, place in enumerate(ranks, 1)) / right
-        sums[1] += 1 / ranks[0] if ranks else 0.0
-        sums[2] += ranks[:1] == [1]
-        questions += 1
-    if not questions:
+        average = sum(count / place for count, place in enumerate(ranks, 1)) / right
+        found.append((average, 1 / ranks[0] if ranks else 0.0, ranks[:1] == [1]))
+    if not found:
         raise ValueError(
             f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
             f"candidate and {only_right} have right ones only (protocol {protocol})."
         )
-    precision, reciprocal, first = (total / questions for total in sums)
-    counts = (questions, without_right, only_right)
-    return RankingScore(precision, reciprocal, first, protocol, *counts)
+    means = np.mean(found, axis=0).tolist()
+    return RankingScore(*means, protocol, len(found), without_right, only_right)
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:

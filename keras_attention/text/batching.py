@@ -29,10 +29,9 @@ class BucketedBatches:
         columns: a tuple of columns, each a list of id lists or a `PackedIds`; all have the same
             number of rows.
         batch_size: rows of a batch. Give this or `tokens_per_batch`.
-        tokens_per_batch: ids of a batch, padding included, in its longest column; a bucket of
-            short sequences then has more rows.
-        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. When not given,
-            at most `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
+        tokens_per_batch: ids of a batch, padding included, in its longest column.
+        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Default: at most
+            `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
         seed, shuffle: draw a new order in each epoch; else examples keep their order in each
             bucket, and buckets follow one another from the shortest.
         assemble: makes a batch of the padded arrays, one for each column; a tuple by default.

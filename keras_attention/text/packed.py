@@ -12,10 +12,9 @@ Ends = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class PackedIds(Sequence[Any]):
-    """Sequences of ids, end to end in one int32 array.
+    """Sequences of ids, end to end in one int32 array, which read like a list of lists.
 
-    An id takes 4 bytes, where a list of lists takes 8 and the integer itself 28 more. It reads like
-    a list of lists.
+    An id takes 4 bytes, not 8 and the integer's 28 more.
 
     Args:
         sequences: lists of ids; they may come from a generator, and none is kept.

@@ -31,6 +31,7 @@ _SHADES = " ░▒▓█"
 _LEGEND = "weight: ░ about 1/4, ▒ 1/2, ▓ 3/4, █ 1"
 _CELL = 2  # columns of a cell: room for an East Asian character of the heading
 _LEFT_TO_RIGHT_MARK = "\N{LEFT-TO-RIGHT MARK}"
+Labels = tuple[list[str], list[str]]  # of the source, and of the target
 
 
 def plot_alignment(
@@ -77,9 +78,10 @@ def plot_alignment(
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(weights.max())))
+    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw, weights, source, target, title, maximum, colormap, dpi)
+    draw = functools.partial(_draw, weights, (source, target), title, shown, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -124,9 +126,10 @@ def plot_heads(
     for head in heads:
         check_weights(head, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(heads.max())))
+    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw_heads, heads, source, target, title, maximum, colormap, dpi)
+    draw = functools.partial(_draw_heads, heads, (source, target), title, shown, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -209,14 +212,7 @@ def labels_of(tokens: Sequence[str]) -> list[str]:
 
 
 def _draw(
-    weights: np.ndarray,
-    source: list[str],
-    target: list[str],
-    title: str,
-    maximum: float,
-    colormap: str,
-    dpi: int,
-    families: list[str],
+    weights: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
 ) -> "Figure":
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
@@ -226,16 +222,12 @@ def _draw(
     # The map fills the figure, until the labels are there and it is known what room they need.
     figure = new_figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0, 0, 1, 1))
-    image = axes.imshow(weights, cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
-    style = {
-        "family": families,
-        "fontsize": float(np.clip(cell * _POINTS * 0.6, 5, 11)),
-        "parse_math": False,
-    }
-    _label_axes(axes, source, target, cell, style)
+    image = axes.imshow(weights, **shown)
+    size = float(np.clip(cell * _POINTS * 0.6, 5, 11))
+    _label_axes(axes, labels, cell, {"family": families, "fontsize": size, "parse_math": False})
     place = (width + _GAP, height - bar_height, _BAR_WIDTH, bar_height)
     bar = figure.add_axes(np.array(place) / (width, height, width, height))
-    figure.colorbar(image, cax=bar, ticks=np.linspace(0, maximum, 3 if steps > 2 else 2))
+    figure.colorbar(image, cax=bar, ticks=np.linspace(0, shown["vmax"], 3 if steps > 2 else 2))
     bar.tick_params(labelsize=8, length=2, width=0.5)
     bar.set_ylabel("attention weight" if height > 1.2 else "", fontsize=8)
     for part in (axes, bar):
@@ -244,23 +236,19 @@ def _draw(
     return figure
 
 
-def _label_axes(
-    axes: Any, source: list[str], target: list[str], cell: float, style: dict[str, Any]
-) -> None:
-    size = style["fontsize"]
-    axes.set_xticks(*_ticks(source, cell * len(source), size), **style)
-    axes.set_yticks(*_ticks(target, cell * len(target), size), **style)
+def _label_axes(axes: Any, labels: Labels, cell: float, style: dict[str, Any]) -> None:
+    for each, set_ticks in zip(labels, (axes.set_xticks, axes.set_yticks), strict=True):
+        set_ticks(*_ticks(each, cell * len(each), style["fontsize"]), **style)
+        set_ticks(np.arange(1, len(each)) - 0.5, minor=True)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.tick_params(which="major", length=2, width=0.5, pad=2)
     shown = axes.get_xticklabels()
     widest = max(label.width for label in extents(shown, axes.figure))
-    if widest > 0.9 * cell * len(source) / len(shown):
+    if widest > 0.9 * cell * len(labels[0]) / len(shown):
         rotation = 45 if cell >= 0.25 else 90
         for label in shown:
             label.set(rotation=rotation, rotation_mode="anchor", ha="left")
             label.set_va("bottom" if rotation == 45 else "center")
-    axes.set_xticks(np.arange(1, len(source)) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, len(target)) - 0.5, minor=True)
     axes.tick_params(which="minor", length=0)
     axes.grid(which="minor", color="0.85", linewidth=0.4)
 
@@ -323,20 +311,12 @@ def _columns(clusters: list[str]) -> int:
 
 
 def _draw_heads(
-    heads: np.ndarray,
-    source: list[str],
-    target: list[str],
-    title: str,
-    maximum: float,
-    colormap: str,
-    dpi: int,
-    families: list[str],
+    heads: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
 ) -> "Figure":
+    source, target = labels
     down = math.ceil(len(heads) / 4)
     across = math.ceil(len(heads) / down)
-    width, height = (
-        float(np.clip(_SMALLEST_CELL * len(tokens), *_PANEL)) for tokens in (source, target)
-    )
+    width, height = (float(np.clip(_SMALLEST_CELL * len(tokens), *_PANEL)) for tokens in labels)
     size = (
         across * width + 2 * _HEAD_LABELS,
         down * (height + 0.35) + _HEAD_LABELS + (0.4 if title else 0),
@@ -348,7 +328,7 @@ def _draw_heads(
         if number >= len(heads):
             panel.set_visible(False)
             continue
-        image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
+        image = panel.imshow(heads[number], **shown)
         panel.set_xlabel(f"head {number}", fontsize=8)
         columns = _ticks(source if number < across else [], width, _HEAD_FONT)
         rows = _ticks(target if number % across == 0 else [], height, _HEAD_FONT)

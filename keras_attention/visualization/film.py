@@ -29,22 +29,12 @@ class AttentionImages(keras.callbacks.Callback):
     Example:
 
     ```python
-    import keras
-    import numpy as np
-    from keras_attention import BahdanauAttention
     from keras_attention.visualization import AttentionImages, plot_alignment
 
-    attention, words = BahdanauAttention(units=4), ["a", "dog", "runs"]
-    model = keras.Sequential([attention, keras.layers.Flatten(), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    x = np.random.normal(size=(8, 3, 4)).astype("float32")
+    def draw():  # in your program, with weights of the model that trains
+        return plot_alignment([[0.9, 0.1], [0.2, 0.8]], ["das", "Haus"], ["the", "house"])
 
-    def draw():
-        _, weights = attention(x[:1], return_attention_scores=True)
-        return plot_alignment(keras.ops.convert_to_numpy(weights)[0], words, words)
-
-    film = AttentionImages(draw, "logs/attention")
-    model.fit(x, x[:, 0, 0], epochs=2, verbose=0, callbacks=[film])
+    film = AttentionImages(draw, "logs/attention")  # model.fit(..., callbacks=[film])
     # tensorboard --logdir logs
     ```
     """

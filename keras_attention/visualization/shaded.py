@@ -83,8 +83,7 @@ def shaded_text(
     Args:
         rows: A list of `ShadedTokens`, a line each.
         maximum: The weight of the strongest colour; `None` for the largest there is.
-        color: Whether to write ANSI escapes, for 256 colours. Without, the weight follows each
-            token in brackets, for files and programs.
+        color: Whether to write ANSI escapes, for 256 colours; else the weights, in brackets.
 
     Raises:
         ValueError: If `rows` is something else or `maximum` is not positive.

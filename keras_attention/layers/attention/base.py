@@ -63,12 +63,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     Example:
 
     ```python
-    import keras
     import numpy as np
     from keras import ops
-    from keras_attention.layers import AttentionDecoder, AttentionMechanism
+    from keras_attention.layers import AttentionMechanism
 
-    @keras.saving.register_keras_serializable("my_package")
     class CosineAttention(AttentionMechanism):
         def project_query(self, query):
             return ops.normalize(query, axis=-1)
@@ -79,10 +77,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         def score(self, query, key, positions):
             return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
-    decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
-    inputs, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
-    outputs, scores = decoder(inputs, memory, return_attention_scores=True)
-    assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 8))
+    context, scores = CosineAttention()(states, memory, return_attention_scores=True)
+    assert tuple(context.shape) == (2, 5, 8) and tuple(scores.shape) == (2, 5, 7)
     ```
     """
 
@@ -245,10 +242,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def memory_spec(self, value) -> dict:
         """Return symbols of what `initial_state` reads of a memory, from those of its value."""
         return {"value": keras.KerasTensor(value.shape, self.compute_dtype)}
-
-    def scores_axes(self, value) -> tuple:
-        """Return the sizes of the weights' axes after batch and steps."""
-        return tuple(value.shape[1:2])
 
     @property
     def has_sequence_loss(self) -> bool:

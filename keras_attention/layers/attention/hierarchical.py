@@ -23,8 +23,8 @@ class HierarchicalAttention(AttentionMechanism):
     `P_w` are the weights over all words of the document, `P_s` those over its sentences, `s(j)` is
     the sentence of word `j`.
 
-    In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
-    (B, N, Ds)}`, and the `value_mask` one of the same keys.
+    In an `AttentionDecoder`, `value` is a dictionary `{"words": (B, N, W, D), "sentences":
+    (B, N, Ds)}`, and `value_mask` one of the same keys.
 
     Weights: those of `word_attention` and of `sentence_attention`.
 
@@ -220,9 +220,6 @@ class HierarchicalAttention(AttentionMechanism):
         flat = keras.KerasTensor((words[0], places, words[3]), self.compute_dtype)
         sentences = keras.KerasTensor(sentences, self.compute_dtype)
         return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
-
-    def scores_axes(self, value):
-        return tuple(value["words"].shape[1:3])
 
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)

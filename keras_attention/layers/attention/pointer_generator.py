@@ -9,7 +9,7 @@ from ...ops.crossentropy import smoothed_crossentropy
 from ...ops.types import Tensor
 from .. import arguments
 
-# The least probability: its logarithm is what a word gets that neither part can give.
+# The least probability, of a word that neither part can give.
 SMALLEST = 1e-30
 
 
@@ -22,8 +22,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
 
     `P_vocab` is the softmax of the logits, `a_t` the attention weights, `c_t` the context, `s_t`
     the decoder's state and `x_t` its input. The ids `V`, `V + 1`, ... number the unknown words of
-    each example's source, so that they can be written. It runs in float32; under mixed precision
-    give it `dtype="float32"`, as any last layer. `log_likelihood` is for training.
+    each source. Under mixed precision give it `dtype="float32"`, as any last layer.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.
@@ -115,10 +114,9 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         return tree.map_structure(lambda result: ops.squeeze(result, 1), results)
 
     def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
-        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`.
+        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`, for training.
 
-        These are the entries of the call's result at the targets, ids in the extended vocabulary,
-        at a fraction of its cost. The other arguments are those of the call.
+        It picks the call's result at the targets, ids in the extended vocabulary, but costs less.
         """
         if not self.built:
             parts = (logits, scores, source_ids, context, state, inputs)
@@ -176,10 +174,7 @@ def _float(tensor):
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
-    """Add up weights `(B, T, S)` of places with one of the ids `(B, S)`: `(B, T, size)`.
-
-    Ids outside `[0, size)` are dropped. Nothing of size `T S` by vocabulary exists.
-    """
+    """Add up weights `(B, T, S)` by the ids `(B, S)` of their places, those below `size`."""
     batch_size, steps, length = ops.shape(scores)
     inside = ops.logical_and(ids >= 0, ids < size)
     ids = ops.expand_dims(ops.where(inside, ids, ops.zeros_like(ids)), 1)

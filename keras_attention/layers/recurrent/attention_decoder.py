@@ -300,21 +300,23 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
         value, *_ = self._inputs(of.inputs, of.value, *masks)
-        (batch_size, steps), memory = of.inputs.shape[:2], self.attention.memory_spec(value)
-        value_size = memory["value"].shape[2]
-        shapes = [(batch_size, steps, self.output_size)]
-        shapes += [(batch_size, steps, value_size)] if of.return_context else []
-        if of.return_attention_scores:
-            shapes.append((batch_size, steps, *self.attention.scores_axes(value)))
+        value_shape = tree.map_structure(lambda part: tuple(part.shape), value)
+        query_shape = (*of.inputs.shape[:2], self._cell.output_size)
+        context, scores = self.attention.compute_output_shape(
+            query_shape, value_shape, return_attention_scores=True
+        )
+        shapes = [self.compute_output_shape(of.inputs.shape)]
+        shapes += [context] if of.return_context else []
+        shapes += [scores] if of.return_attention_scores else []
         results = arguments.specs(shapes, self.compute_dtype)
         if not of.return_state:
             return results
-        cell, context, fed = tree.map_structure(
-            lambda size: keras.KerasTensor((batch_size, size), self.compute_dtype),
-            [self._cell.state_sizes, value_size, self.output_size],
+        cell, read, fed = tree.map_structure(
+            lambda size: keras.KerasTensor((of.inputs.shape[0], size), self.compute_dtype),
+            [self._cell.state_sizes, context[2], self.output_size],
         )
-        state = {"cell": cell, "context": context}
-        state["attention"] = self.attention.initial_state(memory)
+        memory = self.attention.memory_spec(value)
+        state = {"cell": cell, "context": read, "attention": self.attention.initial_state(memory)}
         state |= {"attentional": fed} if self.input_feeding else {}
         return (*results, state) if len(shapes) > 1 else (results, state)
 

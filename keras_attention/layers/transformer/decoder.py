@@ -17,8 +17,8 @@ class TransformerDecoder(TransformerBlock):
     u_t &= \\mathrm{LayerNorm}(z_t + \\mathrm{FeedForward}(z_t))
     \\end{aligned}$$
 
-    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. A block that is
-    built without a memory `m`, as by `model.add`, has no cross-attention: a language model's block.
+    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. A block built
+    without a memory `m`, as by `model.add`, is that of a language model: without cross-attention.
     `prepare_memory`, `initial_state` and `step` decode one word at a time.
 
     Args:
@@ -39,8 +39,7 @@ class TransformerDecoder(TransformerBlock):
         `"self_attention"` `(B, H, T, T)` and, with a memory, `"cross_attention"` `(B, H, T, S)`.
 
     Raises:
-        ValueError: As `TransformerEncoder`, and where a memory comes to a block that was built
-            without one, or the other way round.
+        ValueError: As `TransformerEncoder`, and where only one of build and call has a memory.
 
     Reference:
         Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
@@ -111,11 +110,7 @@ class TransformerDecoder(TransformerBlock):
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
-        """Decode one step of inputs `(B, D)`, whose number is `index`, an integer or scalar tensor.
-
-        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
-        `copies` inputs in a row may share a row of both, as in `MultiHeadAttention.step`;
-        `attention_mask` says then which places of the state each may see.
+        """Decode step `index` of inputs `(B, D)`; see `MultiHeadAttention.step` for the arguments.
 
         Returns:
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps

@@ -282,9 +282,9 @@ class TransformerEncoder(TransformerBlock):
         key_dim: Size of each head. Default: the width of the inputs over the heads.
         dropout: Rate of dropout on the result of each sublayer.
         attention_dropout: Rate at which attention weights are dropped. Default: `dropout`.
-        activation: Of the feed-forward network: any Keras activation (`"relu"` as published,
-            `"gelu"`), or a gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
-        norm, layer_norm_epsilon: `"post"` or `"pre"`, and what is added to the variance.
+        activation: Of the feed-forward network: any Keras activation (`"relu"` as published), or a
+            gated form, `"glu"`, `"reglu"`, `"geglu"` or `"swiglu"`.
+        norm, layer_norm_epsilon: `"post"` or `"pre"`, and the number added to the variance.
         use_bias: Whether projections and feed-forward network have biases.
         kernel_initializer, bias_initializer: Of all kernels, and of all biases.
         positions, window, num_sinks, num_key_value_heads, normalizer, query_key_norm: As in
