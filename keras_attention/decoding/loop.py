@@ -151,9 +151,8 @@ class _Rooms:
 class _Departures:
     """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
 
-    Of the variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for
-    each of what leaves as one (but entries with a row for each sentence), `index` and `results`
-    have none, and all others have one.
+    `state`, `constants` and (on their second axis) `weights` have `copies` rows for each row of
+    the other variables; `index` and `results` have none.
     """
 
     problem: Problem

@@ -33,8 +33,7 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
     cut batches by `replica_batches`. A loss that a layer or a regularizer adds counts by the rows
     of its replica.
 
-    This sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
-    versions that have them: the building of the model, and the scaling of a layer's loss.
+    This sets `train_function`, `test_function` and, in versions that have them, two private hooks.
 
     Args:
         model: A model made under the strategy's scope and compiled; `fit` is then called outside

@@ -35,8 +35,7 @@ def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = Fals
 
 
 def check_rate(name: str, value: Any) -> float:
-    """Return a dropout rate: a number in [0, 1)."""
-    # NaN fails the comparison.
+    """Return a dropout rate: a number in [0, 1), which NaN is not."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
         raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
     return value if isinstance(value, (int, float)) else float(value)

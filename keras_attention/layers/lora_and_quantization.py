@@ -69,7 +69,7 @@ class AdaptableKernels(Configured):
         for weight in self._own_weights():
             weight.trainable = False
         self._note_kernels()
-        # Keras has no public way to add a weight to a built layer; its own layers do the same.
+        # Keras has no public way to add a weight to a built layer.
         self._tracker.unlock()
         for name, (_, (rows, columns)) in self._adapted.items():
             # In float32, as Keras does it: small changes do not vanish in a half.

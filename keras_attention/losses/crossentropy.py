@@ -200,8 +200,7 @@ def masked_negative_log_likelihood(
 ) -> Tensor:
     """`-log P(y)` of each target token, 0 where the target is padding.
 
-    For models whose output is a log probability already, as that of a `PointerGenerator` is: a
-    mixture of distributions has no logits.
+    It serves models of log probabilities, such as a `PointerGenerator`, which has no logits.
 
     Args:
         target, ignore_index: As in `masked_sparse_categorical_crossentropy`, and so is the result.
@@ -230,8 +229,7 @@ def masked_negative_log_likelihood(
 class MaskedNegativeLogLikelihood(TokenLoss):
     """`-log P(y)`, averaged over the real tokens of the batch, for models of log probabilities.
 
-    It is `MaskedSparseCategoricalCrossentropy` with log probabilities `(B, T, V)` in place of
-    logits, and without label smoothing: arguments, result and errors are as there.
+    Otherwise as `MaskedSparseCategoricalCrossentropy`, without label smoothing.
 
     Example:
 

@@ -95,8 +95,8 @@ def alignment_error_rate(
     `precision = |A ∩ P| / |A|`, `recall = |A ∩ S| / |S|`.
 
     Args:
-        predicted: For each sentence pair an `Alignment` (its possible links count as predicted), or
-            the 0-indexed `(source, target)` pairs.
+        predicted: Of each sentence pair the 0-indexed `(source, target)` pairs, or an `Alignment`,
+            whose possible links count as predicted.
         gold: For each sentence pair its `Alignment`.
 
     Raises:

@@ -186,12 +186,12 @@ def _read(
             continue
         place = f"{path}, line {position}"
         try:
-            question, candidate = words[0], words[2]
-            value = number(words[column])
-        except (IndexError, ValueError):
+            value = number(words[column]) if len(words) == fields else None
+        except ValueError:
             value = None
-        if value is None or len(words) != fields:
+        if value is None:
             raise ValueError(f"{place}: expected `{form}`. Received: {line[:80]!r}")
+        question, candidate = words[0], words[2]
         if candidate in found.setdefault(question, {}):
             raise ValueError(f"{place}: candidate {candidate!r} of question {question!r} again.")
         found[question][candidate] = value

@@ -38,9 +38,8 @@ def rotate(
     """Turn pairs of the first `size` features of `(..., T, D)` by angles that grow with the place.
 
     Features `i` of both halves are a pair, turned by `p w^(-2i/D)`: `(a, b)` becomes
-    `(a cos - b sin, b cos + a sin)`. (Su et al. 2021, "RoFormer", section 3.2.2, pairs neighbours;
-    most published checkpoints have halves.) Places broadcast to the shape of `x` without its last
-    axis, and are divided by `scaling` (Chen et al. 2023, section 2.3).
+    `(a cos - b sin, b cos + a sin)`. Places, divided by `scaling`, broadcast to the shape of `x`
+    without its last axis. (Su et al. 2021, section 3.2.2, pairs neighbours; checkpoints, halves.)
     """
     size = x.shape[-1] if size is None else size
     if size % 2:

@@ -9,8 +9,7 @@ from keras import backend, ops
 from .types import Tensor
 from .vjp import with_gradient
 
-# Numbers in one block: about 7 MB in float32. Smaller blocks lose to the loop's overhead, larger
-# ones leave the processor's cache (benchmarks, additive attention).
+# Numbers in one block, 7 MB: smaller ones lose to the loop, larger ones leave the cache.
 BLOCK_NUMBERS = 1_700_000
 # Queries in a block where the sizes are known only when the graph runs.
 BLOCK_QUERIES = 4

@@ -1,5 +1,6 @@
 """Sequences of ids in one array, for corpora of millions of sentences."""
 
+import copy
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,8 +47,7 @@ class PackedIds(Sequence[Any]):
         """How many ids each sequence has."""
 
     def _with(self, lengths: np.ndarray, starts: np.ndarray, ends: Ends) -> "PackedIds":
-        other = PackedIds()
-        other._flat = self._flat
+        other = copy.copy(self)
         other._set(lengths, starts, ends)
         return other
 

@@ -24,8 +24,8 @@ _LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 class SentencePieceTokenizer(Tokenizer):
     """Subword pieces by SentencePiece, the vocabulary learnt from raw text.
 
-    Text is normalised (NFKC, and case-folded where `lowercase=True`) by the model itself, so
-    Python and the graph agree. A space is part of the piece after it, written "▁".
+    The model itself normalises text (NFKC, and case where `lowercase=True`). A space is part of the
+    piece after it, written "▁".
 
     Args:
         model: the content of a SentencePiece `.model` file whose padding, unknown, start and end
@@ -81,8 +81,8 @@ class SentencePieceTokenizer(Tokenizer):
                 there are where the text is too small for it.
             model_type: `"unigram"` or `"bpe"`.
             lowercase: fold case, in training and in use.
-            character_coverage: the part of the text's characters that get an id of their own;
-                0.9995 suits scripts with thousands of them.
+            character_coverage: the part of the text's characters that get an id; 0.9995 suits
+                scripts with thousands of them.
             split_digits: each digit is a piece of its own, so that numbers can be copied.
 
         Raises:

@@ -57,10 +57,7 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def tokens(self, line: str) -> list[str]:
-        """Return the written tokens of `line`, one for each id that `encode` gives.
-
-        A token that the vocabulary lacks is shown as the text writes it.
-        """
+        """Return the tokens of `line`, one for each id, as the text writes them."""
 
     @abc.abstractmethod
     def join(self, tokens: Sequence[str]) -> str:

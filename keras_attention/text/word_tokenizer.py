@@ -24,10 +24,7 @@ JOINER = "\uffed"
 # Controls, spaces and line separators of Unicode; \x01 and \x02, the rules' own marks, are in it.
 SPACE = "[\\x00-\\x20\\x7f-\\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 SPACE_RULES = ((SPACE + "+", " "), ("^ | $", ""))
-JOIN_RULES = (
-    (f"{JOINER}? {JOINER}|{JOINER} ", ""),
-    (f"^{JOINER}|{JOINER}$", ""),
-)
+JOIN_RULES = ((f"{JOINER}? {JOINER}|{JOINER} ", ""), (f"^{JOINER}|{JOINER}$", ""))
 Rules = tuple[tuple[str, str], ...]
 
 

@@ -48,9 +48,8 @@ def plot_alignment(
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
-    The `matplotlib.figure.Figure` grows with the sentence and needs no display. Labels, by
-    [`display_tokens`][keras_attention.visualization.display_tokens], may be in any script for which
-    a font is installed; a warning names those that are missing.
+    The `matplotlib.figure.Figure` grows with the sentence and needs no display. Labels are by
+    [`display_tokens`][keras_attention.visualization.display_tokens]; a warning names missing fonts.
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.

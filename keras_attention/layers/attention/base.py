@@ -106,7 +106,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return key
 
     def score(self, query, key, positions):
-        """Return the scores `(B, T, S)` of projected queries against projected keys.
+        """Return the scores `(B, T, S)` of projected queries and keys.
 
         Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
         """
@@ -155,10 +155,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor = None, mask: Tensor = None, training: bool | None = None
     ) -> dict:
-        """Compute once what every query step reads: a dictionary of tensors, batch first.
+        """Compute once what every query step reads, from the arguments of the call.
 
-        It takes values `(B, S, Dv)`, keys `(B, S, Dk)` (default: the values), a boolean mask
-        `(B, S)`, True = attend, and whether dropout applies to the weights over this memory.
+        Returns a dictionary of tensors, batch first. `training` says whether dropout applies.
         """
         arguments.check_built(self, "query_shape, value_shape")
         value = self.cast(value)
@@ -187,10 +186,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def step(
         self, query: Tensor, memory: dict, state: dict, return_attention_scores: bool = True
     ) -> tuple:
-        """Attend with one query a row, `(B, Dq)`.
-
-        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
-        Without `return_attention_scores` some mechanisms are faster.
+        """Attend with one query a row, `(B, Dq)`, with the state of `initial_state` or a step.
 
         Returns:
             The context `(B, Dv)`, the weights `(B, S)` or `None`, and the state after the step.

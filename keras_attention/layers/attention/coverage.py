@@ -135,9 +135,8 @@ class CoverageScore(LoopScore):
 
     def query_gradient(self, upstream, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)
-        vectors = (weights["score_vector"], weights["coverage_vector"])
         by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
-            query, key, coverage, *vectors, upstream
+            query, key, coverage, weights["score_vector"], weights["coverage_vector"], upstream
         )
         sums = dict(zip(self.summed, (by_key, *by_vectors), strict=True))
         return by_query, {"coverage": by_coverage}, sums

@@ -1,6 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017), with the options that came since."""
 
 import itertools
+import math
 from typing import Any
 
 import keras
@@ -164,7 +165,7 @@ class MultiHeadAttention(HeadProjections):
         self._set_window(window, sliding_window, num_sinks)
         self.dropout = arguments.check_rate("dropout", dropout)
         self.use_bias = arguments.check_flag("use_bias", use_bias)
-        self.output_size = _integers("output_shape", output_shape, "a positive integer")
+        self.output_size = _integers("output_shape", output_shape, 1)
         self.normalizer = arguments.check_choice("normalizer", normalizer, NORMALIZERS)
         self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -174,7 +175,7 @@ class MultiHeadAttention(HeadProjections):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = arguments.check_seed(seed)
-        self.attention_axes = _integers("attention_axes", attention_axes, "an integer")
+        self.attention_axes = _integers("attention_axes", attention_axes, -math.inf)
         self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.score_mod = _as_mod("score_mod", score_mod)
         self.mask_mod = _as_mod("mask_mod", mask_mod)
@@ -386,9 +387,8 @@ class MultiHeadAttention(HeadProjections):
         open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
         leading = ((), full[:1], batch, (*batch, self.num_heads))
         fits = any(can_be_one(open_ones, (*first, *full[-pairs:])) for first in leading)
-        has_dtype = hasattr(mask, "dtype")
-        dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
-        if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
+        dtype = str(getattr(mask, "dtype", type(mask).__name__))
+        if not fits or not ("bool" in dtype or "int" in dtype):
             raise ValueError(
                 "`attention_mask` must be boolean (True = attend) of shape (T, S), (B, T, S) or "
                 f"(B, H, T, S), here {full}. Received: attention_mask of shape {shape} and dtype "
@@ -409,15 +409,12 @@ class MultiHeadAttention(HeadProjections):
         return self.axes.fold(ops.cast(places, "int32"))
 
 
-def _integers(name, given, kind):
-    """Return an integer or several, positive where the kind says so, as a tuple; `None` stays."""
+def _integers(name, given, minimum):
+    """Return one integer or several, each of at least `minimum`, as a tuple; `None` stays."""
     if given is None:
         return None
-    listed = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    fits = all(type(one) is int and (one > 0 or "positive" not in kind) for one in listed)
-    if not listed or not fits:
-        raise ValueError(f"`{name}` must be {kind} or a tuple of them. Received: {name}={given!r}")
-    return listed
+    listed = given if isinstance(given, (list, tuple)) and given else [given]
+    return tuple(arguments.check_integer(name, one, minimum) for one in listed)
 
 
 def _as_mod(name, mod):

@@ -167,9 +167,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     ):
         """Attend with one query a row.
 
-        With a memory that is cross-attention, which returns the state, `{}` or any, as it is.
-        Without one (`None`) it is causal self-attention: it writes the query's own key and value
-        to the cache at `index`, and reads the places up to there.
+        With a memory this is cross-attention, and the state stays as it is. Without one (`None`) it
+        is causal self-attention, which writes the query's key and value to the cache at `index`.
 
         Args:
             query: `(B, D)`.

@@ -161,12 +161,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         return_attention_scores: bool = False,
     ) -> Any:
         inputs, query = _apart(inputs, query)
-        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+        mask, state = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = None if mask is None else ops.cast(mask, "bool")
         inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a state or a gradient
         query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
-        state = self.states if initial_state is None and self.stateful else initial_state
         (first,) = self._cell.initial_states(ops.shape(inputs)[0], state)
         if self.go_backwards:
             inputs = ops.flip(inputs, axis=1)
@@ -255,7 +254,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         return tuple(results) if len(results) > 1 else results[0]
 
     def _check(self, inputs, query, mask, initial_state, return_attention_scores):
-        """Check the arguments of a call; return the mask, the inputs' own where none is given."""
+        """Check the arguments of a call; return the mask and the state, with their defaults."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         if mask is None:
             # Keras hands it over by itself only where the inputs are the only tensors.
@@ -279,7 +278,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
             self._cell.check_states(state, inputs.shape[0])
-        return mask
+        return mask, state
 
     def _check_shapes(self, inputs, query):
         sequence, one = arguments.SEQUENCE, "batch, features"
@@ -347,8 +346,8 @@ def _asked(cell, inputs, query):
 def stock_gru(cell, inputs, first, mask, use_cudnn):
     """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
-    cuDNN's only mask is one of padding at the end: masked steps are sorted behind the real ones and
-    run unmasked, and each step is then given the state after the last real step up to it.
+    cuDNN's masks are padding at the end: we sort masked steps behind the real ones, run all, and
+    give each step the state after the last real step up to it.
     """
     gru = keras.layers.GRU(
         cell.units,

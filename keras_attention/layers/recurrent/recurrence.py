@@ -37,10 +37,7 @@ def run_loop(step, sequence, states):
 
 
 def run_queries(step, queries, mask, state):
-    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; a loop for several queries.
-
-    `real` is a row `(B, 1)` of the queries' mask `(B, T)`, or `None` without one.
-    """
+    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; `real (B, 1)` is the mask's."""
     size = ops.shape(queries)[2]
     if mask is not None:
         column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
@@ -86,8 +83,8 @@ def run_places(step, count, states, reverse=False, unroll=False):
     """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
 
     A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
-    of slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
-    `with_gradient`. Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
+    of slices of one wide sequence. Use it within `with_gradient`: the backend's gradient is slow.
+    Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
     """
     if unroll:
         results = []

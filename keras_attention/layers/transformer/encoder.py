@@ -123,11 +123,6 @@ class PackedDropout(keras.layers.Dropout):
         ]
         return ops.reshape(ops.concatenate(parts)[:count], shape)
 
-    def get_config(self):
-        config = super().get_config()
-        config.pop("noise_shape", None)
-        return config
-
 
 class TransformerBlock(arguments.Configured, keras.layers.Layer):
     """Base of the blocks: options, and residuals, `norm(x + f(x))` (post) or `x + f(norm(x))`."""

@@ -34,11 +34,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
 
     def step(self, x, position):
         """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
-        if len(x.shape) != 2:
-            raise ValueError(
-                "A step is (batch, features); a whole sequence goes to the layer's call. "
-                f"Received: x of shape {tuple(x.shape)}"
-            )
+        arguments.check_shapes(x=(x.shape, "batch, features"))
         return ops.squeeze(self(ops.expand_dims(x, 1), start_index=position), 1)
 
     def compute_output_shape(self, inputs_shape):

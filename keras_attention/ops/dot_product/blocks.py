@@ -19,8 +19,7 @@ from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
 from .reach import Part, Piece, Reach, Span, cut_to_parts, nothing_after
 
-# Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
-# here they take about what the other tensors of a Transformer's block take.
+# Pairs of places up to which weights are kept: as much as a Transformer block's other tensors take.
 KEPT_PAIRS = 1024 * 1024
 # Queries in a part: a causal mask saves more the smaller parts are, each costs its operations.
 KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
@@ -287,12 +286,9 @@ class Inputs:
 
 
 def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
-    """Return the sum of the weights times their gradients, `(B, H, T, 1)`, from the context.
-
-    `None` in half precision, which is not exact enough: then it is summed over the weights.
-    """
+    """Return the sum of weights times their gradients, `(B, H, T, 1)`; `None` in half precision."""
     if "float16" in keras.backend.standardize_dtype(context.dtype):
-        return None
+        return None  # not exact enough: the sum then goes over the weights
     return ops.sum(float32(upstream) * float32(context), axis=-1, keepdims=True)
 
 

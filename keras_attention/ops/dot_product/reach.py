@@ -250,12 +250,10 @@ def _window(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
 
 
 def nothing_after(tensor: Tensor) -> Tensor:
-    """Return a zero that depends on a tensor of four axes, to force the order of evaluation.
-
-    TensorFlow and XLA would start the scores of all parts at once, and take all the memory.
-    """
+    """Return a zero that depends on a tensor of four axes, to force the order of evaluation."""
     if keras.backend.backend() == "torch":
         return 0
+    # TensorFlow and XLA would start the scores of all parts at once, and take all the memory.
     entry = ops.sum(ops.cast(tensor[:1, :1, :1, :1], "float32"))
     return ops.cast(entry > float("inf"), "int32")
 
