@@ -288,7 +288,11 @@ class _BeamLoop:
         _, order = loops.ordered_top_k(both["scores"], self.n_best)
         done = tree.map_structure(lambda x: gather_beams(x, order), both)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
-        return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
+        if self.beam_size > 1:  # the rows of the state follow the beams
+            first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
+            rows = ops.reshape(first + parents, (-1,))
+            state = self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
+        return {**advanced, "state": state, "live": going_on, "done": done}
 
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
         """Return each sentence's `2K` best extensions; `K` or fewer end, so at least `K` go on."""
@@ -346,14 +350,6 @@ class _BeamLoop:
         if self.coverage_penalty:
             going_on["coverage"] = gather_beams(live["coverage"], parents)
         return going_on, parents
-
-    def _moved(self, state: Any, parents: Tensor) -> Any:
-        """Let the rows of the state follow the beams."""
-        if self.beam_size == 1:
-            return state
-        first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
-        rows = ops.reshape(first + parents, (-1,))
-        return self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
 
     def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""

@@ -24,9 +24,7 @@ SPARE_TOKENS = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How `search` looks for hypotheses. Made once and passed whole; every field is checked.
-
-    Equal options have one hash, so that one compiled search can serve all calls with them.
+    """How `search` looks for hypotheses; one compiled search serves all options that are equal.
 
     Args:
         beam_size: hypotheses kept at each step; 1 is greedy search, which applies no penalty.

@@ -112,9 +112,8 @@ def sample(
             anew. `None`: as `keras.random` does, from the global generator.
 
     Returns:
-        A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
-        log-probability of the sample under the distribution it was drawn from. Its
-        `log_probabilities` are the model's own, without temperature and truncation.
+        A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores, the
+        log-probabilities in what they were drawn from. `log_probabilities` are the model's own.
 
     Raises:
         ValueError: As `search`.

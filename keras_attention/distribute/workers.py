@@ -168,7 +168,7 @@ class Workers:
         self.any(False)
 
     def from_chief(self, make: Callable[[], Any]) -> Any:
-        """Call `make` on the chief alone; return its result, a JSON value, on every worker."""
+        """Call `make` on the chief alone; return its result, a JSON value, on all."""
         if self.count == 1:
             return make()
         return json.loads(self.texts(json.dumps(make(), default=float) if self.is_chief else "")[0])

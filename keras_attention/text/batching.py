@@ -133,10 +133,7 @@ class BucketedBatches:
             yield self.batch(*divmod(step, len(self)))
 
     def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
-        """Return the stream as a `tf.data.Dataset` whose signature leaves all dimensions open.
-
-        It ends after so many `epochs`, counted from step 0; without end when they are not given.
-        """
+        """Return the stream as a dataset with open dimensions, of `epochs` counted from step 0."""
         import tensorflow as tf
 
         count = None if epochs is None else max(0, epochs * len(self) - start_step)

@@ -69,18 +69,15 @@ class WordsInGraph(tf.Module):
         return self.join(tf.gather(self._vocabulary, _until_end(ids)))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        return tf.strings.split(_apply(self._split_rules, self._lowered(strings)))
+        if self._lowercase is not None:
+            characters = tf.strings.unicode_split(strings, "UTF-8")
+            lower = self._lowercase.lookup(characters.values)
+            lower = tf.where(lower == "", characters.values, lower)
+            strings = tf.strings.reduce_join(characters.with_values(lower), axis=-1)
+        return tf.strings.split(_apply(self._split_rules, strings))
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         return _apply(self._join_rules, tf.strings.reduce_join(tokens, axis=-1, separator=" "))
-
-    def _lowered(self, strings: tf.Tensor) -> tf.Tensor:
-        if self._lowercase is None:
-            return strings
-        characters = tf.strings.unicode_split(strings, "UTF-8")
-        lower = self._lowercase.lookup(characters.values)
-        lower = tf.where(lower == "", characters.values, lower)
-        return tf.strings.reduce_join(characters.with_values(lower), axis=-1)
 
 
 def _until_end(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:

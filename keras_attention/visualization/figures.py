@@ -145,7 +145,7 @@ def choose_families(texts: Iterable[str]) -> list[str]:
 
 
 def shape_right_to_left(text: str) -> str:
-    """Bring right-to-left text into the order and forms drawn: before matplotlib 3.11 it is raw."""
+    """Bring right-to-left text into the order drawn, which matplotlib does from 3.11 on."""
     runs_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
     if not runs_left or _matplotlib_shapes():
         return text

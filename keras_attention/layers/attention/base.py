@@ -343,7 +343,7 @@ def row_zeros(value):
 
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
-    query, value, key = (tuple(shape) for shape in in_three(query, value, key))
+    query, value, key = map(tuple, in_three(query, value, key))
     memory = {"value": (value, arguments.MEMORY), "key": (key, arguments.MEMORY)}
     arguments.check_shapes(query=(query, arguments.SEQUENCE), **memory)
     return query, value, key

@@ -238,8 +238,7 @@ class MultiHeadAttention(HeadProjections):
             )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        shapes = in_three(query_shape, value_shape, key_shape)
-        query, value, key = (tuple(shape) for shape in shapes)
+        query, value, key = map(tuple, in_three(query_shape, value_shape, key_shape))
         self.axes = axes_of(query, self.attention_axes)
         self._check_shapes(query, value, key)
         heads, groups = self.num_heads, self.num_key_value_heads

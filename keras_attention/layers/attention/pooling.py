@@ -25,7 +25,7 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     Args:
         units: Size `U` of the hidden layer.
-        kernel_initializer, bias_initializer, context_initializer: Of `W`, of `b`, of `u_w`.
+        kernel_initializer, bias_initializer, context_initializer: Of `W`, `b` and `u_w`.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:

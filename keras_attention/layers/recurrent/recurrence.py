@@ -37,7 +37,7 @@ def run_loop(step, sequence, states):
 
 
 def run_queries(step, queries, mask, state):
-    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; `real (B, 1)` is the mask's."""
+    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; `real (B, 1)` or `None`."""
     size = ops.shape(queries)[2]
     if mask is not None:
         column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)

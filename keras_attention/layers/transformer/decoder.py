@@ -30,7 +30,7 @@ class TransformerDecoder(TransformerBlock):
     Call arguments:
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
-        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
+        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend. Default: Keras'
             implicit masks. Padding at the end needs none.
         attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 

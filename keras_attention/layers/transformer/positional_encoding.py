@@ -25,7 +25,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
     def call(self, inputs, start_index=0):
         self._check_sequence(inputs.shape, start_index)
         size = inputs.shape[2]
-        # In float32, and rounded once: half precision would lose the far places' small changes.
+        # In float32, rounded once: half precision would lose small changes of far places.
         dtype = backend.result_type(self.compute_dtype, "float32")
         x = ops.cast(inputs, dtype)
         x = x * size**0.5 if self.scale else x

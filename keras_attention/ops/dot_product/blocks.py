@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import keras
 from keras import ops, random
 
-from ..normalizers import entmax15_gradient, entmax15_weights, sparsemax_gradient, sparsemax_weights
+from .. import normalizers
 from ..types import Tensor
 from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
@@ -26,8 +26,8 @@ KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
 # Numbers in one block of scores, where they are not kept: 8 MB in float32.
 BLOCK_NUMBERS = 2_000_000
 SPARSE = {
-    "sparsemax": (sparsemax_weights, sparsemax_gradient),
-    "entmax15": (entmax15_weights, entmax15_gradient),
+    "sparsemax": (normalizers.sparsemax_weights, normalizers.sparsemax_gradient),
+    "entmax15": (normalizers.entmax15_weights, normalizers.entmax15_gradient),
 }
 # Added to the score of a place that is hidden. Finite: a row without places has no NaN then.
 HIDDEN = -1e30
@@ -189,8 +189,8 @@ class Inputs:
                 bias = hidden if bias is None else bias + hidden
             scores.append(self._products(query, piece, bias))
         all_scores = joined(scores, 3)
-        is_sparse = rule.normalizer in SPARSE
-        weights = SPARSE[rule.normalizer][0](all_scores) if is_sparse else softmax(all_scores)
+        weigh, _ = SPARSE.get(rule.normalizer, (normalizers.masked_softmax, None))
+        weights = weigh(all_scores)
         return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
 
     def _products(self, query: Tensor, piece: Piece, bias: Tensor) -> Tensor:
@@ -307,11 +307,6 @@ def _seen(masks: list, reach: Reach) -> Tensor:
         return None
     seen = [ops.any(mask, axis=-1, keepdims=True) for mask in masks]
     return functools.reduce(ops.logical_or, seen)
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """Softmax over the last axis; of one place without the warning that Keras has for it."""
-    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
 def dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
