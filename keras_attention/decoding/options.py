@@ -24,7 +24,7 @@ SPARE_TOKENS = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How `search` looks for hypotheses; one compiled search serves all options that are equal.
+    """How `search` looks for hypotheses. Equal options hash alike, and share one compiled search.
 
     Args:
         beam_size: hypotheses kept at each step; 1 is greedy search, which applies no penalty.

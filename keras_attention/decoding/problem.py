@@ -175,7 +175,7 @@ def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     It serves step functions whose cache is one of the `sentence_keys` of `search`.
 
     Args:
-        origins: Integers `(B, K, L)`, `state["origins"]`.
+        origins: Integers `(B, K, L)`, the `state["origins"]` that `search` gives.
         index: The number of the step, which every hypothesis takes for itself.
         steps: For how many steps the cache has places.
 

@@ -112,8 +112,8 @@ def sample(
             anew. `None`: as `keras.random` does, from the global generator.
 
     Returns:
-        A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores, the
-        log-probabilities in what they were drawn from. `log_probabilities` are the model's own.
+        A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the sample's
+        log-probability in the truncated distribution; `log_probabilities` are the model's own.
 
     Raises:
         ValueError: As `search`.

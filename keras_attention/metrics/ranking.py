@@ -101,8 +101,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
             f"candidate and {only_right} have right ones only (protocol {protocol})."
         )
-    means = np.mean(found, axis=0).tolist()
-    return RankingScore(*means, protocol, len(found), without_right, only_right)
+    mean, reciprocal, first = np.mean(found, axis=0).tolist()
+    return RankingScore(mean, reciprocal, first, protocol, len(found), without_right, only_right)
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:

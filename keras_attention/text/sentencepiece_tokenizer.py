@@ -115,13 +115,8 @@ class SentencePieceTokenizer(Tokenizer):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if kept.error is not None:
-                raise kept.error from None
-            if not kept.count:
-                raise ValueError(
-                    "Training a tokenizer needs text. Received: no line that is not blank"
-                ) from None
-            raise ValueError(_reason(error, vocabulary_size)) from error
+            if kept.error is None:
+                raise ValueError(_reason(error, kept.count, vocabulary_size)) from error
         if kept.error is not None:
             raise kept.error
         tokenizer = cls(_with_exact_scores(model.getvalue()))
@@ -205,7 +200,9 @@ def _with_exact_scores(model: bytes) -> bytes:
     return proto.SerializeToString()
 
 
-def _reason(error: RuntimeError, vocabulary_size: int) -> str:
+def _reason(error: RuntimeError, lines: int, vocabulary_size: int) -> str:
+    if not lines:
+        return "Training a tokenizer needs text. Received: no line that is not blank"
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed or vocabulary_size < 5:
         return (

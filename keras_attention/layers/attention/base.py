@@ -186,7 +186,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def step(
         self, query: Tensor, memory: dict, state: dict, return_attention_scores: bool = True
     ) -> tuple:
-        """Attend with one query a row, `(B, Dq)`, with the state of `initial_state` or a step.
+        """Attend with one query a row, `(B, Dq)`, over a prepared memory and with the last state.
 
         Returns:
             The context `(B, Dv)`, the weights `(B, S)` or `None`, and the state after the step.
@@ -262,7 +262,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         masks = (of.query_mask, of.value_mask, of.mask)
         query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        return arguments.specs(shapes[: 1 + of.return_attention_scores], self.compute_dtype)
+        return arguments.specs(shapes[: 1 + bool(of.return_attention_scores)], self.compute_dtype)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""

@@ -226,7 +226,7 @@ class HierarchicalAttention(AttentionMechanism):
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
         words = self._check_call(of.query, of.words, of.sentences, *masks)
         shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
-        return arguments.specs(shapes[: 1 + of.return_attention_scores], self.compute_dtype)
+        return arguments.specs(shapes[: 1 + bool(of.return_attention_scores)], self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False

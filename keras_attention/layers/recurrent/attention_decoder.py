@@ -181,7 +181,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return state
 
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
-        """Decode one step of inputs `(B, E)`, with the state of `initial_state` or the step before.
+        """Decode one step of inputs `(B, E)`, over a prepared memory and with the last state.
 
         Returns:
             The output `(B, O)`, the weights `(B, S)`, and the state after the step.

@@ -39,7 +39,7 @@ SEQUENCES = ("outputs", "contexts", "scores")
 def fused(cell, attention):
     """Return a loop that computes what the decoder's steps compute, or `None`.
 
-    It takes cells with `equations_of`, and a mechanism whose `loop_score` holds, of one dtype.
+    It takes cells with equations, and mechanisms that override nothing `loop_score` stands for.
     """
     view = DecoderCell(cell, attention.compute_dtype)
     if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:

@@ -110,7 +110,7 @@ class TransformerDecoder(TransformerBlock):
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
-        """Decode step `index` of inputs `(B, D)`; see `MultiHeadAttention.step` for the arguments.
+        """Decode step `index` of inputs `(B, D)`, with the arguments of `MultiHeadAttention.step`.
 
         Returns:
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
