@@ -38,8 +38,8 @@ class InnerAttentionGRU(keras.layers.RNN):
     Weights, on `cell`: `kernel` `(D, 3U)` and `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f`
     (Keras' `r`) and the candidate; `bias` `(2, 3U)`, without `reset_after` `(3U,)`; for `"gate"`
     `query_kernel` `(Q, 2U)`, else `attention_kernel` `(Q, D)`, and for `"context"` also
-    `recurrent_attention_kernel` `(U, D)`; with `occam` `occam_vector` `(Q,)`. But for `"gate"`, `z`
-    says how much of the old state is kept, as in `keras.layers.GRU`.
+    `recurrent_attention_kernel` `(U, D)`; with `occam` `occam_vector` `(Q,)`. In `"word"` and
+    `"context"` `z` says how much of the old state is kept, as in `keras.layers.GRU`.
 
     Args:
         units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
