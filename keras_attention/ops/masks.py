@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from keras import ops
+from keras import backend, ops
 
 from .types import Tensor
 
@@ -51,13 +51,19 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     if mask is None:
         return
     shape = tuple(getattr(mask, "shape", ()))
-    dtype = str(getattr(mask, "dtype", type(mask).__name__))
+    dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
     if not can_be_one(shape, expected) or not ("bool" in dtype or "int" in dtype):
         raise ValueError(
             f"`{name}` must be boolean (True = attend), an array or tensor of shape "
             f"{tuple(expected)}. Received: {name} of shape {shape} and dtype {dtype}"
         )
+
+
+def dtype_of(mask: Tensor) -> str:
+    """Return the dtype of an array or tensor, and of anything else the name of its type."""
+    has_dtype = hasattr(mask, "dtype")
+    return backend.standardize_dtype(mask.dtype) if has_dtype else type(mask).__name__
 
 
 def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:

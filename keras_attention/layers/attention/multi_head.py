@@ -11,7 +11,7 @@ from ...ops.axes import Axes
 from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from ...ops.dot_product.mods import Mods, all_of
 from ...ops.dot_product.reach import Reach
-from ...ops.masks import can_be_one, check_mask, combine_masks, zero_masked
+from ...ops.masks import can_be_one, check_mask, combine_masks, dtype_of, zero_masked
 from .. import arguments
 from .base import in_three, is_alone, masks_of
 from .multi_head_projections import HeadProjections, rank_4
@@ -386,7 +386,7 @@ class MultiHeadAttention(HeadProjections):
         open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
         leading = ((), full[:1], batch, (*batch, self.num_heads))
         fits = any(can_be_one(open_ones, (*first, *full[-pairs:])) for first in leading)
-        dtype = str(getattr(mask, "dtype", type(mask).__name__))
+        dtype = dtype_of(mask)
         if not fits or not ("bool" in dtype or "int" in dtype):
             raise ValueError(
                 "`attention_mask` must be boolean (True = attend) of shape (T, S), (B, T, S) or "
