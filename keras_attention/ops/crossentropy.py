@@ -7,8 +7,7 @@ from keras import ops
 from .types import Tensor
 from .vjp import with_gradient
 
-LOGITS_AT_ONCE = 2**21
-"""8 MB in float32: far larger tensors are memory that the system gives anew at each step."""
+LOGITS_AT_ONCE = 2**21  # 8 MB; the system would give far larger tensors anew at each step
 
 
 def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0) -> Tensor:

@@ -19,10 +19,7 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
 
 
 def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
-    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`: a new last axis.
-
-    Vaswani et al. 2017, section 3.5.
-    """
+    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`: a new axis."""
     angles = _angles(positions, size, max_wavelength)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]

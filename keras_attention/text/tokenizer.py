@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 FORMAT = 1
-LARGEST_VOCABULARY = 2**28
-"""Bytes that a vocabulary may have, so that a file from elsewhere cannot fill the memory."""
+LARGEST_VOCABULARY = 2**28  # bytes, so that a file from elsewhere cannot fill the memory
 
 # The ids that every tokenizer of the package reserves, whatever its kind.
 PAD_ID, UNK_ID, START_ID, END_ID = range(4)

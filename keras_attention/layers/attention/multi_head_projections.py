@@ -289,13 +289,11 @@ def _by_copies(mask, copies):
 
 
 def write_places(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
-    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of step `index`.
-
-    On TensorFlow `slice_update` compiles for each shape; a scatter does not. Both copy the cache.
-    """
+    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of a step."""
     copies = entry.shape[2]
     if keras.backend.backend() != "tensorflow":
         return ops.slice_update(cache, (0, 0, index * copies, 0), entry)
+    # There `slice_update` compiles for each shape; a scatter does not.
     batch_size, groups, length, size = ops.shape(cache)
     count, steps = batch_size * groups, length // copies
     places = ops.arange(count, dtype="int32") * steps + index

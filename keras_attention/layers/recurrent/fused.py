@@ -29,11 +29,10 @@ from .recurrence import (
     with_gradient,
 )
 
+# The methods of a mechanism that its `loop_score` stands for.
 STANDS_FOR = ("project_query", "queries", "score", "attend", "read", "step", "initial_state")
-"""The methods of a mechanism that its `loop_score` stands for."""
-
+# The results that have a step axis, in the order in which they are packed.
 SEQUENCES = ("outputs", "contexts", "scores")
-"""The results that have a step axis, in the order in which they are packed."""
 
 
 def fused(cell, attention):
