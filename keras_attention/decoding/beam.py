@@ -9,30 +9,20 @@ from keras import ops, tree
 from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
-from .problem import (
-    NEVER,
-    Problem,
-    check_integer,
-    check_number,
-    gather_beams,
-    is_number,
-    take_rows,
-)
+from .problem import NEVER, Problem, check_integer, check_number, gather_beams, is_number, take_rows
 
 
 class LengthPenalty:
-    """Divisor of a hypothesis' log-probability, after its length.
+    """Divisor of a hypothesis' log-probability: `lp(n) = ((5 + n) / 6) ** alpha` for `n` tokens.
 
-    `lp(n) = ((5 + n) / 6) ** alpha`, where `n` is the number of tokens, the end token counted. With
-    `alpha = 0` it is 1 and the score is the log-probability; the larger `alpha`, the less a long
-    hypothesis pays for its length.
+    The end token counts. `alpha = 0` divides by 1; the larger `alpha`, the less a long hypothesis
+    pays for its length.
 
     Args:
         alpha: Float, at least 0. Values from 0.6 to 1 are usual in translation.
 
     Call arguments:
-        length: Float tensor or number, the lengths. The divisors have its shape; they are positive
-            and do not decrease with the length, which is what lets `beam_search` stop early.
+        length: Float tensor or number, the lengths; the divisors have its shape.
 
     Reference:
         [Wu et al. 2016](https://arxiv.org/abs/1609.08144), section 7 ("GNMT").
@@ -54,14 +44,13 @@ class LengthPenalty:
 class CoveragePenalty:
     """Term that lowers the score of a hypothesis which leaves memory steps unattended.
 
-    `cp = beta * sum_s log(min(max(coverage_s, floor), 1))`, where `coverage_s` is the sum over the
-    hypothesis' tokens of the attention that memory step `s` got. It is never positive, and 0 where
-    each step got at least 1 in all. The reference is that of `LengthPenalty`.
+    `cp = beta * sum_s log(min(max(coverage_s, floor), 1))`, where `coverage_s` is the attention
+    that memory step `s` got from all tokens. The reference is that of `LengthPenalty`.
 
     Args:
         beta: Float, at least 0. Values around 0.2 are usual in translation.
-        floor: Float in (0, 1): what a step without any attention counts as, so that one such step
-            (common with local attention) makes a hypothesis worse, not impossible.
+        floor: Float in (0, 1), the least coverage that counts: a step without any attention (common
+            with local attention) makes a hypothesis worse, not impossible.
 
     Call arguments:
         coverage: Float tensor `(..., S)`; the terms are `(...)`.
@@ -112,16 +101,15 @@ def beam_search(
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
     Each step extends every prefix by every token. Of the `K` most probable extensions, those that
-    end (by the end token, or at the longest length) are complete: they are scored, once, and
-    frozen. The `K` most probable ones that do not end go on, so that complete hypotheses take no
+    end (by the end token, or at the longest length) are complete: the search scores and freezes
+    them. The `K` most probable ones that do not end go on, so that complete hypotheses take no
     beam from the others. Prefixes are ranked by `log P`, a complete hypothesis `Y` by
 
     `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`.
 
-    A sentence is finished when its best prefix can no longer beat the worst of the `n_best`
-    hypotheses kept, since no continuation scores above `log P(prefix) / lp(longest)`: stopping
-    there changes no result. Ties go to the hypothesis completed first, then to the better prefix,
-    then to the lower token.
+    A sentence is finished when no prefix can beat the worst of the `n_best` hypotheses kept: its
+    continuations score at most `log P(prefix) / lp(longest)`. Ties go to the hypothesis completed
+    first, then to the better prefix, then to the lower token.
 
     Args:
         step: The step function over `B * beam_size` rows.
@@ -248,7 +236,7 @@ class _BeamLoop:
     def first(self) -> tuple[dict, dict]:
         """Return the variables before the first step, and what no step changes."""
         problem, beams = self.problem, (self.problem.batch_size, self.beam_size)
-        # The beams of a sentence are alike as yet: one of them grows, into K different ones.
+        # All beams of a sentence begin alike: let one grow, into K different ones.
         empty = ops.arange(self.beam_size) > 0
         live = {
             "log_probabilities": ops.broadcast_to(ops.where(empty, NEVER, 0.0), beams),
@@ -300,13 +288,14 @@ class _BeamLoop:
         _, order = loops.ordered_top_k(both["scores"], self.n_best)
         done = tree.map_structure(lambda x: gather_beams(x, order), both)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
-        return {**advanced, "state": self._moved(state, parents), "live": going_on, "done": done}
+        if self.beam_size > 1:  # the rows of the state follow the beams
+            first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
+            rows = ops.reshape(first + parents, (-1,))
+            state = self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
+        return {**advanced, "state": state, "live": going_on, "done": done}
 
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
-        """Return the `2K` most probable extensions of each sentence, `(B, 2K)`, best first.
-
-        A prefix has one extension by the end token, so at least `K` of the `2K` go on.
-        """
+        """Return each sentence's `2K` best extensions; `K` or fewer end, so at least `K` go on."""
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
@@ -346,10 +335,7 @@ class _BeamLoop:
         }
 
     def _going_on(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
-        """Return the `K` best prefixes among the candidates, and the beams they continue.
-
-        A prefix that cannot beat the worst hypothesis kept is emptied.
-        """
+        """Return the `K` best prefixes that can still win, the others empty, and their parents."""
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
         probable, order = loops.ordered_top_k(probable, self.beam_size)
         highest = self.length_penalty(ops.cast(limits, "float32"))
@@ -364,14 +350,6 @@ class _BeamLoop:
         if self.coverage_penalty:
             going_on["coverage"] = gather_beams(live["coverage"], parents)
         return going_on, parents
-
-    def _moved(self, state: Any, parents: Tensor) -> Any:
-        """Let the rows of the state follow the beams."""
-        if self.beam_size == 1:
-            return state
-        first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
-        rows = ops.reshape(first + parents, (-1,))
-        return self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
 
     def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""

@@ -12,8 +12,7 @@ from .problem import NEVER, Problem
 
 # The batch shrinks when at most this part of it is open: moving what the loop carries costs too.
 OPEN, OF = 3, 4
-# A chunk's maximum stands for it in the first pass of a top-k. Around 32, measured with 8,000 and
-# 32,000 words, finding the maxima and looking through the chunks found cost about the same.
+# Words in a chunk of `chunked_top_k`: measured with 8,000 and 32,000 words, its passes cost alike.
 CHUNK = 32
 # Steps that a cache gets room for when it is full: each step copies and reads the empty places too.
 MORE_STEPS = 8
@@ -24,9 +23,8 @@ class DecodingResult(NamedTuple):
 
     `B` sentences, `N` hypotheses of each, `L` the longest length allowed, `S` memory steps.
 
-    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have
-    (and perhaps no end token). Where fewer than `N` exist, the missing ones come last, padding
-    alone: of length 0, score and log-probability `-inf`.
+    A hypothesis is complete when it ends with the end token, or has as many tokens as it may have.
+    Where fewer than `N` exist, padding of length 0 and score `-inf` stands in the last places.
 
     Attributes:
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
@@ -34,7 +32,7 @@ class DecodingResult(NamedTuple):
         lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
         scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by.
         log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
-            the tokens, whatever was blocked, cut off or divided by a penalty.
+            the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
     """
@@ -49,12 +47,9 @@ class DecodingResult(NamedTuple):
 def run_loop(search: Any, copies: int = 1) -> dict:
     """Run the steps of a search, compiled on TensorFlow and JAX, and return its results.
 
-    `search` has a `problem`; `first()`, which gives the variables and what is fixed;
-    `advance(loop, fixed)`; `is_open(loop)`, with `copies` rows of the caller's state each; and
-    `results(loop, fixed)`.
-
-    Sizes change between stretches of the loop only: rooms are made when they are full, and what is
-    finished leaves when there is much of it. On JAX, with fixed sizes, it is one stretch.
+    Of `search` it uses `problem`, `first()` (the variables, and what is fixed), `advance`,
+    `is_open` (one for `copies` rows of the caller's state) and `results`. Sizes change between
+    stretches of the loop only; JAX has fixed sizes, and one stretch.
     """
     problem: Problem = search.problem
     results = search.results
@@ -108,10 +103,7 @@ def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> d
 
 @dataclass(frozen=True)
 class _Rooms:
-    """The places for steps in a search's state: few at first, and more whenever they are full.
-
-    A cache with all its places is mostly empty, and yet read at each step.
-    """
+    """Gives a cache few places for steps, and more when they are full: each step reads them all."""
 
     problem: Problem
 
@@ -159,9 +151,8 @@ class _Rooms:
 class _Departures:
     """Shrinks what a loop carries to the hypotheses that are still open, between its stretches.
 
-    Of the variables, `state`, `constants` and (on its second axis) `weights` have `copies` rows for
-    each of what leaves as one (but entries with a row for each sentence), `index` and `results`
-    have none, and all others have one.
+    `state`, `constants` and (on their second axis) `weights` have `copies` rows for each row of
+    the other variables; `index` and `results` have none.
     """
 
     problem: Problem
@@ -247,22 +238,19 @@ def pick(x: Tensor, places: Tensor) -> Tensor:
 
 
 def ordered_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` largest of `(..., n)`, and their places; of equal ones the first wins.
-
-    PyTorch's `top_k` leaves open which of several equal values it takes.
-    """
+    """Return the `k` largest of `(..., n)`, and their places; of equal ones the first wins."""
     if keras.backend.backend() != "torch":
         return ops.top_k(x, k)
+    # PyTorch's `top_k` leaves open which of several equal values it takes.
     is_one = k == 1
     places = ops.argmax(x, -1, keepdims=True) if is_one else ops.argsort(-x, axis=-1)[..., :k]
     return ops.take_along_axis(x, places, axis=-1), ops.cast(places, "int32")
 
 
 def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `ordered_top_k` does of `(R, n)`, three times faster on a CPU where `k` is small.
+    """Do as `ordered_top_k` for `(R, n)`, three times faster on a CPU where `k` is small.
 
-    An element among the `k` largest has at most `k - 1` before it, so the `k` chunks of its row
-    with the largest maxima hold it (ties too: chunks and elements are compared by one rule).
+    The `k` chunks of a row with the largest maxima hold its `k` largest elements, ties included.
     """
     rows, size = ops.shape(x)
     if size <= 2 * k * CHUNK:

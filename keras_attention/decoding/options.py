@@ -24,13 +24,11 @@ SPARE_TOKENS = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How `search` looks for hypotheses. Made once and passed whole; every field is checked.
-
-    Equal options have one hash, so that one compiled search can serve all calls with them.
+    """How `search` looks for hypotheses. Equal options hash alike, and share one compiled search.
 
     Args:
-        beam_size: hypotheses kept at each step; 1 is greedy search, which takes the likeliest token
-            at each step and applies no penalty. Ignored when tokens are sampled.
+        beam_size: hypotheses kept at each step; 1 is greedy search, which applies no penalty.
+            Ignored when tokens are sampled.
         n_best: hypotheses to return of each sentence, at most `beam_size`; when tokens are
             sampled, the number of independent samples, without that bound.
         length_penalty: alpha of GNMT's length penalty; 0 for none. Larger values favour longer
@@ -49,8 +47,8 @@ class SearchOptions:
         seed: of the samples; the same seed draws the same samples, null draws anew at each call.
         batch_size: sentences searched together.
         streams: batches that the applications search at once, a thread each, where nothing is
-            sampled; null for one on each core, eight at most, and for a single one on a GPU. No
-            translation depends on it. `search` knows nothing of batches and ignores both.
+            sampled; null for one on each core, eight at most, and one on a GPU. Results do not
+            depend on it. `search` ignores `batch_size` and `streams`.
 
     Raises:
         ValueError: when a field has a wrong type or lies outside its range, `n_best` exceeds
@@ -119,7 +117,7 @@ class SearchOptions:
         longest = max(shortest, self.max_length)
         if source_length is None or self.max_length_ratio is None:
             return longest
-        # In float32, as the limits of the sentences: another rounding might cut one of them.
+        # In float32, as in `limits`: another rounding might cut a sentence.
         with np.errstate(over="ignore"):
             words = np.float32(source_length) * np.float32(self.max_length_ratio)
         words = min(words, longest)
@@ -161,10 +159,9 @@ def search(
     Args:
         step: Callable `(tokens (R,), state, index) -> (logits (R, V), state)`, where `R` is the
             number of sentences times the hypotheses of each. `index` is an integer scalar tensor,
-            0 at first. The state that it returns has the structure, shapes and dtypes of the one
-            that it gets.
-        state: Nested structure of tensors, each with `B` rows: all that the step needs to know. It
-            is repeated for the hypotheses of a sentence, and follows them.
+            0 at first. The state keeps its structure, shapes and dtypes.
+        state: Nested structure of tensors, each with `B` rows: all that the step needs to know. The
+            search repeats it for the hypotheses of a sentence, and reorders it with them.
         options: The `SearchOptions`.
         start_id: Integer, the token before the first, or an integer tensor `(B,)`.
         end_id: Integer, the token that completes a hypothesis.
@@ -176,19 +173,18 @@ def search(
         attention_mask: Boolean tensor `(B, S)`, True where a memory step counts for the coverage
             penalty. Give it with padded memories: padding would count as not covered.
         constant_keys: Names of the entries of `state` that no step changes, such as the memory:
-            they are repeated for the hypotheses once, and never reordered.
+            the search repeats them once for the hypotheses, and never reorders them.
         sentence_keys: Names of entries, constant or not, that the `K` hypotheses of a beam share:
             they keep a row for each sentence, and do not move. One in `growing_axes` has `K` places
-            for each step, `t K + k` for hypothesis `k` at step `t`. Where `K` is above 1, the step
-            finds in `state["origins"]` `(B, K, L)` which hypothesis took each step before, of what
-            is now hypothesis `k`: see `mask_of_origins`. In all other searches each hypothesis has
-            its rows, and there are no origins.
+            for each step, `t K + k` for hypothesis `k` at step `t`; `state["origins"]` `(B, K, L)`
+            then tells the step which hypothesis took each step before: see `mask_of_origins`. With
+            `K` of 1, and in sampling, each hypothesis has its own rows, and there are no origins.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
-            axis of the places; more are made as they fill. Not with XLA, where sizes cannot change:
-            give all places there and leave this out.
-        shrink_batch: Boolean, whether sentences leave the batch when a quarter of them is finished.
-            No result changes. All that the step reads and that has rows must then be in `state`. It
-            does nothing on JAX, and cannot be had with XLA.
+            axis of the places; the search adds more as they fill. Under XLA, whose sizes are fixed,
+            give all places and leave this out.
+        shrink_batch: Whether sentences leave the batch when a quarter of them is finished. Results
+            stay the same. All that the step reads and that has rows must then be in `state`. JAX
+            ignores it; XLA on TensorFlow cannot do it.
         longest: Integer, most tokens of all hypotheses. It sizes the buffers where `lengths` is a
             traced tensor under `jax.jit`: `options.longest(source_length)` of padded sources.
         seed_generator: A `keras.random.SeedGenerator` to draw from anew at each call, in place of

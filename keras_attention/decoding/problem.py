@@ -6,7 +6,7 @@ sentences, which are neighbours among its `R = B * copies` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from numbers import Integral, Real
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ NEVER = float("-inf")
 
 def check_integer(name: str, value: Any, minimum: int) -> None:
     """Raise a ValueError unless `value` is an integer of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ValueError(
             f"`{name}` should be an integer of at least {minimum}. Received: {value!r}"
         )
@@ -35,19 +35,15 @@ def check_number(name: str, value: Any, expected: str, holds: Callable[[float], 
 
 def is_number(value: Any) -> bool:
     """Whether `value` is an integer or a float, and not a boolean."""
-    numbers = (int, float, np.integer, np.floating)
-    return isinstance(value, numbers) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 class Problem:
-    """The step function over `R` rows, and all that is asked of the hypotheses of every search.
+    """The step function over `R` rows, and what every search asks of its hypotheses.
 
-    `initial` is the part of the state that the steps change, which a search carries through its
-    loop and reorders. The entries in `constant_keys` stay outside: they are repeated once, handed
-    to each step as `constants`, and dropped from the state that the step returns. The entries in
-    `sentence_keys`, constant or not, keep one row for each sentence. `limits (B,)` are the most
-    tokens of each sentence; `longest`, the largest, sizes the buffers. What `ids`, `lengths` and
-    `keys` hold stands first in `__init__`.
+    A search carries `initial`, the part of the state that steps change, through its loop. Entries
+    in `constant_keys` stay outside, and go to each step as `constants`. `limits (B,)` are the most
+    tokens of each sentence; `longest`, the largest, sizes the buffers.
     """
 
     def __init__(
@@ -127,9 +123,7 @@ class Problem:
     ) -> tuple[Tensor, Any]:
         """Take one step: logits `(R, V)` in float32, and the state to give back."""
         added: dict = {"origins": origins} if self.gives_origins else {}
-        for key, tensors in constants.items():
-            left = list(reversed(tensors))
-            added[key] = _map_tensors(partial(_next_of, left), self._constants[key])
+        added |= {key: _refilled(self._constants[key], new) for key, new in constants.items()}
         logits, changed = self._step(tokens, {**state, **added} if added else state, index)
         if added:
             changed = {key: changed[key] for key in changed if key not in added}
@@ -157,11 +151,7 @@ class Problem:
         return ops.where(stuck, logits, without)
 
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
-        """Forbid each token that would complete an n-gram which the row's prefix already holds.
-
-        All places are written in one scatter. One that forbids nothing writes the end token's own
-        logit back, and none forbids the end token, so that no two writes disagree.
-        """
+        """Forbid each token that would complete an n-gram which the row's prefix already holds."""
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = ops.shape(prefix)
         places = ops.arange(length, dtype="int32")
@@ -169,6 +159,8 @@ class Problem:
         for back in range(1, size):
             last = ops.take(prefix, ops.maximum(index - back, 0), axis=1)
             repeats = repeats & (ops.roll(prefix, back, axis=1) == last[:, None])
+        # One scatter writes all. A place that forbids nothing writes the end token's own logit
+        # back, and no place forbids the end token: no two writes disagree.
         repeats = repeats & (prefix != end_id)
         tokens = ops.where(repeats, prefix, end_id)
         written = ops.where(repeats, NEVER, logits[:, end_id][:, None])
@@ -180,12 +172,10 @@ class Problem:
 def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     """Return which places of a cache that `K` hypotheses share belong to each of them.
 
-    For step functions whose cache is one of the `sentence_keys` of `search`. Place `t K + k` is
-    that of hypothesis `k` at step `t`.
+    It serves step functions whose cache is one of the `sentence_keys` of `search`.
 
     Args:
-        origins: Integers `(B, K, L)`, `state["origins"]`: which hypothesis took each step before
-            step `index`, of what is now hypothesis `k`.
+        origins: Integers `(B, K, L)`, the `state["origins"]` that `search` gives.
         index: The number of the step, which every hypothesis takes for itself.
         steps: For how many steps the cache has places.
 
@@ -211,8 +201,9 @@ def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     return ops.reshape(seen, (batch_size * count, steps * count))
 
 
-def _next_of(left: list, _: Tensor) -> Tensor:
-    return left.pop()
+def _refilled(parts: Any, tensors: list) -> Any:
+    left = iter(tensors)
+    return _map_tensors(lambda _: next(left), parts)
 
 
 def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:

@@ -10,14 +10,7 @@ from keras import ops
 from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
-from .problem import (
-    NEVER,
-    Problem,
-    broadcast_rows,
-    check_integer,
-    check_number,
-    gather_beams,
-)
+from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -48,11 +41,11 @@ def greedy_search(
         step, state: As in `search`; the step function over `B` rows.
         start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest:
             As in `search`.
-        max_length: Most tokens of a hypothesis, the end token counted: an integer, or one for each
-            sentence, `(B,)`. In a `tf.function` it may be a tensor; under `jax.jit` its value has
-            to be known, or `longest` be given.
-        min_length: Integer, fewest tokens of a hypothesis, the end token counted. The end token is
-            withheld before, except from a hypothesis that nothing else can continue.
+        max_length: Most tokens of a hypothesis, the end counted: an integer, or one for each
+            sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its value, or
+            `longest`.
+        min_length: Integer, fewest tokens, the end counted. A hypothesis ends before only where
+            nothing else can continue it.
         no_repeat_ngram: As in `SearchOptions`.
 
     Returns:
@@ -106,10 +99,10 @@ def sample(
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
-    The logits are divided by the temperature, forbidden tokens are removed, then all but the
-    `top_k` most probable, then all but the nucleus: the most probable tokens, in order, as long as
-    those before hold less than `top_p` of the remaining probability. The token is drawn from these,
-    in proportion. Of equally probable tokens the one with the lower number counts as more probable.
+    The temperature divides the logits. Forbidden tokens go first, then all but the `top_k` most
+    probable, then all but the nucleus: the most probable tokens, as long as those before hold less
+    than `top_p` of the remaining probability. Of equally probable tokens the lower number goes
+    first.
 
     Args:
         step: The step function over `B * n_best` rows.
@@ -119,9 +112,8 @@ def sample(
             anew. `None`: as `keras.random` does, from the global generator.
 
     Returns:
-        A `DecodingResult` with `n_best` samples for each sentence, ranked by their scores: the
-        log-probability of the sample under the distribution it was drawn from. Its
-        `log_probabilities` are the model's own, without temperature and truncation.
+        A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the sample's
+        log-probability in the truncated distribution; `log_probabilities` are the model's own.
 
     Raises:
         ValueError: As `search`.
@@ -174,10 +166,10 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
 
 @dataclass(frozen=True)
 class _SingleHypothesisLoop:
-    """Extends each row by the token that `choose` picks, until every row is complete and so frozen.
+    """Extends each row until all are complete, by the tokens that `choose` picks.
 
     `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens and their terms of the
-    score; forbidden tokens have `-inf`, and the `normalizer` is from before they were forbidden.
+    score. Forbidden tokens have the logit `-inf`; the `normalizer` counts them.
     """
 
     problem: Problem
@@ -305,8 +297,7 @@ def _draw_among_many(
 
 def _draw(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Return places `(R,)` drawn in proportion to `weights (R, n)`, and their log-probabilities."""
-    # A place of weight zero holds no mass here, whatever the rounding of the sums around it, and
-    # the number sought is above zero: such a place cannot be drawn.
+    # A place of weight zero has no mass, and so is never drawn, however the sums are rounded.
     mass = ops.where(weights > 0, ops.cumsum(weights, axis=-1), 0.0)
     total = ops.max(mass, axis=-1)
     sought = (1.0 - numbers) * total

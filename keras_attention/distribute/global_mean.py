@@ -13,23 +13,20 @@ MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 class GlobalMean(keras.losses.Loss):
     """Another loss, whose mean is taken over all replicas and not over each by itself.
 
-    Under `tf.distribute` a Keras loss divides by the weight of its own replica's part of the batch
-    and by the number of replicas; where parts have different weights this is not the mean of the
-    batch. This loss divides the sum of replica `r` by the weight of all:
+    Under `tf.distribute` a Keras loss divides by the weight of its own replica's part of the batch,
+    which is not the mean of the batch where parts weigh differently. Here replica `r` computes
 
     `loss_r = Σ_{i in r} w_i l_i / Σ_{all i} w_i`,
 
-    so that the shares add up to what one device computes on the whole batch. It counts what the
-    loss counts, weights or examples. A sum is passed through; with one replica it is the loss.
+    and the shares add up to what one device computes on the whole batch. A sum is passed through.
+    Use it with `make_replica_safe`: Keras' own training step would average the shares.
 
-    A loss whose `__call__` is its own, with no value for each example, takes part by a method
+    A loss with a `__call__` of its own takes part by a method
     `total_and_weight(y_true, y_pred, sample_weight)`: its sum, and the weight that it divides by.
-
-    It belongs to `make_replica_safe`: Keras' own training step would average its shares.
 
     Args:
         loss: A `keras.losses.Loss` whose reduction is a mean or a sum.
-        name: Name of the loss; that of `loss` where not given.
+        name: Name of the loss. Default: that of `loss`.
 
     Raises:
         ValueError: If the loss is no `keras.losses.Loss`, or does not reduce.

@@ -23,18 +23,17 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
       ([keras-team/keras#20585](https://github.com/keras-team/keras/issues/20585), open in Keras
       3.15): it reduces metrics, scalars of each replica, over an axis they do not have, and builds
       the model of a first batch that it averages over a worker's replicas.
-    - Gradients are clipped, and tested for being finite, on each replica before they are added up,
-      so that the update depends on the number of replicas.
+    - It clips gradients, and tests that they are finite, on each replica before it adds them up:
+      the update depends on the number of replicas.
     - Gradient accumulation and loss scaling inside a conditional fail under `MirroredStrategy`.
     - Losses that layers add, and the loss in the logs, are means of the replicas' means.
 
     Here each replica computes its share of loss and gradients; the model's optimizer makes one
-    update of their sum, which every copy of the variables takes. Logs are those of all replicas
-    together. Wrap losses in `GlobalMean`, and cut batches by `replica_batches`. A loss that a layer
-    adds, a mean over its part's rows, counts by their number; so does a regularizer's.
+    update of their sum, which every copy of the variables takes. Wrap losses in `GlobalMean`, and
+    cut batches by `replica_batches`. A loss that a layer or a regularizer adds counts by the rows
+    of its replica.
 
-    This sets `train_function` and `test_function`, and two hooks of Keras without a public name, in
-    versions that have them: the building of the model, and the scaling of a layer's loss.
+    This sets `train_function`, `test_function` and, in versions that have them, two private hooks.
 
     Args:
         model: A model made under the strategy's scope and compiled; `fit` is then called outside
@@ -77,9 +76,9 @@ def make_replica_safe(model: keras.Model) -> keras.Model:
 def spread_seeds(model: keras.Model) -> None:
     """Give the seed generators of `model` another seed on each replica.
 
-    Equal ones drop the same units in the first row of every replica's part. Replica `r` gets its
-    generators' seed plus `1000003 r`: deterministic, and replica 0 keeps its own. Call it when the
-    model is built, and again after a checkpoint was restored (which holds replica 0's).
+    Equal seeds drop the same units in the first row of every replica's part. Replica `r` gets the
+    seed plus `1000003 r`. Call it when the model is built, and again after restoring a checkpoint,
+    which holds the seeds of replica 0.
 
     Args:
         model: A built model, made under a strategy's scope; with one replica nothing is changed.
@@ -128,8 +127,7 @@ def _train_step(
 
     def step(data: Any) -> None:
         sums = strategy.run(share, args=(data,))
-        # The sums are equal on all replicas. With one of them the optimizer needs no knowledge of
-        # replicas: it sets all copies of its variables and of the model's.
+        # The sums are equal on all replicas: with one of them the optimizer sets all copies.
         known = {i: strategy.experimental_local_results(g)[0] for i, g in sums.items()}
         variables = model.trainable_variables
         model.optimizer.apply([known.get(i) for i in range(len(variables))], variables)
@@ -142,8 +140,8 @@ def _share_of_loss(model: keras.Model) -> Callable:
     import tensorflow as tf
 
     takes_training = "training" in inspect.signature(model.call).parameters
-    # Replicas of one process take turns in threads, wherever something is reduced, and a layer
-    # keeps one list of what was added: it is read before the next reduction, not by compute_loss.
+    # Replicas take turns in threads, at each reduction, and share a layer's list of added losses:
+    # we read it before the next reduction, and compute_loss must not.
     if hasattr(model, "_aggregate_additional_loss"):
         model._aggregate_additional_loss = lambda loss: tf.zeros((), "float32")
 
@@ -156,8 +154,7 @@ def _share_of_loss(model: keras.Model) -> Callable:
         added = [tf.cast(each, "float32") for each in model.losses]
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
         loss += sum(tf.math.multiply_no_nan(each, rows / all_rows) for each in added)
-        # As in Keras, a batch counts in the epoch's loss by its rows. Each replica adds the share
-        # of its loss with the rows of all, so that the sums over replicas are those of one process.
+        # As in Keras, a batch counts in the epoch's loss by its rows, here those of all replicas.
         replicas = context.num_replicas_in_sync
         tracker = next(metric for metric in model.metrics if metric.name == "loss")
         tracker.update_state(loss * replicas, sample_weight=all_rows / replicas)

@@ -16,8 +16,7 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
 
     Args:
         name: `none`, one device (TensorFlow's default strategy); `mirrored`, a replica of the
-            model on each of `devices`, or on each visible GPU; or `auto`, which is `mirrored`
-            where there are several of those and `none` otherwise.
+            model on each device; or `auto`, which mirrors where there are several devices.
         devices: Names such as `GPU:0` and `GPU:1`. Default: all visible GPUs.
 
     Raises:
@@ -63,9 +62,9 @@ def make_strategy(name: str, devices: Sequence[str] = ()) -> "tf.distribute.Stra
 def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataParallel:
     """Return the distribution that keeps a copy of the model on each device and cuts batches.
 
-    `keras.distribution.set_distribution` takes it, before a model is built. Means are over the
-    whole batch by themselves then, as JAX compiles one program for all devices. Batches must have
-    a size that the number of devices divides: see `even_batches`.
+    Give it to `keras.distribution.set_distribution` before a model is built. JAX compiles one
+    program for all devices, so means are over the whole batch. The number of devices must divide
+    the size of a batch: see `even_batches`.
 
     Args:
         devices: Names such as `gpu:0`, in capitals or not. Default: all of JAX's default kind.
@@ -96,8 +95,8 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
 def even_batches(dataset: "tf.data.Dataset", parts: int) -> "tf.data.Dataset":
     """Fill up every batch with rows of zeros, to a number of rows that `parts` divides.
 
-    Sample weights leave these rows out of losses: a real row of `n`, in a batch filled up to `m`,
-    weighs `m / n` times what it weighed, so that means over rows and over weights stay the same.
+    Sample weights leave these rows out of losses: each of the `n` real rows, in a batch filled up
+    to `m`, weighs `m / n` times as much, so that means over rows and over weights stay the same.
     (Losses that a layer adds by itself know no sample weights.)
 
     Args:
@@ -134,13 +133,12 @@ def replica_batches(
 ) -> "tf.distribute.DistributedDataset":
     """Cut every batch of a dataset into one part for each replica, in order.
 
-    Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`. (Left alone,
-    `tf.distribute` shards a dataset of unknown batch size over workers by whole batches.) Each
-    worker makes the dataset for itself, so it must be the same on all of them.
+    Replica `r` of `n` gets rows `⌊r B / n⌋` to `⌊(r + 1) B / n⌋` of a batch of `B`. (By itself
+    `tf.distribute` shards a dataset of unknown batch size over workers by whole batches.)
 
     Args:
         strategy: The strategy that the model was made under.
-        make_dataset: Returns the dataset of whole batches.
+        make_dataset: Returns the dataset of whole batches, the same on each worker.
 
     Returns:
         A distributed dataset, which `fit` takes.

@@ -42,8 +42,7 @@ class Cluster:
 def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
     """Return the cluster that `TF_CONFIG` or else Slurm describes; None where neither does.
 
-    TensorFlow's `SlurmClusterResolver` reads the variables that `srun` sets for each task: each
-    task is a worker. (`srun` with one task is no cluster.)
+    With Slurm each task of `srun` is a worker; one task is no cluster.
 
     Args:
         environment: The environment variables. Slurm's are always those of the process.
@@ -64,8 +63,7 @@ def find_cluster(environment: Mapping[str, str] = os.environ) -> Cluster | None:
         return None
     import tensorflow as tf
 
-    # Which GPUs a task sees is Slurm's to say, by --gpus-per-task: the numbers here only have to
-    # fit each other, and spare the call of nvidia-smi.
+    # Slurm says which GPUs a task sees, by --gpus-per-task: these numbers must only fit each other.
     tasks = int(environment["SLURM_STEP_NUM_TASKS"])
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
         gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False
@@ -79,8 +77,7 @@ def multi_worker_strategy(
 ) -> "tf.distribute.MultiWorkerMirroredStrategy":
     """Wait for all workers, and return the strategy of this one.
 
-    TensorFlow waits for workers without end; here the wait ends, and the error names who did not
-    come. Call it before TensorFlow runs its first operation.
+    TensorFlow waits without end; this wait ends. Call it before TensorFlow's first operation.
 
     Args:
         cluster: The workers, the same on each but for `index`.
@@ -123,8 +120,7 @@ class WorkerLost(RuntimeError):
 class Workers:
     """The workers of a training, as one of them sees the others.
 
-    All of them call the same methods in the same order; each call waits for all. With one process
-    nothing is sent.
+    All workers call the same methods in the same order; each call waits for all.
 
     Args:
         strategy: What `multi_worker_strategy` returned.
@@ -172,7 +168,7 @@ class Workers:
         self.any(False)
 
     def from_chief(self, make: Callable[[], Any]) -> Any:
-        """Call `make` on the chief alone; return its result, a JSON value, on every worker."""
+        """Call `make` on the chief alone; return its result, a JSON value, on all."""
         if self.count == 1:
             return make()
         return json.loads(self.texts(json.dumps(make(), default=float) if self.is_chief else "")[0])

@@ -1,7 +1,7 @@
 """The arguments of layers: checks of a constructor's and of shapes, configurations, a call's names.
 
-Each check returns the argument in the type that a configuration stores, so that a constructor
-reads `self.units = check_integer("units", units)`. Masks are checked by `ops.masks.check_mask`.
+A check returns the argument in the type that a configuration stores, as in
+`self.units = check_integer("units", units)`. `ops.masks.check_mask` checks masks.
 """
 
 import inspect
@@ -16,10 +16,10 @@ import keras
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 
 
-def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+def check_integer(name: str, value: Any, minimum: float = 1) -> int:
     """Return an integer of at least `minimum`. A Boolean is no integer."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        kinds = {0: "a non-negative integer", 1: "a positive integer"}
+        kinds = {-math.inf: "an integer", 0: "a non-negative integer", 1: "a positive integer"}
         kind = kinds.get(minimum, f"an integer of at least {minimum}")
         raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
     return int(value)
@@ -35,8 +35,7 @@ def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = Fals
 
 
 def check_rate(name: str, value: Any) -> float:
-    """Return a dropout rate: a number in [0, 1)."""
-    # NaN fails the comparison.
+    """Return a dropout rate: a number in [0, 1), which NaN is not."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
         raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
     return value if isinstance(value, (int, float)) else float(value)
@@ -57,13 +56,9 @@ def check_flag(name: str, value: Any) -> bool:
     return value
 
 
-def check_seed(value: Any, name: str = "seed") -> int | None:
+def check_seed(value: Any) -> int | None:
     """Return a seed: an integer or `None`."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"`{name}` must be an integer or None. Received: {name}={value!r}")
-    return int(value)
+    return None if value is None else check_integer("seed", value, minimum=-math.inf)
 
 
 def check_built(layer: keras.layers.Layer, shapes: str) -> None:
@@ -87,8 +82,9 @@ def check_features(name: str, shape: tuple, size: int) -> None:
 def check_shapes(**given: tuple[tuple, str]) -> None:
     """Raise a ValueError unless shapes have their forms, such as `"batch, steps, features"`.
 
-    Axes of one name have one size, but for the last: it must be known.
+    Axes of one name have one size; that of an axis of features must be known. `None` is no input.
     """
+    given = {name: (shape, form) for name, (shape, form) in given.items() if shape is not None}
     shapes = [f"{name} of shape {tuple(shape)}" for name, (shape, _) in given.items()]
     received = "Received: " + ", ".join(shapes)
     sizes: dict[str, set] = {}
@@ -97,10 +93,11 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
         if len(shape) != len(axes):
             forms = ", ".join(f"({form}) of {name}" for name, (_, form) in given.items())
             raise ValueError(f"Inputs must have the shape {forms}. {received}")
-        if shape[-1] is None:
-            raise ValueError(f"The last axis of {name} must be known. {received}")
-        for axis, size in zip(axes[:-1], shape, strict=False):
-            sizes.setdefault(axis, set()).update({size} - {None})
+        for axis, size in zip(axes, shape, strict=True):
+            if axis != "features":
+                sizes.setdefault(axis, set()).update({size} - {None})
+            elif size is None:
+                raise ValueError(f"The last axis of {name} must be known. {received}")
     for axis, found in sizes.items():
         if len(found) > 1:
             same = "the same batch size" if axis == "batch" else f"as many {axis}"

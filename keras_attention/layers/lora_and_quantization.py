@@ -12,20 +12,15 @@ from .arguments import Configured, check_integer, check_number, fresh
 class AdaptableKernels(Configured):
     """Gives a layer `enable_lora` and `quantize`, as `keras.layers.Dense` has them.
 
-    LoRA learns a low-rank change of a kernel: `W + (alpha / rank) A B`, with `A (in, rank)` and
-    `B (rank, out)`. All other weights of the layer stop learning. A saved file holds the merged
-    kernels under their old names, and a layer without LoRA loads it.
+    LoRA (Hu et al. 2022, section 4.1) learns a change of a kernel, `W + (alpha / rank) A B` with
+    `A (in, rank)` and `B (rank, out)`; all other weights stop learning. A saved file holds merged
+    kernels, and a layer without LoRA loads it.
 
     A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
     block of inputs), and becomes floating point where it is used: it saves memory, not time.
-    `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
 
     A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
-    `self.restore_quantization()`, for files of quantized layers. Weights of two axes are adapted
-    whose attribute has their name; others by `kernels_to_adapt`.
-
-    Reference:
-        Hu et al. 2022, "LoRA: low-rank adaptation of large language models", section 4.1.
+    `self.restore_quantization()`, for files of quantized layers.
     """
 
     # Of each adapted kernel, by name, its shape, and that as a matrix from inputs to outputs.
@@ -34,7 +29,7 @@ class AdaptableKernels(Configured):
     _is_quantized = False
 
     def kernels_to_adapt(self) -> dict[str, int]:
-        """Return the names of kernels, with the number of axes that their input has."""
+        """Return the names of the kernels, each with the number of axes that its input has."""
         weights = [weight for weight in self.weights if len(weight.shape) == 2]
         return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
 
@@ -74,7 +69,7 @@ class AdaptableKernels(Configured):
         for weight in self._own_weights():
             weight.trainable = False
         self._note_kernels()
-        # Keras has no public way to add a weight to a built layer; its own layers do the same.
+        # Keras has no public way to add a weight to a built layer.
         self._tracker.unlock()
         for name, (_, (rows, columns)) in self._adapted.items():
             # In float32, as Keras does it: small changes do not vanish in a half.
@@ -92,6 +87,8 @@ class AdaptableKernels(Configured):
         self, mode: str | None = None, type_check: bool = True, config: Any = None
     ) -> None:
         """Store the kernels as integers: `"int8"`, or `"int4"` with two numbers in a byte.
+
+        `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
 
         Args:
             mode, type_check, config: As `keras.Model.quantize` passes them; of the `config`

@@ -21,17 +21,13 @@ def masked_sparse_categorical_crossentropy(
 
     `loss = -Σ_v q_v log softmax(z)_v`, where `q_v = (1 - ε) [v = target] + ε / V`,
 
-    which is computed as `logsumexp(z) - (1 - ε) z_target - ε mean(z)`: neither the smoothed one-hot
-    targets nor the log-probabilities ever exist as a `(B, T, V)` tensor.
-
-    The gradient, softmax minus the smoothed labels, is written out (first order only): without XLA
-    it took a third of the time of the same formula differentiated by TensorFlow.
+    computed as `logsumexp(z) - (1 - ε) z_target - ε mean(z)`, without smoothed one-hot targets. The
+    gradient is written out (first order only): without XLA it took a third of TensorFlow's time.
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
         logits: Of shape `(..., V)`, in any float dtype.
-        label_smoothing: The part `ε`, in `[0, 1)`, of the probability that is spread evenly over
-            the whole vocabulary.
+        label_smoothing: The part `ε` of the probability, in `[0, 1)`, that all words share.
         ignore_index: The id of the padding, whose positions cost nothing, or `None` where every
             position counts. It may lie outside the vocabulary, as -1 does.
 
@@ -71,14 +67,13 @@ class TokenLoss(keras.losses.Loss):
                 "`reduction` must be 'mean_with_sample_weight' (the mean over real tokens), 'sum' "
                 f"or 'none'. Received: reduction={reduction!r}"
             )
-        # float32 whatever keras.config.floatx() says: Keras casts token ids too to the loss' dtype,
-        # and lower precisions have no room for a vocabulary.
+        # Keras casts token ids too to the loss' dtype: half precisions have no room for them.
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.ignore_index = ignore_index
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
-        # As weights, and not left to `call`, so that Keras takes them into the sum and the count.
+        # As weights, so that Keras takes them into the sum and the count.
         weight = token_weights(target, self.ignore_index, sample_weight)
         return super().__call__(target, y_pred, sample_weight=weight)
 
@@ -91,8 +86,8 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
     """Cross-entropy between token ids and logits, averaged over the real tokens of the batch.
 
     Keras' own default divides by every position, so that a batch with more padding weighs less.
-    This loss divides by the number of real tokens, whose target is not `ignore_index` and which the
-    mask that the predictions carry, if any, keeps. A batch of padding costs 0, with gradients of 0.
+    This loss divides by the number of real tokens: those whose target is not `ignore_index` and
+    that a mask on the predictions keeps. A batch of padding costs 0, with gradients of 0.
 
     Args:
         label_smoothing, ignore_index: As in `masked_sparse_categorical_crossentropy`.
@@ -150,11 +145,11 @@ def masked_linear_crossentropy(
     ignore_index: int | None = 0,
     sample_weight: Tensor = None,
 ) -> Tensor:
-    """Mean cross-entropy of the real tokens, whose logits never exist as a whole.
+    """Mean cross-entropy of the real tokens, without a tensor of all logits: for training.
 
-    The value is that of `MaskedSparseCategoricalCrossentropy` on the logits `x W + b`. It is for
-    training: logits and gradients, a model's largest tensors, are computed together for a part of
-    the tokens at a time. Products have the precision of the features, all else float32.
+    The value is that of `MaskedSparseCategoricalCrossentropy` on the logits `x W + b`. Logits and
+    gradients are computed together for a part of the tokens at a time. Products have the precision
+    of the features, all else float32.
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
@@ -205,8 +200,7 @@ def masked_negative_log_likelihood(
 ) -> Tensor:
     """`-log P(y)` of each target token, 0 where the target is padding.
 
-    For models whose output is a log probability already, as that of a `PointerGenerator` is: a
-    mixture of distributions has no logits.
+    It serves models of log probabilities, such as a `PointerGenerator`, which has no logits.
 
     Args:
         target, ignore_index: As in `masked_sparse_categorical_crossentropy`, and so is the result.
@@ -235,8 +229,7 @@ def masked_negative_log_likelihood(
 class MaskedNegativeLogLikelihood(TokenLoss):
     """`-log P(y)`, averaged over the real tokens of the batch, for models of log probabilities.
 
-    It is `MaskedSparseCategoricalCrossentropy` with log probabilities `(B, T, V)` in place of
-    logits, and without label smoothing: arguments, result and errors are as there.
+    Otherwise as `MaskedSparseCategoricalCrossentropy`, without label smoothing.
 
     Example:
 

@@ -58,12 +58,12 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
 
     Args:
         path: The file's path.
-        one_indexed: Whether positions start at 1 in the file, as in several gold alignments, not at
-            0, as most aligners write them. No file says which: a wrong choice gives bad rates.
+        one_indexed: Whether positions start at 1, as in several gold alignments, and not at 0, as
+            most aligners write them. The file does not say: a wrong choice gives bad rates.
 
     Raises:
         ValueError: Naming file and line, if a link is malformed, or 0 where positions start at 1;
-            if the file is a pipe or a device, which may never end.
+            and if the file is a pipe or a device.
         OSError: If the file cannot be read.
 
     Example:
@@ -74,7 +74,7 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
     >>> sorted(first.sure), sorted(first.possible)
     ([(0, 0)], [(0, 0), (1, 2)])
     """
-    # Only a line feed ends a sentence here, whatever else Unicode calls the end of a line.
+    # Only a line feed ends a sentence, not Unicode's other line ends.
     lines = read_regular(path).decode("utf-8", errors="replace").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -95,8 +95,8 @@ def alignment_error_rate(
     `precision = |A ∩ P| / |A|`, `recall = |A ∩ S| / |S|`.
 
     Args:
-        predicted: For each sentence pair an `Alignment` (its possible links count as predicted), or
-            the 0-indexed `(source, target)` pairs.
+        predicted: Of each sentence pair the 0-indexed `(source, target)` pairs, or an `Alignment`,
+            whose possible links count as predicted.
         gold: For each sentence pair its `Alignment`.
 
     Raises:

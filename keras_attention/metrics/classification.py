@@ -118,7 +118,7 @@ def f1_scores(truth: np.ndarray, predicted: np.ndarray) -> F1Scores:
         return F1Scores(0.0, 0.0, LabelScores([*nothing], [*nothing], [*nothing], nothing))
     from sklearn.metrics import precision_recall_fscore_support
 
-    # One more label, which never comes: a single column would be taken for one label an example.
+    # One more label, which never comes: scikit-learn takes a single column for labels by number.
     both = [np.pad(each, ((0, 0), (0, 1))) for each in (truth, predicted)]
     by_label = precision_recall_fscore_support(*both, average=None, zero_division=0.0)
     micro = precision_recall_fscore_support(*both, average="micro", zero_division=0.0)[2]

@@ -11,7 +11,7 @@ References = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """A score of a whole corpus, with all that is needed to repeat and to compare it.
+    """A score of a whole corpus, with what repeating and comparing it needs.
 
     Attributes:
         name: The measure's name, such as `"BLEU"` or `"chrF2"`.
@@ -136,8 +136,7 @@ def bleu_by_length(
     """BLEU by the length of the source sentence, shortest first: what long sentences cost a model.
 
     Args:
-        sources: The source sentences: strings, whose words between spaces are counted, or lists of
-            tokens (for a script without spaces).
+        sources: The source sentences, strings with spaces or lists of tokens.
         hypotheses, references, lowercase, tokenize: As for `bleu`.
         edges: Where each bucket but the first begins: `(10, 20)` makes 0-9, 10-19 and 20+.
 
@@ -204,8 +203,8 @@ def rouge(
     """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
 
     Args:
-        hypotheses, references: A summary of each document, and its references. Of several, the one
-            that agrees best counts, for each measure by itself.
+        hypotheses, references: A summary of each document, and its references. Of several, the best
+            counts, for each measure by itself.
         stem: Whether words are compared by their stems (Porter's), as is usual.
 
     Raises:

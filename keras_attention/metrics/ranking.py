@@ -51,16 +51,16 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
 
     `AP = (1/R) Σ_i i / r_i`, `RR = 1 / r_1`, `P@1 = [r_1 = 1]`.
 
-    Candidates are put in trec_eval's order: by score, highest first, and among scores that are
-    equal in single precision by id, the greater first (compared as bytes: `"9"` before `"10"`). A
-    right candidate without a score counts as never found.
+    The order is trec_eval's: by score, highest first; scores that are equal in single precision by
+    id, the greater first (as bytes: `"9"` before `"10"`). A right candidate without a score counts
+    as never found.
 
     Args:
         run, judgements: For each question id the score, and the label (above 0 is right), of each
             candidate id.
         protocol: `"filtered"` leaves out questions without a right candidate, and those with right
-            ones only (WikiQA's published results, of 237 questions on its test set); `"unfiltered"`
-            the former alone, whose average precision is not defined (243).
+            ones only (WikiQA's published results, 237 test questions); `"unfiltered"` leaves out
+            the former alone (243), since they have no average precision.
 
     Raises:
         ValueError: If the protocol is another, a judged question has no scores, a score is not a
@@ -79,8 +79,8 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"`protocol` must be one of {list(PROTOCOLS)}. Received: {protocol!r}")
-    sums = [0.0, 0.0, 0.0]
-    questions = without_right = only_right = 0
+    found = []  # average precision, reciprocal rank and precision at 1 of each question
+    without_right = only_right = 0
     for question, labels in judgements.items():
         right = sum(label > 0 for label in labels.values())
         if not right:
@@ -94,18 +94,15 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             raise ValueError(f"Question {question!r} has judgements and no scores.")
         order = rank(run[question])
         ranks = [place for place, name in enumerate(order, 1) if labels.get(name, 0) > 0]
-        sums[0] += sum(found / place for found, place in enumerate(ranks, 1)) / right
-        sums[1] += 1 / ranks[0] if ranks else 0.0
-        sums[2] += ranks[:1] == [1]
-        questions += 1
-    if not questions:
+        average = sum(count / place for count, place in enumerate(ranks, 1)) / right
+        found.append((average, 1 / ranks[0] if ranks else 0.0, ranks[:1] == [1]))
+    if not found:
         raise ValueError(
             f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
             f"candidate and {only_right} have right ones only (protocol {protocol})."
         )
-    precision, reciprocal, first = (total / questions for total in sums)
-    counts = (questions, without_right, only_right)
-    return RankingScore(precision, reciprocal, first, protocol, *counts)
+    mean, reciprocal, first = np.mean(found, axis=0).tolist()
+    return RankingScore(mean, reciprocal, first, protocol, len(found), without_right, only_right)
 
 
 def rank(scores: Mapping[str, float]) -> list[str]:
@@ -118,9 +115,7 @@ def rank(scores: Mapping[str, float]) -> list[str]:
 
 
 def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> float:
-    """Part of all candidates whose score tells right from wrong.
-
-    Where few candidates are right this says little: calling all of them wrong gives 0.95 on WikiQA.
+    """Part of all candidates that the score calls rightly; "all are wrong" gets 0.95 on WikiQA.
 
     Args:
         run, judgements: As for `ranking_score`.
@@ -144,12 +139,12 @@ def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> f
 def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     """Read a run in trec_eval's form: `question Q0 candidate rank score name` on each line.
 
-    Returns for each question id the score of each candidate id. As in trec_eval, the scores say the
-    ranking: ranks and the order of the lines are not used.
+    Returns for each question id the score of each candidate id. As in trec_eval, only scores rank:
+    ranks and the order of the lines do not count.
 
     Raises:
         ValueError: Naming file and line, if a line has another form or a candidate comes twice; and
-            if the file is a pipe or a device, which may never end.
+            if the file is a pipe or a device.
         OSError: If the file cannot be read.
     """
     return _read(path, 6, 4, float, "question Q0 candidate rank score name")
@@ -166,8 +161,7 @@ def read_trec_judgements(path: str | os.PathLike) -> dict[str, dict[str, int]]:
 def trec_run_lines(run: Run, name: str = "keras-attention") -> list[str]:
     """Return the lines of a run in trec_eval's form, in the order of their ranks.
 
-    The last field is the `name` of the run. An id that is empty or has spaces, which the form
-    cannot hold, raises a ValueError.
+    The last field is the `name` of the run. An id that is empty or has spaces raises a ValueError.
     """
     lines = []
     for question, scores in run.items():
@@ -192,12 +186,12 @@ def _read(
             continue
         place = f"{path}, line {position}"
         try:
-            question, candidate = words[0], words[2]
-            value = number(words[column])
-        except (IndexError, ValueError):
+            value = number(words[column]) if len(words) == fields else None
+        except ValueError:
             value = None
-        if value is None or len(words) != fields:
+        if value is None:
             raise ValueError(f"{place}: expected `{form}`. Received: {line[:80]!r}")
+        question, candidate = words[0], words[2]
         if candidate in found.setdefault(question, {}):
             raise ValueError(f"{place}: candidate {candidate!r} of question {question!r} again.")
         found[question][candidate] = value

@@ -23,8 +23,8 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         weights = token_weights(target, self.ignore_index, sample_weight)
-        # Keras averages weights and values over all axes but the first before it adds them up,
-        # which would make a token of a shorter batch weigh more: take the average back.
+        # Keras averages weights and values over all axes but the first, and a token of a shorter
+        # batch would weigh more: take the average back.
         steps = ops.prod(ops.shape(target)[1:]) if len(target.shape) > 1 else 1
         super().update_state(target, y_pred, weights * ops.cast(steps, "float32"))
 
@@ -39,9 +39,8 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 class Perplexity(_TokenMean):
     """Perplexity of a language or translation model, from its logits.
 
-    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over every real token of every batch since the last reset,
-    in float32; 1 before the first token. The mean of the batches' perplexities, or the exponential
-    of a smoothed loss, is another (larger) number.
+    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over all real tokens since the last reset, in float32; 1
+    before the first. (The mean of the batches' perplexities is larger.)
 
     Args:
         ignore_index: Integer id of the padding, or `None` to count every position.

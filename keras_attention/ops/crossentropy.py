@@ -7,8 +7,7 @@ from keras import ops
 from .types import Tensor
 from .vjp import with_gradient
 
-LOGITS_AT_ONCE = 2**21
-"""8 MB in float32: far larger tensors are memory that the system gives anew at each step."""
+LOGITS_AT_ONCE = 2**21  # 8 MB; the system would give far larger tensors anew at each step
 
 
 def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -33,10 +32,9 @@ def linear_crossentropy(
     weights: Tensor,
     smoothing: float = 0.0,
 ) -> Tensor:
-    """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, in parts.
+    """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, part by part.
 
-    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`. It
-    computes logits and gradients of one part of the rows after the other, for training.
+    Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`.
     """
 
     @with_gradient

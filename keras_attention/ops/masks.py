@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from keras import ops
+from keras import backend, ops
 
 from .types import Tensor
 
@@ -23,10 +23,7 @@ def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tens
 
 
 def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
-    """Set the masked positions of `(B, S, ...)` to zero, whatever they hold.
-
-    Zero weights do not suffice: 0 times a NaN or an infinity is a NaN, and so is its gradient.
-    """
+    """Set the masked positions of `(B, S, ...)` to zero: 0 times NaN or infinity would be NaN."""
     if mask is None:
         return tensor
     mask = ops.cast(mask, "bool")
@@ -53,20 +50,20 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
         return
-    if not hasattr(mask, "shape") or not hasattr(mask, "dtype"):
-        raise ValueError(
-            f"`{name}` must be a boolean array or tensor (True = attend) of shape "
-            f"{tuple(expected)}. Received: {name}={mask!r}"
-        )
-    shape = tuple(mask.shape)
-    fits = can_be_one(shape, expected)
-    dtype = str(mask.dtype)
+    shape = tuple(getattr(mask, "shape", ()))
+    dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
-    if not fits or not ("bool" in dtype or "int" in dtype):
+    if not can_be_one(shape, expected) or not ("bool" in dtype or "int" in dtype):
         raise ValueError(
-            f"`{name}` must be boolean (True = attend) of shape {tuple(expected)}, one entry "
-            f"for each position. Received: {name} of shape {shape} and dtype {dtype}"
+            f"`{name}` must be boolean (True = attend), an array or tensor of shape "
+            f"{tuple(expected)}. Received: {name} of shape {shape} and dtype {dtype}"
         )
+
+
+def dtype_of(mask: Tensor) -> str:
+    """Return the dtype of an array or tensor, and of anything else the name of its type."""
+    has_dtype = hasattr(mask, "dtype")
+    return backend.standardize_dtype(mask.dtype) if has_dtype else type(mask).__name__
 
 
 def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:

@@ -1,11 +1,9 @@
 """From scores to weights.
 
-Each normaliser takes floating point scores, a boolean mask that broadcasts to them (True = attend,
-or `None`) and the axis over which the weights sum to 1, and returns weights of the scores' shape
-and dtype, computed in float32 or wider. Masked positions get a weight of exactly 0. So does every
-position of a row that is masked whole (not a uniform row, not NaN), with finite gradients.
-
-Sparsemax and entmax-1.5 are found exactly, from the sorted scores: no iterations.
+Each normaliser takes floating point scores and a boolean mask that broadcasts to them (True =
+attend, or `None`). It returns weights of the scores' shape and dtype, computed in float32 or wider,
+which sum to 1 over the last axis. Masked positions get exactly 0, also in a row that is masked
+whole, and gradients stay finite. Sparsemax and entmax-1.5 are exact: no iterations.
 """
 
 from collections.abc import Callable
@@ -16,45 +14,45 @@ from .types import Tensor
 from .vjp import with_gradient
 
 
-def masked_softmax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
+def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     """Softmax over the positions that a mask leaves: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`."""
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
-    if mask is None and scores.shape[axis] == 1:
+    if mask is None and scores.shape[-1] == 1:
         mask = ops.ones_like(scores, dtype="bool")  # Keras' softmax warns of a single position
     if mask is None:
-        return ops.cast(ops.softmax(scores, axis=axis), dtype)
+        return ops.cast(ops.softmax(scores, axis=-1), dtype)
     mask = ops.cast(mask, "bool")
     # A finite stand-in, not -inf: an empty row then has the maximum of itself and no 0/0.
     lowest = ops.full_like(scores, -1e30)
     scores = ops.where(mask, scores, lowest)
-    scores = scores - ops.stop_gradient(ops.max(scores, axis=axis, keepdims=True))
+    scores = scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
     exponentials = ops.where(mask, ops.exp(scores), ops.zeros_like(scores))
-    total = ops.sum(exponentials, axis=axis, keepdims=True)
+    total = ops.sum(exponentials, axis=-1, keepdims=True)
     # An empty row divides by 1. Not `maximum(total, 1)`: the sum of a row with one weight of 1 is
     # a tie, of which JAX and PyTorch pass on half the gradient.
     total = ops.where(total > 0, total, ops.ones_like(total))
     return ops.cast(exponentials / total, dtype)
 
 
-def sparsemax(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
+def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
     """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
 
     `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1: 0 for scores more than 1
     below the highest. Martins and Astudillo 2016, algorithm 1 and equation 13.
     """
-    return _normalize(scores, mask, axis, sparsemax_weights, sparsemax_gradient)
+    return _normalize(scores, mask, sparsemax_weights, sparsemax_gradient)
 
 
-def entmax15(scores: Tensor, mask: Tensor = None, axis: int = -1) -> Tensor:
+def entmax15(scores: Tensor, mask: Tensor = None) -> Tensor:
     """Entmax with alpha = 1.5, half way from softmax to sparsemax.
 
     `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1: 0 for scores more
     than 2 below the highest. Peters, Niculae and Martins 2019, algorithm 2 and proposition 2.
     """
-    return _normalize(scores, mask, axis, entmax15_weights, entmax15_gradient)
+    return _normalize(scores, mask, entmax15_weights, entmax15_gradient)
 
 
 def sparsemax_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -95,24 +93,19 @@ def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
     return roots * (upstream - _mean(upstream, roots))
 
 
-def _normalize(
-    scores: Tensor, mask: Tensor, axis: int, weights_of: Callable, gradient_of: Callable
-) -> Tensor:
+def _normalize(scores: Tensor, mask: Tensor, weights_of: Callable, gradient_of: Callable) -> Tensor:
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, backend.result_type(dtype, "float32"))
-    if mask is not None:
-        mask = ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(scores))
-        mask = ops.swapaxes(mask, axis, -1)
+    mask = None if mask is None else ops.cast(mask, "bool")
 
     @with_gradient
     def normalized(scores: Tensor) -> tuple:
         weights = weights_of(scores, mask)
         return weights, lambda upstream: gradient_of(weights, upstream)
 
-    weights = normalized(ops.swapaxes(scores, axis, -1))
-    return ops.cast(ops.swapaxes(weights, axis, -1), dtype)
+    return ops.cast(normalized(scores), dtype)
 
 
 def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:

@@ -24,11 +24,8 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """Mean overlap of attention weights with what was read before, a float32 scalar.
 
     `loss_t = sum_s min(a_ts, c_ts)`, with the coverage `c_t = sum_(t'<t) a_t'` before step `t`,
-    averaged over each row's real steps, and then over the rows that have any. The weights of steps
-    that are padding count neither as read nor as covered.
-
-    `CoverageAttention` adds it by itself with `loss_weight`; the function serves weights that a
-    model returns, and any other mechanism.
+    averaged over each row's real steps, and then over the rows that have any. The function serves
+    any mechanism; `CoverageAttention` adds it by itself with `loss_weight`.
 
     Args:
         scores: Attention weights `(B, T, S)`, as `return_attention_scores` gives them.
@@ -67,9 +64,8 @@ def occam_penalty(
 
     `penalty = mean_b(n_b sum_t a_bt)`, with `n_b = max(w . r_b, λ)`
 
-    Sigmoid attention may give every word a weight near 1. Its sum is therefore added to the loss,
-    at a price `n` that the query sets: a question that one word answers can afford fewer words
-    than one that asks for a story. It is computed in at least float32.
+    Sigmoid attention may give every word a weight near 1. So each word costs a price `n`, which the
+    query sets: a question that one word answers can afford fewer than one that asks for a story.
 
     Args:
         scores: Attention weights `(B, T)` of `InnerAttentionGRU`, `"word"` or `"context"`.

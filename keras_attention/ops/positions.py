@@ -19,10 +19,7 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
 
 
 def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
-    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`, interleaved.
-
-    Places of any shape get one more axis, of `size` numbers (Vaswani et al. 2017, section 3.5).
-    """
+    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`: a new axis."""
     angles = _angles(positions, size, max_wavelength)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]
@@ -38,9 +35,8 @@ def rotate(
     """Turn pairs of the first `size` features of `(..., T, D)` by angles that grow with the place.
 
     Features `i` of both halves are a pair, turned by `p w^(-2i/D)`: `(a, b)` becomes
-    `(a cos - b sin, b cos + a sin)`. (Su et al. 2021, "RoFormer", section 3.2.2, pairs neighbours;
-    most published checkpoints have halves.) Places broadcast to the shape of `x` without its last
-    axis, and are divided by `scaling` (Chen et al. 2023, section 2.3).
+    `(a cos - b sin, b cos + a sin)`. Places, divided by `scaling`, broadcast to the shape of `x`
+    without its last axis. (Su et al. 2021, section 3.2.2, pairs neighbours; checkpoints, halves.)
     """
     size = x.shape[-1] if size is None else size
     if size % 2:
@@ -60,10 +56,10 @@ def rotate(
 
 
 def alibi_slopes(num_heads: int) -> Tensor:
-    """Return the slope `(num_heads,)` of each head's linear bias, `score - slope * distance`.
+    """Return the slope `(num_heads,)` of each head's linear bias (Press et al. 2022).
 
     For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Other numbers of heads take
-    the slopes of the power below, then every other one of the power above (Press et al. 2022).
+    the slopes of the power below, then every other one of the power above.
     """
     if num_heads < 1:
         raise ValueError(f"`num_heads` must be positive. Received: num_heads={num_heads}")
@@ -108,8 +104,7 @@ def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
 def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
     """Gather rows of `(B, S, ...)` at `(B, T, W)`: `(B, T, W, ...)`; outside, the nearest row."""
     batch_size, length = ops.shape(memory)[:2]
-    # One gather of whole rows from all sentences laid end to end: gathering along an axis would
-    # go number by number.
+    # One gather of whole rows, all sentences end to end: along an axis it goes number by number.
     first = ops.reshape(ops.arange(batch_size, dtype="int32") * length, (batch_size, 1, 1))
     index = first + ops.clip(positions, 0, length - 1)
     rows = ops.reshape(memory, (batch_size * length, *memory.shape[2:]))
@@ -150,7 +145,7 @@ def _bucket_table(num_buckets: int, max_distance: int, bidirectional: bool) -> n
             f"bidirectional={bidirectional}"
         )
     distance = np.arange(max_distance + 1)
-    # A hair more, so that a distance on the border of two buckets is not rounded to the nearer.
+    # A hair more: rounding must not move a distance on the border to the nearer bucket.
     ratio = np.log(np.maximum(distance, exact) / exact) / np.log(max_distance / exact) + 1e-9
     far = exact + np.floor(ratio * (buckets - exact))
     return np.where(distance < exact, distance, np.minimum(far, buckets - 1)).astype("int32")

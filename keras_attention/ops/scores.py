@@ -9,8 +9,7 @@ from keras import backend, ops
 from .types import Tensor
 from .vjp import with_gradient
 
-# Numbers in one block: about 7 MB in float32. Smaller blocks lose to the loop's overhead, larger
-# ones leave the processor's cache (benchmarks, additive attention).
+# Numbers in one block, 7 MB: smaller ones lose to the loop, larger ones leave the cache.
 BLOCK_NUMBERS = 1_700_000
 # Queries in a block where the sizes are known only when the graph runs.
 BLOCK_QUERIES = 4
@@ -28,9 +27,8 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
 def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     """`e_ts = v . tanh(q_t + k_s)`, for queries `W q` and keys `U k` of `U` units and `v (U,)`.
 
-    Automatic differentiation would keep a tensor of `B T S U` numbers (with its neighbours): 400 MB
-    for 16 sentences of 64 by 400 steps and 256 units. Here a block of a few queries exists at a
-    time, and is computed again in the backward pass.
+    Automatic differentiation would keep a tensor of `B T S U` numbers. Here a block of a few
+    queries exists at a time, and is computed again in the backward pass.
     """
     if len(key.shape) == 4:
         return _scores_at_once(query, key, score_vector)
@@ -133,10 +131,7 @@ def _from_blocks(blocks: Tensor, steps: Tensor) -> Tensor:
 def coverage_score(
     query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
 ) -> tuple:
-    """`e_s = v . tanh(q + k_s + w_c c_s)` of one query a row: `(B, S)`.
-
-    The hidden layer is computed again in the backward pass, so that a loop over `T` keeps none.
-    """
+    """`e_s = v . tanh(q + k_s + w_c c_s)` of one query a row, `(B, S)`; a loop keeps no `tanh`."""
     hidden = coverage_hidden(query, key, coverage, coverage_vector)
     scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, 1)), 2)
 

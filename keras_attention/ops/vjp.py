@@ -1,7 +1,6 @@
 """Gradients that are written by hand, and of a user's function in the middle of one.
 
-Keras offers no public way to differentiate on all backends, so this module asks each backend. It is
-the only one under `ops` that imports them.
+Keras has no public way to differentiate on all backends: this module alone imports them.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +27,7 @@ def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[
 
 
 def pullback(function: Callable[..., Tensor], tensors: Sequence[Tensor]) -> tuple:
-    """Return `function(*tensors)`, and the function from its gradient to those of the tensors.
-
-    The gradient of a tensor that is not read is zeros.
-    """
+    """Return `function(*tensors)`, and the function from its gradient to those of all tensors."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

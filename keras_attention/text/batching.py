@@ -20,19 +20,18 @@ MOST_LENGTHS = 512
 class BucketedBatches:
     """Batches of parallel sequences, padded to the lengths of a few buckets.
 
-    An example, one sequence from each column (a sentence and its translation, say), goes to the
-    smallest bucket that holds it: compiled code meets `len(batches.lengths)` shapes. A bucket's
-    last batch is filled up with rows of padding. `(seed, epoch, index)` alone decides which
-    examples a batch has, so that training goes on from any step.
+    An example, one sequence from each column (a sentence and its translation), goes to the smallest
+    bucket that holds it: compiled code meets `len(batches.lengths)` shapes. Rows of padding fill up
+    a bucket's last batch. `(seed, epoch, index)` decides which examples a batch has, so that
+    training can go on from any step.
 
     Args:
         columns: a tuple of columns, each a list of id lists or a `PackedIds`; all have the same
             number of rows.
         batch_size: rows of a batch. Give this or `tokens_per_batch`.
-        tokens_per_batch: ids of a batch, padding included, in its longest column; a bucket of
-            short sequences then has more rows.
-        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. When not given,
-            at most `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
+        tokens_per_batch: ids of a batch, padding included, in its longest column.
+        lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Default: at most
+            `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
         seed, shuffle: draw a new order in each epoch; else examples keep their order in each
             bucket, and buckets follow one another from the shortest.
         assemble: makes a batch of the padded arrays, one for each column; a tuple by default.
@@ -134,10 +133,7 @@ class BucketedBatches:
             yield self.batch(*divmod(step, len(self)))
 
     def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
-        """Return the stream as a `tf.data.Dataset` whose signature leaves all dimensions open.
-
-        It ends after so many `epochs`, counted from step 0; without end when they are not given.
-        """
+        """Return the stream as a dataset with open dimensions, of `epochs` counted from step 0."""
         import tensorflow as tf
 
         count = None if epochs is None else max(0, epochs * len(self) - start_step)
@@ -201,10 +197,9 @@ def choose_lengths(
     multiple_of: int,
     rows: Callable[[np.ndarray], np.ndarray],
 ) -> list[Lengths]:
-    """Return the lengths of at most `number_of_buckets` buckets that waste least, column by column.
+    """Return the lengths of at most `number_of_buckets` buckets with the fewest ids an epoch.
 
-    Dynamic programming cuts examples, ranked by their longest column, into the buckets with the
-    fewest ids an epoch, padding included; `rows` of a batch follow from the longest column.
+    Dynamic programming over examples that are ranked by their longest column, which sets `rows`.
     """
     sizes = np.maximum(1, -(-sizes // multiple_of) * multiple_of)
     different, key_of = np.unique(sizes.max(axis=1), return_inverse=True)

@@ -33,10 +33,7 @@ class SentencePieceInGraph(tf.Module):
         return tf.strings.regex_replace(tf.strings.regex_replace(text, "\u2581", " "), "^ ", "")
 
     def _tokenizer(self, out_type: tf.DType) -> Any:
-        """Return a tokenizer for one use, so that its model is in the graph being traced.
-
-        Kept, it would die with TensorFlow's cache of eager kernels, which setting a seed empties.
-        """
+        """Return a tokenizer for one use: setting a seed would end one that is kept."""
         import tensorflow_text
 
         return tensorflow_text.SentencepieceTokenizer(model=self._model, out_type=out_type)
@@ -72,18 +69,15 @@ class WordsInGraph(tf.Module):
         return self.join(tf.gather(self._vocabulary, _until_end(ids)))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        return tf.strings.split(_apply(self._split_rules, self._lowered(strings)))
+        if self._lowercase is not None:
+            characters = tf.strings.unicode_split(strings, "UTF-8")
+            lower = self._lowercase.lookup(characters.values)
+            lower = tf.where(lower == "", characters.values, lower)
+            strings = tf.strings.reduce_join(characters.with_values(lower), axis=-1)
+        return tf.strings.split(_apply(self._split_rules, strings))
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         return _apply(self._join_rules, tf.strings.reduce_join(tokens, axis=-1, separator=" "))
-
-    def _lowered(self, strings: tf.Tensor) -> tf.Tensor:
-        if self._lowercase is None:
-            return strings
-        characters = tf.strings.unicode_split(strings, "UTF-8")
-        lower = self._lowercase.lookup(characters.values)
-        lower = tf.where(lower == "", characters.values, lower)
-        return tf.strings.reduce_join(characters.with_values(lower), axis=-1)
 
 
 def _until_end(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:

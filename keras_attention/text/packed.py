@@ -1,5 +1,6 @@
 """Sequences of ids in one array, for corpora of millions of sentences."""
 
+import copy
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,10 +13,9 @@ Ends = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class PackedIds(Sequence[Any]):
-    """Sequences of ids, end to end in one int32 array.
+    """Sequences of ids, end to end in one int32 array, which read like a list of lists.
 
-    An id takes 4 bytes, where a list of lists takes 8 and the integer itself 28 more. It reads like
-    a list of lists.
+    An id takes 4 bytes, not 8 and the integer's 28 more.
 
     Args:
         sequences: lists of ids; they may come from a generator, and none is kept.
@@ -47,8 +47,7 @@ class PackedIds(Sequence[Any]):
         """How many ids each sequence has."""
 
     def _with(self, lengths: np.ndarray, starts: np.ndarray, ends: Ends) -> "PackedIds":
-        other = PackedIds()
-        other._flat = self._flat
+        other = copy.copy(self)
         other._set(lengths, starts, ends)
         return other
 

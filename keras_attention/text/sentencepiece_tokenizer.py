@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
-# Training takes a time that grows with the square of the longest line: longer ones are cut, at
-# spaces where there are any. Pieces never reach over a space, and have at most 16 letters.
+# Training time grows with the square of the longest line: longer ones are cut, at spaces if any.
 LONGEST_LINE = 1000
 _LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 
@@ -25,8 +24,8 @@ _LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 class SentencePieceTokenizer(Tokenizer):
     """Subword pieces by SentencePiece, the vocabulary learnt from raw text.
 
-    Text is normalised (NFKC, and case-folded where `lowercase=True`) by the model itself, so
-    Python and the graph agree. A space is part of the piece after it, written "▁".
+    The model itself normalises text (NFKC, and case where `lowercase=True`). A space is part of the
+    piece after it, written "▁".
 
     Args:
         model: the content of a SentencePiece `.model` file whose padding, unknown, start and end
@@ -77,14 +76,13 @@ class SentencePieceTokenizer(Tokenizer):
         """Learn pieces from `lines`, in memory; the same lines always give the same pieces.
 
         Args:
-            lines: sentences; blank ones are passed over. A word of more than 1,000 letters is
-                learnt from in parts of 1,000 letters, as if spaces parted them.
+            lines: sentences; blank ones are passed over, and longer words than 1,000 letters cut.
             vocabulary_size: number of ids, the four special ones included; a warning says how many
                 there are where the text is too small for it.
             model_type: `"unigram"` or `"bpe"`.
             lowercase: fold case, in training and in use.
-            character_coverage: the part of the text's characters that get an id of their own;
-                0.9995 suits scripts with thousands of them.
+            character_coverage: the part of the text's characters that get an id; 0.9995 suits
+                scripts with thousands of them.
             split_digits: each digit is a piece of its own, so that numbers can be copied.
 
         Raises:
@@ -117,13 +115,8 @@ class SentencePieceTokenizer(Tokenizer):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if kept.error is not None:
-                raise kept.error from None
-            if not kept.count:
-                raise ValueError(
-                    "Training a tokenizer needs text. Received: no line that is not blank"
-                ) from None
-            raise ValueError(_reason(error, vocabulary_size)) from error
+            if kept.error is None:
+                raise ValueError(_reason(error, kept.count, vocabulary_size)) from error
         if kept.error is not None:
             raise kept.error
         tokenizer = cls(_with_exact_scores(model.getvalue()))
@@ -170,10 +163,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class _Kept:
-    """The lines that are learnt from, one at a time, in parts of about `LONGEST_LINE` letters.
-
-    SentencePiece takes an error of theirs for the end: it is kept.
-    """
+    """The lines in parts of about `LONGEST_LINE` letters, and the error that ended them, if any."""
 
     def __init__(self, lines: Iterable[str]):
         self.lines = lines
@@ -203,28 +193,21 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _with_exact_scores(model: bytes) -> bytes:
-    """Round the scores of the pieces to multiples of 2^-10, so that sums are exact in float32.
-
-    "ppp" as p|pp and as pp|p has one score; with rounding errors the order of summation, which
-    differs between releases of SentencePiece, would decide which wins.
-    """
+    """Round scores to multiples of 2^-10: ties then do not depend on the order of a float32 sum."""
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     for piece in proto.pieces:
         piece.score = round(piece.score * 1024) / 1024
     return proto.SerializeToString()
 
 
-def _reason(error: RuntimeError, vocabulary_size: int) -> str:
+def _reason(error: RuntimeError, lines: int, vocabulary_size: int) -> str:
+    if not lines:
+        return "Training a tokenizer needs text. Received: no line that is not blank"
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-    if needed:
+    if needed or vocabulary_size < 5:
         return (
-            "`vocabulary_size` must hold the four special ids and every character of the text, "
-            f"{needed[1]} in all. Received: {vocabulary_size}; a `character_coverage` below 1 "
-            "leaves rare characters out."
-        )
-    if vocabulary_size < 5:
-        return (
-            "`vocabulary_size` must hold the four special ids and the characters of the text. "
-            f"Received: {vocabulary_size}"
+            "`vocabulary_size` must hold the four special ids and every character of the text"
+            f"{f', {needed[1]} in all' if needed else ''}. Received: {vocabulary_size}; a "
+            "`character_coverage` below 1 leaves rare characters out."
         )
     return f"SentencePiece could not learn from this text. Received: {error}"

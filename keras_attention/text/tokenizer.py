@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 FORMAT = 1
-LARGEST_VOCABULARY = 2**28
-"""Bytes that a vocabulary may have, so that a file from elsewhere cannot fill the memory."""
+LARGEST_VOCABULARY = 2**28  # bytes, so that a file from elsewhere cannot fill the memory
 
 # The ids that every tokenizer of the package reserves, whatever its kind.
 PAD_ID, UNK_ID, START_ID, END_ID = range(4)
@@ -30,9 +29,8 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
-    The ids 0, 1, 2 and 3 are padding, unknown, start and end in every tokenizer. `encode` never
-    gives padding, start or end: "</s>" typed by a user is ordinary text. A saved tokenizer is two
-    files: the vocabulary, and a JSON file with options and checksum, written last.
+    The ids 0, 1, 2 and 3 are padding, unknown, start and end. `encode` never gives padding, start
+    or end: "</s>" typed by a user is ordinary text.
     """
 
     kind: ClassVar[str]
@@ -58,10 +56,7 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def tokens(self, line: str) -> list[str]:
-        """Return the written tokens of `line`, one for each id that `encode` gives.
-
-        A token that the vocabulary lacks is shown as the text writes it.
-        """
+        """Return the tokens of `line`, one for each id, as the text writes them."""
 
     @abc.abstractmethod
     def join(self, tokens: Sequence[str]) -> str:
@@ -95,7 +90,7 @@ class Tokenizer(abc.ABC):
         return {"kind": self.kind, "vocabulary": content, **self._options()}
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
-        """Write the tokenizer into `folder`, made when missing, in files called `name`."""
+        """Write a vocabulary file and a JSON file called `name` into a folder, made if missing."""
         content = self._content()
         description = {
             "format": FORMAT,

@@ -1,12 +1,8 @@
 r"""Whole words with a vocabulary that people can read.
 
-How text is cut into words and put together again is written as rules that two engines follow:
-regular expressions of the syntax that Python's `re` and TensorFlow's RE2 share. They name every
-character that they mean: the engines know different versions of Unicode, and `\w` leaves out the
-vowel signs of Indic scripts.
-
-A punctuation mark that no space parts from its neighbour bears the joiner on that side, "Yes, no"
--> `Yes ￭, no`, so that joining needs no guess about quotes and brackets.
+Rules cut text into words and put it together again: regular expressions that Python's `re` and
+TensorFlow's RE2 both read. They name every character that they mean: the engines know different
+versions of Unicode, and `\w` leaves out the vowel signs of Indic scripts.
 """
 
 import collections
@@ -28,10 +24,7 @@ JOINER = "\uffed"
 # Controls, spaces and line separators of Unicode; \x01 and \x02, the rules' own marks, are in it.
 SPACE = "[\\x00-\\x20\\x7f-\\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 SPACE_RULES = ((SPACE + "+", " "), ("^ | $", ""))
-JOIN_RULES = (
-    (f"{JOINER}? {JOINER}|{JOINER} ", ""),
-    (f"^{JOINER}|{JOINER}$", ""),
-)
+JOIN_RULES = ((f"{JOINER}? {JOINER}|{JOINER} ", ""), (f"^{JOINER}|{JOINER}$", ""))
 Rules = tuple[tuple[str, str], ...]
 
 
@@ -40,8 +33,8 @@ class WordTokenizer(Tokenizer):
 
     With `split="unicode"` a word is a run of letters, marks and numbers of any script, and every
     other character is a token. One that touches its neighbour bears the joiner ￭ on that side
-    (`don't` -> `don ￭'￭ t`), so that `decode` puts back what was there, spaces apart. With
-    `split="whitespace"` the text is taken as tokenised before, as Chinese or Thai must be.
+    (`don't` -> `don ￭'￭ t`), so that `decode` needs no guess. With `split="whitespace"` the text
+    must be tokenised already, as Chinese or Thai.
 
     Args:
         words: the words, most wanted first; ids are given from 4 on.

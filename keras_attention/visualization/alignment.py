@@ -31,6 +31,7 @@ _SHADES = " ░▒▓█"
 _LEGEND = "weight: ░ about 1/4, ▒ 1/2, ▓ 3/4, █ 1"
 _CELL = 2  # columns of a cell: room for an East Asian character of the heading
 _LEFT_TO_RIGHT_MARK = "\N{LEFT-TO-RIGHT MARK}"
+Labels = tuple[list[str], list[str]]  # of the source, and of the target
 
 
 def plot_alignment(
@@ -47,21 +48,18 @@ def plot_alignment(
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
-    The `matplotlib.figure.Figure` grows with the sentence and needs no display. Labels, by
-    [`display_tokens`][keras_attention.visualization.display_tokens], may be in any script for which
-    a font is installed; a warning names those that are missing.
+    The `matplotlib.figure.Figure` grows with the sentence and needs no display. Labels are by
+    [`display_tokens`][keras_attention.visualization.display_tokens]; a warning names missing fonts.
 
     Args:
         attention: Weights of shape `(T, S)`: a row for each target token.
-        source_tokens: The `S` source tokens.
-        target_tokens: The `T` target tokens.
+        source_tokens, target_tokens: The `S` and the `T` tokens.
         path: File to write, if any; its suffix says the format (`.png`, `.svg`, `.pdf`, ...).
         title: Line above the picture.
         overwrite: Whether an existing file is replaced.
-        maximum: The weight of the darkest colour. By default 1, or the largest weight if that is
-            more: pictures of different sentences compare, and weights that are spread out look so.
-        colormap: Name of a colour map of matplotlib, the colour of zero first; by default from
-            white to black in steps that look equal and print well.
+        maximum: The weight of the darkest colour. Default: 1, or the largest weight if that is
+            more, so that pictures of different sentences compare.
+        colormap: Name of a colour map of matplotlib, the colour of zero first.
         dpi: Pixels to the inch in formats made of pixels.
 
     Raises:
@@ -79,9 +77,10 @@ def plot_alignment(
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(weights.max())))
+    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw, weights, source, target, title, maximum, colormap, dpi)
+    draw = functools.partial(_draw, weights, (source, target), title, shown, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -100,12 +99,10 @@ def plot_heads(
     """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
 
     Args:
-        attention: Weights of shape `(H, T, S)`: of each head, counted from 0, a row for each target
-            token.
-        source_tokens: The `S` source tokens; of self-attention the tokens themselves.
-        target_tokens: The `T` target tokens.
-        path, title, overwrite, maximum, colormap, dpi: As in
-            [`plot_alignment`][keras_attention.visualization.plot_alignment], for all heads.
+        attention: Weights of shape `(H, T, S)`: of each head a row for each target token.
+        source_tokens, target_tokens, path, title, overwrite, maximum, colormap, dpi: As in
+            [`plot_alignment`][keras_attention.visualization.plot_alignment]. In self-attention
+            source and target tokens are the same.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment`, and where the weights have no heads.
@@ -128,9 +125,10 @@ def plot_heads(
     for head in heads:
         check_weights(head, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(heads.max())))
+    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw_heads, heads, source, target, title, maximum, colormap, dpi)
+    draw = functools.partial(_draw_heads, heads, (source, target), title, shown, dpi)
     return make_figure(draw, [*source, *target, title], path, overwrite)
 
 
@@ -143,10 +141,9 @@ def alignment_text(
     """Draw attention weights as lines of shaded blocks: source tokens downwards along the top.
 
     Args:
-        attention, source_tokens, target_tokens: As in `plot_alignment`; a weight above 1 is drawn
+        attention, source_tokens, target_tokens: As in `plot_alignment`. A weight above 1 counts
             as 1.
-        width: Columns of the terminal. A longer source is cut into several maps, one under the
-            other; `None` never cuts.
+        width: Columns of the terminal: a longer source is cut into several maps. `None` never cuts.
 
     Raises:
         ValueError: If the weights do not fit the tokens, or are negative or not finite.
@@ -214,14 +211,7 @@ def labels_of(tokens: Sequence[str]) -> list[str]:
 
 
 def _draw(
-    weights: np.ndarray,
-    source: list[str],
-    target: list[str],
-    title: str,
-    maximum: float,
-    colormap: str,
-    dpi: int,
-    families: list[str],
+    weights: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
 ) -> "Figure":
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
@@ -231,16 +221,12 @@ def _draw(
     # The map fills the figure, until the labels are there and it is known what room they need.
     figure = new_figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0, 0, 1, 1))
-    image = axes.imshow(weights, cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
-    style = {
-        "family": families,
-        "fontsize": float(np.clip(cell * _POINTS * 0.6, 5, 11)),
-        "parse_math": False,
-    }
-    _label_axes(axes, source, target, cell, style)
+    image = axes.imshow(weights, **shown)
+    size = float(np.clip(cell * _POINTS * 0.6, 5, 11))
+    _label_axes(axes, labels, cell, {"family": families, "fontsize": size, "parse_math": False})
     place = (width + _GAP, height - bar_height, _BAR_WIDTH, bar_height)
     bar = figure.add_axes(np.array(place) / (width, height, width, height))
-    figure.colorbar(image, cax=bar, ticks=np.linspace(0, maximum, 3 if steps > 2 else 2))
+    figure.colorbar(image, cax=bar, ticks=np.linspace(0, shown["vmax"], 3 if steps > 2 else 2))
     bar.tick_params(labelsize=8, length=2, width=0.5)
     bar.set_ylabel("attention weight" if height > 1.2 else "", fontsize=8)
     for part in (axes, bar):
@@ -249,23 +235,19 @@ def _draw(
     return figure
 
 
-def _label_axes(
-    axes: Any, source: list[str], target: list[str], cell: float, style: dict[str, Any]
-) -> None:
-    # Where cells are smaller than letters, only every so many tokens can have a label.
-    stride = int(np.ceil((style["fontsize"] + 1) / (cell * _POINTS)))
-    axes.set_xticks(range(0, len(source), stride), source[::stride], **style)
-    axes.set_yticks(range(0, len(target), stride), target[::stride], **style)
+def _label_axes(axes: Any, labels: Labels, cell: float, style: dict[str, Any]) -> None:
+    for each, set_ticks in zip(labels, (axes.set_xticks, axes.set_yticks), strict=True):
+        set_ticks(*_ticks(each, cell * len(each), style["fontsize"]), **style)
+        set_ticks(np.arange(1, len(each)) - 0.5, minor=True)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.tick_params(which="major", length=2, width=0.5, pad=2)
-    widest = max(label.width for label in extents(axes.get_xticklabels(), axes.figure))
-    if widest > 0.9 * cell * stride:
+    shown = axes.get_xticklabels()
+    widest = max(label.width for label in extents(shown, axes.figure))
+    if widest > 0.9 * cell * len(labels[0]) / len(shown):
         rotation = 45 if cell >= 0.25 else 90
-        for label in axes.get_xticklabels():
+        for label in shown:
             label.set(rotation=rotation, rotation_mode="anchor", ha="left")
             label.set_va("bottom" if rotation == 45 else "center")
-    axes.set_xticks(np.arange(1, len(source)) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, len(target)) - 0.5, minor=True)
     axes.tick_params(which="minor", length=0)
     axes.grid(which="minor", color="0.85", linewidth=0.4)
 
@@ -328,20 +310,12 @@ def _columns(clusters: list[str]) -> int:
 
 
 def _draw_heads(
-    heads: np.ndarray,
-    source: list[str],
-    target: list[str],
-    title: str,
-    maximum: float,
-    colormap: str,
-    dpi: int,
-    families: list[str],
+    heads: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
 ) -> "Figure":
+    source, target = labels
     down = math.ceil(len(heads) / 4)
     across = math.ceil(len(heads) / down)
-    width, height = (
-        float(np.clip(_SMALLEST_CELL * len(tokens), *_PANEL)) for tokens in (source, target)
-    )
+    width, height = (float(np.clip(_SMALLEST_CELL * len(tokens), *_PANEL)) for tokens in labels)
     size = (
         across * width + 2 * _HEAD_LABELS,
         down * (height + 0.35) + _HEAD_LABELS + (0.4 if title else 0),
@@ -353,10 +327,10 @@ def _draw_heads(
         if number >= len(heads):
             panel.set_visible(False)
             continue
-        image = panel.imshow(heads[number], cmap=colormap, vmin=0, vmax=maximum, aspect="auto")
+        image = panel.imshow(heads[number], **shown)
         panel.set_xlabel(f"head {number}", fontsize=8)
-        columns = _ticks(source if number < across else [], width)
-        rows = _ticks(target if number % across == 0 else [], height)
+        columns = _ticks(source if number < across else [], width, _HEAD_FONT)
+        rows = _ticks(target if number % across == 0 else [], height, _HEAD_FONT)
         panel.set_xticks(*columns, rotation=90, fontsize=_HEAD_FONT, **style)
         panel.set_yticks(*rows, fontsize=_HEAD_FONT, **style)
         panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
@@ -370,7 +344,7 @@ def _draw_heads(
     return figure
 
 
-def _ticks(labels: list[str], inches: float) -> tuple[range, list[str]]:
+def _ticks(labels: list[str], inches: float, fontsize: float) -> tuple[range, list[str]]:
     """Return places and labels: of every so many tokens where cells are smaller than letters."""
-    stride = max(1, math.ceil((_HEAD_FONT + 1) * len(labels) / (inches * _POINTS)))
+    stride = max(1, math.ceil((fontsize + 1) * len(labels) / (inches * _POINTS)))
     return range(0, len(labels), stride), labels[::stride]

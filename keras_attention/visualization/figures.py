@@ -1,9 +1,10 @@
 """What every picture needs: readable labels, fonts for whatever script they are in, its file.
 
-matplotlib draws with a list of font families, and does not find them. It is imported inside the
-functions, as it is needed for pictures alone.
+matplotlib draws with a list of font families, but does not find them. Only pictures need it: the
+functions import it.
 """
 
+import functools
 import importlib
 import io
 import os
@@ -34,9 +35,9 @@ _SCRIPT_OF_NAME = {
 def display_tokens(tokens: Sequence[str]) -> list[str]:
     """Return labels that people can read for the tokens of a sentence, words or pieces.
 
-    A SentencePiece piece that begins a word loses the mark `▁`, and one that goes on inside a word
-    gets a dot; text with no more than one `▁`, as in Chinese, gets no dots. Words lose the joiner
-    `￭` of the word tokenizer. Spaces and control characters inside a token are made visible.
+    A SentencePiece piece loses the `▁` of a new word; one that continues a word gets a dot, unless
+    the text has only one `▁`, as in Chinese. Words lose the word tokenizer's joiner `￭`. Spaces and
+    control characters inside a token become visible.
 
     Example:
 
@@ -48,19 +49,29 @@ def display_tokens(tokens: Sequence[str]) -> list[str]:
 
 
 def new_figure(**settings: Any) -> "Figure":
-    """Return an empty figure that needs no display and that every notebook shows.
+    """Return an empty figure that needs no display and that notebooks show without pyplot.
 
-    A notebook shows matplotlib's own figures only once `matplotlib.pyplot` has been imported. The
-    arguments are those of `matplotlib.figure.Figure`.
+    The arguments are those of `matplotlib.figure.Figure`.
 
     Example:
 
     >>> figure = new_figure(figsize=(4, 3))
     >>> lines = figure.subplots().plot([1, 3, 2])
     """
-    from .shown_figure import ShownFigure
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    return ShownFigure(**settings)
+    figure: Any = Figure(**settings)
+    FigureCanvasAgg(figure)
+    figure._repr_png_ = functools.partial(png, figure)
+    return figure
+
+
+def png(figure: "Figure") -> bytes:
+    """Return a figure as the content of a file."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return content.getvalue()
 
 
 def make_figure(
@@ -73,8 +84,8 @@ def make_figure(
 
     Args:
         draw: Function of a list of font families that returns a `matplotlib.figure.Figure`.
-        texts: All that is to be written, in any script. A warning names the scripts for which no
-            installed font was found, and the package to install.
+        texts: All that `draw` writes, in any script. A warning names the scripts that no installed
+            font has, and the package to install.
         path, overwrite: As in `plot_alignment`, and so are the errors.
 
     Example:
@@ -134,7 +145,7 @@ def choose_families(texts: Iterable[str]) -> list[str]:
 
 
 def shape_right_to_left(text: str) -> str:
-    """Bring right-to-left text into the order and forms drawn: before matplotlib 3.11 it is raw."""
+    """Bring right-to-left text into the order drawn, which matplotlib does from 3.11 on."""
     runs_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
     if not runs_left or _matplotlib_shapes():
         return text
@@ -207,20 +218,19 @@ def _add_families(families: list[str], missing: set[str], entries: list) -> set[
     regions = {"Hiragana": "JP", "Katakana": "JP", "Hangul": "KR", "Bopomofo": "TC"}
     region = next((region for script, region in regions.items() if script in scripts), "SC")
     found = {entry.name: _covered(entry.fname, missing) for entry in entries}
-    wanted: set[str] = set().union(*found.values())
-    missing = missing - wanted
-    while wanted:
-        best = max(found, key=lambda name: (len(found[name] & wanted), _suits(name, region)))
-        families.append(best)
-        wanted = wanted - found.pop(best)
+    best_first = sorted(found, key=lambda name: (-len(found[name]), _misfit(name, region)))
+    for name in best_first:
+        if found[name] & missing:
+            families.append(name)
+            missing = missing - found[name]
     return missing
 
 
-def _suits(name: str, region: str) -> tuple:
-    """Rank families with the same characters: a plain sans of the region's forms first."""
+def _misfit(name: str, region: str) -> tuple:
+    """Rank families with the same characters: a plain sans of the region's forms is least."""
     words = name.split()
     special = {"Mono", "Condensed", "Light", "Thin", "Black", "Display", "UI", "Kufi", "Nastaliq"}
-    return (region in words or "CJK" not in words, not special & set(words), "Sans" in words)
+    return ("CJK" in words and region not in words, bool(special & set(words)), "Sans" not in words)
 
 
 def _fonts_installed_since(entries: list, missing: set[str]) -> list:

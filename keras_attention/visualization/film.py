@@ -1,23 +1,24 @@
 """A model's attention over its training, an epoch a frame, for TensorBoard."""
 
-import io
 import os
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
+from .figures import png
+
 
 class AttentionImages(keras.callbacks.Callback):
     """Draws a model's attention before training and after epochs, and logs it to TensorBoard.
 
-    TensorBoard shows it under "Images", with a slider over the epochs; pictures of one text with
-    one given result compare best. On every backend it needs TensorFlow and tensorboard.
+    TensorBoard shows it under "Images", with a slider over the epochs. On every backend it needs
+    TensorFlow and tensorboard.
 
     Args:
         draw: Function without arguments that returns a `matplotlib.figure.Figure`, such as
             [`plot_alignment`][keras_attention.visualization.plot_alignment] of the model's weights
-            as they are now. Of a translator: `lambda: translator.draw(text, target=given).plot()`.
+            as they are now. For a translator: `lambda: translator.draw(text, target=given).plot()`.
         log_dir: Folder of TensorBoard's logs.
         name: What TensorBoard calls the picture.
         every: Epochs from one picture to the next.
@@ -28,22 +29,12 @@ class AttentionImages(keras.callbacks.Callback):
     Example:
 
     ```python
-    import keras
-    import numpy as np
-    from keras_attention import BahdanauAttention
     from keras_attention.visualization import AttentionImages, plot_alignment
 
-    attention, words = BahdanauAttention(units=4), ["a", "dog", "runs"]
-    model = keras.Sequential([attention, keras.layers.Flatten(), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    x = np.random.normal(size=(8, 3, 4)).astype("float32")
+    def draw():  # in your program, with weights of the model that trains
+        return plot_alignment([[0.9, 0.1], [0.2, 0.8]], ["das", "Haus"], ["the", "house"])
 
-    def draw():
-        _, weights = attention(x[:1], return_attention_scores=True)
-        return plot_alignment(keras.ops.convert_to_numpy(weights)[0], words, words)
-
-    film = AttentionImages(draw, "logs/attention")
-    model.fit(x, x[:, 0, 0], epochs=2, verbose=0, callbacks=[film])
+    film = AttentionImages(draw, "logs/attention")  # model.fit(..., callbacks=[film])
     # tensorboard --logdir logs
     ```
     """
@@ -86,9 +77,7 @@ class AttentionImages(keras.callbacks.Callback):
 
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(os.fspath(self.log_dir))
-        content = io.BytesIO()
-        self.draw().savefig(content, format="png")
         with self._writer.as_default():
-            picture = tf.io.decode_png(content.getvalue(), channels=3)
+            picture = tf.io.decode_png(png(self.draw()), channels=3)
             tf.summary.image(self.name, picture[None], step=step)
         self._writer.flush()

@@ -71,7 +71,7 @@ class ShadedTokens:
 
     @property
     def labels(self) -> list[str]:
-        """The tokens as people read them."""
+        """The tokens in readable form."""
         return display_tokens(self.tokens)
 
 
@@ -83,8 +83,7 @@ def shaded_text(
     Args:
         rows: A list of `ShadedTokens`, a line each.
         maximum: The weight of the strongest colour; `None` for the largest there is.
-        color: Whether to write ANSI escapes, for 256 colours. Without, the weight follows each
-            token in brackets, for files and programs.
+        color: Whether to write ANSI escapes, for 256 colours; else the weights, in brackets.
 
     Raises:
         ValueError: If `rows` is something else or `maximum` is not positive.
@@ -163,8 +162,7 @@ def plot_shaded(
             [`plot_alignment`][keras_attention.visualization.plot_alignment].
         maximum: As in `shaded_text`.
         width: The longest line, in inches.
-        colormap: Name of a colour map of matplotlib; only its lighter two thirds are used, on which
-            letters can be read.
+        colormap: Name of a colour map of matplotlib; the picture uses its lighter two thirds.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment` and `shaded_text`, and if `rows` is empty.

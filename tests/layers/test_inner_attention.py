@@ -377,7 +377,7 @@ def test_what_does_not_fit_is_refused():
         layer(inputs, query, initial_state=[state, state])
     with pytest.raises(ValueError, match="a list of 2 and a query"):
         layer([inputs, query], query)
-    with pytest.raises(ValueError, match="of one batch and of the sizes.*Received"):
+    with pytest.raises(ValueError, match="must have the same batch size.*Received"):
         layer.cell(inputs[:, 0], state, query[:2])
 
 

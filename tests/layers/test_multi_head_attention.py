@@ -312,6 +312,7 @@ def test_sliding_window_is_another_name_of_window():
     ("options", "message"),
     [
         ({"output_shape": 8.0}, "`output_shape` must be a positive integer"),
+        ({"output_shape": ()}, "`output_shape` must be a positive integer"),
         ({"dropout": "a"}, "`dropout` must be a number"),
         ({"seed": "nope"}, "`seed` must be an integer"),
         ({"num_heads": True}, "`num_heads` must be a positive integer"),

@@ -130,10 +130,10 @@ def test_it_computes_in_float32_under_half_precision(parts):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source_ids": np.zeros((B, S + 1), "int32")}, "a weight and an id"),
+        ({"source_ids": np.zeros((B, S + 1), "int32")}, "as many memory steps"),
         ({"extra_size": -1}, "extra_size=-1"),
         ({"extra_size": 2.5}, "extra_size=2.5"),
-        ({"context": random(3, B, T + 1, 13)}, "same numbers"),
+        ({"context": random(3, B, T + 1, 13)}, "as many steps"),
     ],
     ids=["ids", "negative", "half", "steps"],
 )

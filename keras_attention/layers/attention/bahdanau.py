@@ -17,8 +17,8 @@ class BahdanauAttention(AttentionMechanism):
 
     `e_ts = v . tanh(W q_t + U k_s + b)`, `a_t = softmax(e_t)`, `c_t = sum_s a_ts v_s`
 
-    The keys are projected once for a memory. The hidden layer, which would take `B T S U` numbers,
-    is computed in blocks and again in the backward pass; it is never kept whole.
+    The keys are projected once for a memory. The hidden layer of `B T S U` numbers is computed in
+    blocks, again in the backward pass, and never kept.
 
     Weights: `query_kernel` `W (Dq, U)`, `key_kernel` `U (Dk, U)`, `score_vector` `v (U,)`, and with
     `use_bias` `bias` `b (U,)`.
@@ -27,7 +27,7 @@ class BahdanauAttention(AttentionMechanism):
         units: Size `U` of the hidden layer.
         use_bias: Whether `b` is added. The paper's formula has none.
         kernel_initializer, score_initializer, bias_initializer: Of `W` and `U`, of `v`, of `b`. The
-            paper starts `v` at zero, so that all weights are equal at first; this learns faster.
+            paper starts `v` at zero, which learns more slowly.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Reference:

@@ -22,8 +22,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     `a_ts = softmax_s(e_ts)`, `c_t = sum_s a_ts v_s`
 
-    Call it on whole sequences, or take one query at a time, as a decoder does. Memory and state are
-    dictionaries of tensors with the batch first, as beam search wants them:
+    Call it on whole sequences, or step by step, as a decoder does. Memory and state are
+    dictionaries of tensors, batch first:
 
     ```
     memory = mechanism.prepare_memory(value, key, mask)        # keys are projected once
@@ -32,8 +32,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     ```
 
     A subclass writes its score: `build_score`, `project_key`, `project_query` and `score`. One that
-    normalises otherwise, or that keeps a state, overrides `attend`. One whose weights are a softmax
-    can declare its score with a gradient by `loop_score`: a decoder's loop is then faster.
+    normalises otherwise, or keeps a state, overrides `attend`. One whose weights are a softmax can
+    declare a `loop_score`, which makes a decoder's loop faster.
 
     Args:
         dropout: Rate at which weights are dropped in training, at the same memory positions for
@@ -44,8 +44,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
         value: Values `(B, S, Dv)`. Default: the queries, which is self-attention.
         key: Keys `(B, S, Dk)`. Default: the values.
-        query_mask: Boolean `(B, T)`; a query that is masked gets zero weights and a zero context.
-        value_mask: Boolean `(B, S)`; a memory position that is masked gets weight 0.
+        query_mask: Boolean `(B, T)`; a masked query gets zero weights and a zero context.
+        value_mask: Boolean `(B, S)`; a masked memory position gets weight 0.
         return_attention_scores, training: Whether to return the weights; whether dropout applies.
         mask: As `query_mask`, or a list `[query_mask, value_mask]`. Keras passes by itself the
             masks that inputs carry.
@@ -63,12 +63,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     Example:
 
     ```python
-    import keras
     import numpy as np
     from keras import ops
-    from keras_attention.layers import AttentionDecoder, AttentionMechanism
+    from keras_attention.layers import AttentionMechanism
 
-    @keras.saving.register_keras_serializable("my_package")
     class CosineAttention(AttentionMechanism):
         def project_query(self, query):
             return ops.normalize(query, axis=-1)
@@ -79,10 +77,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         def score(self, query, key, positions):
             return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
-    decoder = AttentionDecoder(keras.layers.GRUCell(12), CosineAttention())
-    inputs, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 12))
-    outputs, scores = decoder(inputs, memory, return_attention_scores=True)
-    assert tuple(outputs.shape) == (2, 5, 12) and tuple(scores.shape) == (2, 5, 7)
+    states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 8))
+    context, scores = CosineAttention()(states, memory, return_attention_scores=True)
+    assert tuple(context.shape) == (2, 5, 8) and tuple(scores.shape) == (2, 5, 7)
     ```
     """
 
@@ -109,7 +106,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return key
 
     def score(self, query, key, positions):
-        """Return the scores `(B, T, S)` of projected queries against projected keys.
+        """Return the scores `(B, T, S)` of projected queries and keys.
 
         Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
         """
@@ -149,19 +146,18 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
             context = ops.matmul(scores, memory["value"])
             return (context, scores) if return_attention_scores else context
         query = zero_masked(self.cast(query), query_mask)
-        state, want_scores = self.initial_state(memory), return_attention_scores
-        want_scores = want_scores or self.has_sequence_loss
-        context, scores, _ = self.attend(query, memory, state, query_mask, want_scores)
+        wanted = return_attention_scores or self.has_sequence_loss
+        state = self.initial_state(memory)
+        context, scores, _ = self.attend(query, memory, state, query_mask, wanted)
         self.add_sequence_loss(scores, query_mask, training)
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(
         self, value: Tensor, key: Tensor = None, mask: Tensor = None, training: bool | None = None
     ) -> dict:
-        """Compute once what every query step reads: a dictionary of tensors, batch first.
+        """Compute once what every query step reads, from the arguments of the call.
 
-        It takes values `(B, S, Dv)`, keys `(B, S, Dk)` (default: the values), a boolean mask
-        `(B, S)`, True = attend, and whether dropout applies to the weights over this memory.
+        Returns a dictionary of tensors, batch first. `training` says whether dropout applies.
         """
         arguments.check_built(self, "query_shape, value_shape")
         value = self.cast(value)
@@ -190,10 +186,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def step(
         self, query: Tensor, memory: dict, state: dict, return_attention_scores: bool = True
     ) -> tuple:
-        """Attend with one query a row, `(B, Dq)`.
-
-        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
-        Without `return_attention_scores` some mechanisms are faster.
+        """Attend with one query a row, `(B, Dq)`, over a prepared memory and with the last state.
 
         Returns:
             The context `(B, Dv)`, the weights `(B, S)` or `None`, and the state after the step.
@@ -229,10 +222,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return ops.matmul(weights, memory["value"])
 
     def loop_score(self) -> LoopScore | None:
-        """Return the score with its own gradient, by which a decoder's loop is faster; or `None`.
+        """Return the score with its own gradient, for a decoder's fast loop, or `None`.
 
-        It stands for `project_query`, `score`, `attend` and `read`: a subclass that overrides one
-        falls back to the loop of steps, unless it declares its own `loop_score`.
+        A subclass that overrides `project_query`, `score`, `attend` or `read` takes the slower loop
+        of steps, unless it declares its own `loop_score`.
         """
         return None
 
@@ -245,10 +238,6 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def memory_spec(self, value) -> dict:
         """Return symbols of what `initial_state` reads of a memory, from those of its value."""
         return {"value": keras.KerasTensor(value.shape, self.compute_dtype)}
-
-    def scores_axes(self, value) -> tuple:
-        """Return the sizes of the weights' axes after batch and steps."""
-        return tuple(value.shape[1:2])
 
     @property
     def has_sequence_loss(self) -> bool:
@@ -273,8 +262,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         masks = (of.query_mask, of.value_mask, of.mask)
         query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
         shapes = self.compute_output_shape(query.shape, value.shape, key.shape, True)
-        shapes = shapes if of.return_attention_scores else shapes[:1]
-        return arguments.specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes[: 1 + bool(of.return_attention_scores)], self.compute_dtype)
 
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
@@ -295,7 +283,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
 
 class BilinearAttention(AttentionMechanism):
-    """`e_ts = q_t W k_s`. A subclass multiplies the queries or the keys by `W`."""
+    """`e_ts = q_t W k_s`, where a subclass multiplies queries or keys by `W`."""
 
     def __init__(
         self,
@@ -355,7 +343,7 @@ def row_zeros(value):
 
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
-    query, value, key = (tuple(shape) for shape in in_three(query, value, key))
+    query, value, key = map(tuple, in_three(query, value, key))
     memory = {"value": (value, arguments.MEMORY), "key": (key, arguments.MEMORY)}
     arguments.check_shapes(query=(query, arguments.SEQUENCE), **memory)
     return query, value, key

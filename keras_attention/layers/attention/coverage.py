@@ -22,27 +22,24 @@ class CoverageAttention(BahdanauAttention):
     `c_t = sum_(t'<t) a_t'`, `e_ts = v . tanh(W q_t + U k_s + w_c c_ts + b)`,
     `a_t = softmax(e_t)`, `context_t = sum_s a_ts v_s`
 
-    The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights.
+    The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights before
+    dropout, a masked one nothing.
 
-    Reading the same place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight` this is added to
-    the layer's losses (`add_loss`), as `keras_attention.losses.coverage_loss`: by a call of the
-    layer (of the queries that `query_mask` leaves), and by an `AttentionDecoder` around it (of the
-    steps that `inputs_mask` leaves), not by a `step` alone.
+    Reading a place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight`, a call of the layer and
+    an `AttentionDecoder` around it, but no `step` alone, add this to the losses (`add_loss`), as
+    `keras_attention.losses.coverage_loss` of the real queries.
 
     Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
     `loss_start` also the integer `loss_step`, which counts training calls.
 
     Args:
-        units: Size `U` of the hidden layer.
-        loss_weight: Factor of the coverage loss. 0: no loss is added.
-        loss_start: Number of training calls without the loss, which then is switched on. The
-            paper adds it only when the model has trained without.
-        use_bias, kernel_initializer, score_initializer, bias_initializer: As in
+        units, use_bias, kernel_initializer, score_initializer, bias_initializer: As in
             `BahdanauAttention`.
+        loss_weight: Factor of the coverage loss; 0 adds none.
+        loss_start: Number of calls with `training=True` before the loss counts. The paper adds it
+            only when the model has trained without.
         coverage_initializer: Initializer of `w_c`. At zero it begins as additive attention.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
-            The coverage is the sum of the weights before dropout. A masked query covers nothing,
-            and only a call with `training=True` counts for `loss_start`.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
@@ -138,9 +135,8 @@ class CoverageScore(LoopScore):
 
     def query_gradient(self, upstream, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)
-        vectors = (weights["score_vector"], weights["coverage_vector"])
         by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
-            query, key, coverage, *vectors, upstream
+            query, key, coverage, weights["score_vector"], weights["coverage_vector"], upstream
         )
         sums = dict(zip(self.summed, (by_key, *by_vectors), strict=True))
         return by_query, {"coverage": by_coverage}, sums

@@ -10,7 +10,7 @@ from ...ops.normalizers import masked_softmax
 from .. import arguments
 from .base import AttentionMechanism, Tensor
 
-# Below it a weight counts as this much where words and sentences agree on no place at all.
+# The least that a weight counts as.
 SMALLEST = 1e-30
 
 
@@ -20,11 +20,11 @@ class HierarchicalAttention(AttentionMechanism):
 
     `P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `c_t = sum_j P(j) v_j`
 
-    `P_w` are the weights of the word mechanism over all words of the document, `P_s` those of the
-    sentence mechanism over its sentences, `s(j)` the sentence of word `j`.
+    `P_w` are the weights over all words of the document, `P_s` those over its sentences, `s(j)` is
+    the sentence of word `j`.
 
-    In an `AttentionDecoder` the `value` is the dictionary `{"words": (B, N, W, D), "sentences":
-    (B, N, Ds)}`, and the `value_mask` one of the same keys.
+    In an `AttentionDecoder`, `value` is a dictionary `{"words": (B, N, W, D), "sentences":
+    (B, N, Ds)}`, and `value_mask` one of the same keys.
 
     Weights: those of `word_attention` and of `sentence_attention`.
 
@@ -131,8 +131,8 @@ class HierarchicalAttention(AttentionMechanism):
     ):
         """Compute once what every query step reads, from the arguments of the call.
 
-        Returns the memories of the two mechanisms, `"word"` and `"sentence"`; the words, `"value"`
-        `(B, N W, D)`; and where anything is masked `"mask"` `(B, N, W)`.
+        Returns the mechanisms' memories `"word"` and `"sentence"`, the words `"value"`
+        `(B, N W, D)`, and where anything is masked `"mask"` `(B, N, W)`.
         """
         arguments.check_built(self, "query_shape, words_shape, sentences_shape")
         words = self.cast(words)
@@ -221,16 +221,12 @@ class HierarchicalAttention(AttentionMechanism):
         sentences = keras.KerasTensor(sentences, self.compute_dtype)
         return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
 
-    def scores_axes(self, value):
-        return tuple(value["words"].shape[1:3])
-
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
         words = self._check_call(of.query, of.words, of.sentences, *masks)
         shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
-        shapes = shapes if of.return_attention_scores else shapes[:1]
-        return arguments.specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes[: 1 + bool(of.return_attention_scores)], self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
@@ -287,23 +283,22 @@ def _shapes(query, words, sentences):
 
 
 def reweight(word_weights, sentence_weights, mask=None):
-    """`P(j) = P_w(j) P_s(s(j)) / sum_k P_w(k) P_s(s(k))`, `(B, T, N, W)`, over a document's words.
+    """Return the joined weights `(B, T, N, W)`, from `(B, T, N, W)` and `(B, T, N)`.
 
-    By logarithms in float32, so that two small factors do not vanish. Where words and sentences
-    agree on no place, zeros count as a tiny weight; a row without weight anywhere gets zeros.
+    Where words and sentences agree on no place, zeros count as a tiny weight; a row without weight
+    anywhere gets zeros.
     """
-    dtype = word_weights.dtype
+    # By logarithms in float32, so that two small factors do not vanish.
     words = ops.cast(word_weights, "float32")
     sentences = ops.expand_dims(ops.cast(sentence_weights, "float32"), 3)
     both = ops.logical_and(words > 0, sentences > 0)
-    agree = ops.any(both, axis=(2, 3), keepdims=True)
-    read = ops.logical_and(
-        ops.any(words > 0, axis=(2, 3), keepdims=True),
-        ops.any(sentences > 0, axis=(2, 3), keepdims=True),
+    agree, reads_words, reads_sentences = (
+        ops.any(part, axis=(2, 3), keepdims=True) for part in (both, words > 0, sentences > 0)
     )
+    read = ops.logical_and(reads_words, reads_sentences)
     allowed = combine_masks(ops.where(agree, both, read), mask)
     logits = ops.log(ops.maximum(words, SMALLEST)) + ops.log(ops.maximum(sentences, SMALLEST))
     count, width = ops.shape(words)[2:]
     flat = (*ops.shape(words)[:2], count * width)
     weights = masked_softmax(ops.reshape(logits, flat), ops.reshape(allowed, flat))
-    return ops.cast(ops.reshape(weights, ops.shape(words)), dtype)
+    return ops.cast(ops.reshape(weights, ops.shape(words)), word_weights.dtype)

@@ -15,8 +15,8 @@ class IntraDecoderAttention(BilinearAttention):
 
     `e_tj = h_t W h_j`, `a_tj = softmax_(j<t)(e_tj)`, `c_t = sum_(j<t) a_tj h_j`, `c_1 = 0`
 
-    It lets a decoder see what it has said already. Step by step, the state keeps the earlier states
-    in a buffer as long as the memory. A step past its end sees what is in it, and is not kept.
+    A decoder sees what it has said already. Step by step, a buffer as long as the memory keeps the
+    earlier states; a step past its end sees the buffer, and is not kept.
 
     Apply the layer to the decoder's outputs: the context does not enter its recurrence. As the
     `attention` of an `AttentionDecoder` it gives a decoder without a source.

@@ -12,9 +12,8 @@ from .base import row_zeros
 from .luong import LuongAttention
 
 ALIGNMENTS = ("monotonic", "predictive")
-
-# From this many windows' widths on, a memory is read window by window: below it, one product over
-# the whole memory is as fast as gathering (python -m benchmarks.local_attention).
+# A memory of more than this many windows' widths is read window by window; in a shorter one, one
+# product over all of it is as fast (python -m benchmarks.local_attention).
 WINDOWED_FROM = 4
 
 
@@ -29,8 +28,8 @@ class LocalAttention(LuongAttention):
       `a_ts = softmax(e_t)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`. The weights are not
       normalised again, so they sum to less than 1.
 
-    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence; past its end it is
-    empty, with zero weights and context. Long memories are read window by window.
+    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence. An empty window has
+    zero weights and context.
 
     Weights: those of the score (see `LuongAttention`); for predictive alignment also
     `position_kernel` `W_p (Dq, U)` and `position_vector` `v_p (U,)`.
@@ -39,8 +38,8 @@ class LocalAttention(LuongAttention):
         half_width: `D`.
         alignment: `"monotonic"` or `"predictive"`.
         score, max_length, kernel_initializer: As in `LuongAttention`.
-        units: Size `U` of the hidden layers of `"concat"` and of the position; for the position
-            the default is the size of the queries.
+        units: Size `U` of the hidden layers of `"concat"` and of the position, there by default
+            the size of the queries.
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Raises:

@@ -10,9 +10,8 @@ from ...ops.scores import additive_gradients, dot_score
 class LoopScore:
     """The score of one query a row, with a gradient of its own, for the decoder's fast loop.
 
-    A mechanism's `loop_score` returns one, and the decoder then differentiates its loop as a whole.
-    A subclass writes `score`, `query_gradient` and `memory_gradients`; one that depends on what
-    earlier queries read, the mechanism's state, also `keep` and `keep_gradients`.
+    A mechanism returns one from `loop_score`. A subclass writes `score`, `query_gradient` and
+    `memory_gradients`; one that depends on the mechanism's state also `keep` and `keep_gradients`.
 
     Args:
         query_kernel: Kernel `(Dq, U)` that queries are multiplied with, in the compute dtype.
@@ -22,21 +21,11 @@ class LoopScore:
     Example:
 
     ```python
-    import numpy as np
-    from keras_attention.layers import DotScore, LoopScore
+    from keras_attention.layers import BahdanauAttention, LoopScore
 
-    class HalvedScore(DotScore):
-        def score(self, query, key, state, weights):
-            return super().score(query, key, state, weights) / 2
-
-        def query_gradient(self, upstream, *read):
-            return super().query_gradient(upstream / 2, *read)
-
-        def memory_gradients(self, upstream, *read):
-            return super().memory_gradients(upstream / 2, *read)
-
-    score = HalvedScore().score(np.ones((2, 4), "float32"), np.ones((2, 7, 4), "float32"), {}, {})
-    assert isinstance(HalvedScore(), LoopScore) and tuple(score.shape) == (2, 7)
+    attention = BahdanauAttention(units=4)
+    attention.build((2, 5, 8), (2, 7, 12))
+    assert isinstance(attention.loop_score(), LoopScore)
     ```
     """
 

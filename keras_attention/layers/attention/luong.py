@@ -30,11 +30,9 @@ class LuongAttention(AttentionMechanism):
     Args:
         score: `"dot"` (queries and keys of one size), `"general"`, `"concat"` or `"location"`.
         units: Size `U` of the hidden layer of `"concat"`; the other scores have none.
-        max_length: The longest memory whose words `"location"` tells apart; a word past it gets
-            weight 0.
+        max_length: How many words `"location"` reads; a word past them gets weight 0.
         kernel_initializer: Initializer of the weights. Default: Glorot's, but for the
-            `score_kernel` of `"general"` a normal with a deviation of 0.01: from Glorot's its
-            weights were seen to stay on the first word (ADR 5).
+            `score_kernel` of `"general"` a normal with a deviation of 0.01 (ADR 5).
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
 
     Raises:

@@ -1,6 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017), with the options that came since."""
 
 import itertools
+import math
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ from ...ops.axes import Axes
 from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from ...ops.dot_product.mods import Mods, all_of
 from ...ops.dot_product.reach import Reach
-from ...ops.masks import can_be_one, check_mask, combine_masks, zero_masked
+from ...ops.masks import can_be_one, check_mask, combine_masks, dtype_of, zero_masked
 from .. import arguments
 from .base import in_three, is_alone, masks_of
 from .multi_head_projections import HeadProjections, rank_4
@@ -35,10 +36,10 @@ class MultiHeadAttention(HeadProjections):
     \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
     $$
 
-    `A` is the normaliser, `b` the bias by distance, where there is one. The weights have the order
-    and shapes of `keras.layers.MultiHeadAttention`, and give the same output; a query that sees
-    nothing has zero weights here. `step` takes one query at a time. Unless you ask for the weights,
-    long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S` numbers.
+    `A` is the normaliser, `b` the bias by distance, if any. Weights and output are those of
+    `keras.layers.MultiHeadAttention`, but a query that sees nothing has zero weights here. `step`
+    takes one query at a time. Long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S`
+    numbers, unless you ask for the weights.
 
     Args:
         num_heads: Number of query heads `H`.
@@ -48,24 +49,24 @@ class MultiHeadAttention(HeadProjections):
         output_shape: Size of the output, or a tuple of sizes. Default: the queries' size.
         num_key_value_heads: Number of heads of keys and values, each read by as many query heads;
             1 is multi-query attention. Default: `num_heads`.
-        positions: `None`, or how places enter the scores: `"rotary"` turns queries and keys,
-            `"alibi"` takes a slope times the distance off, `"relative"` adds a learned number for
-            each bucket of distances. Places count from 0 in queries and in memory.
+        positions: `None`, or how places, counted from 0, enter the scores: `"rotary"` turns queries
+            and keys, `"alibi"` subtracts a slope times the distance, `"relative"` adds a learned
+            number for each bucket of distances.
         max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
-            features of a head are turned (default: all), and what places are divided by.
-        num_buckets, max_distance: Of `"relative"`: how many buckets there are, the last of which
-            holds all distances from `max_distance` on.
+            features of a head turn (default: all), and the divisor of places.
+        num_buckets, max_distance: Of `"relative"`: how many buckets there are; the last holds all
+            distances from `max_distance` on.
         window, sliding_window: Two names: a query at place `t` sees the places within
             `window - 1` of `t`. Default: all.
-        num_sinks: The first places, which are seen past the window too.
+        num_sinks: How many of the first places all queries see, past the window too.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
-        query_key_norm: Whether each head's queries and keys are divided by their root mean square
-            and multiplied by a learned gain, before they are turned.
+        query_key_norm: Whether each head's queries and keys, before they turn, are divided by their
+            root mean square and multiplied by a learned gain.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
             kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule starts
             kernels of three axes small, as a convolution's; a post-norm Transformer needs that.
         attention_axes: The axes that attend, of inputs with several axes between batch and
-            features; the others are taken one by one. Default: all of them.
+            features; the layer takes the others one by one. Default: all of them.
         use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
@@ -84,8 +85,8 @@ class MultiHeadAttention(HeadProjections):
         return_attention_scores, training: Whether to return the weights; whether dropout applies.
         use_causal_mask: Whether a query sees no place after its own.
         mask: The masks that Keras passes by itself; `query_mask` goes before it.
-        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places that rotary
-            positions count. Default: 0, 1, and so on; for keys in self-attention, the queries'.
+        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places for rotary
+            positions. Default: 0, 1, and so on; for keys in self-attention, the queries'.
         score_mod: In place of the layer's. Gradients reach the Keras variables that it reads, and
             the tensors of a `functools.partial`; all else is constant.
         mask_mod: Beside the layer's; both must show a pair.
@@ -164,7 +165,7 @@ class MultiHeadAttention(HeadProjections):
         self._set_window(window, sliding_window, num_sinks)
         self.dropout = arguments.check_rate("dropout", dropout)
         self.use_bias = arguments.check_flag("use_bias", use_bias)
-        self.output_size = _integers("output_shape", output_shape, "a positive integer")
+        self.output_size = _integers("output_shape", output_shape, 1)
         self.normalizer = arguments.check_choice("normalizer", normalizer, NORMALIZERS)
         self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -174,7 +175,7 @@ class MultiHeadAttention(HeadProjections):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = arguments.check_seed(seed)
-        self.attention_axes = _integers("attention_axes", attention_axes, "an integer")
+        self.attention_axes = _integers("attention_axes", attention_axes, -math.inf)
         self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.score_mod = _as_mod("score_mod", score_mod)
         self.mask_mod = _as_mod("mask_mod", mask_mod)
@@ -237,8 +238,7 @@ class MultiHeadAttention(HeadProjections):
             )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        shapes = in_three(query_shape, value_shape, key_shape)
-        query, value, key = (tuple(shape) for shape in shapes)
+        query, value, key = map(tuple, in_three(query_shape, value_shape, key_shape))
         self.axes = axes_of(query, self.attention_axes)
         self._check_shapes(query, value, key)
         heads, groups = self.num_heads, self.num_key_value_heads
@@ -386,9 +386,8 @@ class MultiHeadAttention(HeadProjections):
         open_ones = tuple(None if size == 1 else size for size in shape)  # one entry serves all
         leading = ((), full[:1], batch, (*batch, self.num_heads))
         fits = any(can_be_one(open_ones, (*first, *full[-pairs:])) for first in leading)
-        has_dtype = hasattr(mask, "dtype")
-        dtype = keras.backend.standardize_dtype(mask.dtype) if has_dtype else mask
-        if not fits or not ("bool" in str(dtype) or "int" in str(dtype)):
+        dtype = dtype_of(mask)
+        if not fits or not ("bool" in dtype or "int" in dtype):
             raise ValueError(
                 "`attention_mask` must be boolean (True = attend) of shape (T, S), (B, T, S) or "
                 f"(B, H, T, S), here {full}. Received: attention_mask of shape {shape} and dtype "
@@ -409,15 +408,12 @@ class MultiHeadAttention(HeadProjections):
         return self.axes.fold(ops.cast(places, "int32"))
 
 
-def _integers(name, given, kind):
-    """Return an integer or several, positive where the kind says so, as a tuple; `None` stays."""
+def _integers(name, given, minimum):
+    """Return one integer or several, each of at least `minimum`, as a tuple; `None` stays."""
     if given is None:
         return None
-    listed = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    fits = all(type(one) is int and (one > 0 or "positive" not in kind) for one in listed)
-    if not listed or not fits:
-        raise ValueError(f"`{name}` must be {kind} or a tuple of them. Received: {name}={given!r}")
-    return listed
+    listed = given if isinstance(given, (list, tuple)) and given else [given]
+    return tuple(arguments.check_integer(name, one, minimum) for one in listed)
 
 
 def _as_mod(name, mod):

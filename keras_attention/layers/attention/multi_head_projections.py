@@ -75,7 +75,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         return query, *memory, gate
 
     def _scaled(self, projected, places):
-        """Return queries `(B, H, T, d)`, scaled for their products with keys, and the gate."""
+        """Return scaled queries `(B, H, T, d)`, and the gate or `None`."""
         query, *gate = projected
         query = self._placed(query, "query_gain", places)
         query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
@@ -132,11 +132,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def prepare_memory(self, value, key=None, mask=None) -> dict:
         """Project once the values `(B, S, Dv)` and keys `(B, S, Dk)` that every query step reads.
 
-        The keys are by default the values; the boolean mask is `(B, S)`, True = attend.
-
-        Returns:
-            Dictionary of tensors with the batch first: `key` `(B, G, S, key_dim)` and `value`
-            `(B, G, S, value_dim)` of `G` heads, and `mask` where there is one.
+        Returns a dictionary: `key` `(B, G, S, key_dim)` and `value` `(B, G, S, value_dim)` of `G`
+        heads, and the `mask` `(B, S)`, True = attend, where there is one.
         """
         self._check_steps()
         value = self.cast(value)
@@ -170,9 +167,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     ):
         """Attend with one query a row.
 
-        With a memory that is cross-attention, which returns the state, `{}` or any, as it is.
-        Without one (`None`) it is causal self-attention: it writes the query's own key and value
-        to the cache at `index`, and reads the places up to there.
+        With a memory this is cross-attention, and the state stays as it is. Without one (`None`) it
+        is causal self-attention, which writes the query's key and value to the cache at `index`.
 
         Args:
             query: `(B, D)`.
@@ -181,9 +177,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
             attention_mask: Boolean `(B, S)` or `(B, H, S)`: which places the query may see.
             return_attention_scores: Whether the weights are wanted; else they are `None`.
-            copies: How many queries in a row share a row of memory or state: `(B / copies, ...)`. A
-                cache has as many places for each step then, and `attention_mask` must say which
-                belong to a query (`decoding.mask_of_origins`).
+            copies: How many neighbouring queries share a row of memory or state. A cache then has
+                as many places for each step, and `attention_mask` must say which places belong to
+                a query (`decoding.mask_of_origins`).
 
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
@@ -293,13 +289,11 @@ def _by_copies(mask, copies):
 
 
 def write_places(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
-    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of step `index`.
-
-    On TensorFlow `slice_update` compiles for each shape; a scatter does not. Both copy the cache.
-    """
+    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of a step."""
     copies = entry.shape[2]
     if keras.backend.backend() != "tensorflow":
         return ops.slice_update(cache, (0, 0, index * copies, 0), entry)
+    # There `slice_update` compiles for each shape; a scatter does not.
     batch_size, groups, length, size = ops.shape(cache)
     count, steps = batch_size * groups, length // copies
     places = ops.arange(count, dtype="int32") * steps + index

@@ -7,14 +7,14 @@ from keras import ops, tree
 
 from ...ops.crossentropy import smoothed_crossentropy
 from ...ops.types import Tensor
-from ..arguments import Configured, check_integer, fresh, specs
+from .. import arguments
 
-# The least probability: its logarithm is what a word gets that neither part can give.
+# The least probability, of a word that neither part can give.
 SMALLEST = 1e-30
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class PointerGenerator(Configured, keras.layers.Layer):
+class PointerGenerator(arguments.Configured, keras.layers.Layer):
     """Mix words from the vocabulary with words copied from the source.
 
     `p_gen = sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b)`,
@@ -22,8 +22,7 @@ class PointerGenerator(Configured, keras.layers.Layer):
 
     `P_vocab` is the softmax of the logits, `a_t` the attention weights, `c_t` the context, `s_t`
     the decoder's state and `x_t` its input. The ids `V`, `V + 1`, ... number the unknown words of
-    each example's source, so that they can be written. It runs in float32; under mixed precision
-    give it `dtype="float32"`, as any last layer. `log_likelihood` is for training.
+    each source. Under mixed precision give it `dtype="float32"`, as any last layer.
 
     Weights: `context_vector` `w_h (Dc,)`, `state_vector` `w_s (Ds,)`, `input_vector` `w_x (Dx,)`,
     `bias` `b ()`.
@@ -81,17 +80,13 @@ class PointerGenerator(Configured, keras.layers.Layer):
     def build(
         self, logits_shape, scores_shape, source_ids_shape, context_shape, state_shape, inputs_shape
     ):
-        names = ("logits", "context", "state", "inputs")
-        shapes = (logits_shape, context_shape, state_shape, inputs_shape)
-        self.sizes = {name: shape[-1] for name, shape in zip(names, shapes, strict=True)}
-        if None in self.sizes.values():
-            raise ValueError(
-                "The last axis of logits, context, state and inputs must be known. "
-                f"Received: {self.sizes}"
-            )
+        steps = {"logits": logits_shape, "context": context_shape}
+        steps |= {"state": state_shape, "inputs": inputs_shape}
+        _check_shapes(steps, scores_shape, source_ids_shape)
+        self.sizes = {name: shape[-1] for name, shape in steps.items()}
         # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
-            shape, initializer = (self.sizes[of],), fresh(self.kernel_initializer)
+            shape, initializer = (self.sizes[of],), arguments.fresh(self.kernel_initializer)
             self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
         self._make_weight("bias", (), self.bias_initializer, autocast=False)
 
@@ -119,10 +114,9 @@ class PointerGenerator(Configured, keras.layers.Layer):
         return tree.map_structure(lambda result: ops.squeeze(result, 1), results)
 
     def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
-        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`.
+        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`, for training.
 
-        These are the entries of the call's result at the targets, ids in the extended vocabulary,
-        at a fraction of its cost. The other arguments are those of the call.
+        It picks the call's result at the targets, ids in the extended vocabulary, but costs less.
         """
         if not self.built:
             parts = (logits, scores, source_ids, context, state, inputs)
@@ -155,31 +149,24 @@ class PointerGenerator(Configured, keras.layers.Layer):
         steps = tuple(logits.shape[:2])
         size = logits.shape[2] + extra_size
         shapes = [(*steps, size), *([steps] if return_p_gen else [])]
-        return specs(shapes, self.compute_dtype)
+        return arguments.specs(shapes, self.compute_dtype)
 
     def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
-        parts = {"logits": logits, "scores": scores, "context": context}
-        parts |= {"state": state, "inputs": inputs}
-        shapes = {name: tuple(part.shape) for name, part in parts.items()}
-        ids = tuple(source_ids.shape)
-        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        received = f"Received: source_ids {ids}, {listed}"
-        if any(len(shape) != 3 for shape in shapes.values()) or len(ids) != 2:
-            raise ValueError(
-                "All must have the shape (batch, steps, features), and source_ids (batch, memory "
-                f"steps). {received}"
-            )
-        if logits.shape[2] is None:
-            raise ValueError(f"The last axis of logits, the vocabulary, must be known. {received}")
-        batches = {ids[0], *(shape[0] for shape in shapes.values())}
-        steps = {shape[1] for shape in shapes.values()}
-        if any(len(sizes - {None}) > 1 for sizes in (batches, steps)):
-            raise ValueError(f"All must have the same numbers of rows and steps. {received}")
-        if None not in (ids[1], scores.shape[2]) and ids[1] != scores.shape[2]:
-            raise ValueError(f"Each memory step needs a weight and an id. {received}")
-        if self.built and any(shapes[name][2] != size for name, size in self.sizes.items()):
-            raise ValueError(f"The layer was built for features {self.sizes}. {received}")
-        check_integer("extra_size", extra_size, minimum=0)
+        parts = {"logits": logits, "context": context, "state": state, "inputs": inputs}
+        steps = {name: part.shape for name, part in parts.items()}
+        _check_shapes(steps, scores.shape, source_ids.shape)
+        for name, size in self.sizes.items() if self.built else ():
+            arguments.check_features(name, steps[name], size)
+        arguments.check_integer("extra_size", extra_size, minimum=0)
+
+
+def _check_shapes(steps, scores, source_ids):
+    """Raise a ValueError unless all are of the same steps, and weights and ids of one memory."""
+    arguments.check_shapes(
+        **{name: (shape, arguments.SEQUENCE) for name, shape in steps.items()},
+        scores=(scores, "batch, steps, memory steps"),
+        source_ids=(source_ids, "batch, memory steps"),
+    )
 
 
 def _float(tensor):
@@ -187,10 +174,7 @@ def _float(tensor):
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
-    """Add up weights `(B, T, S)` of places with one of the ids `(B, S)`: `(B, T, size)`.
-
-    Ids outside `[0, size)` are dropped. Nothing of size `T S` by vocabulary exists.
-    """
+    """Add up weights `(B, T, S)` by the ids `(B, S)` of their places, those below `size`."""
     batch_size, steps, length = ops.shape(scores)
     inside = ops.logical_and(ids >= 0, ids < size)
     ids = ops.expand_dims(ops.where(inside, ids, ops.zeros_like(ids)), 1)

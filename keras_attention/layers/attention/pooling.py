@@ -18,14 +18,14 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     `u_s = tanh(W h_s + b)`, `a = softmax_s(u_s . u_w)`, `v = sum_s a_s h_s`
 
-    There is no query: the layer learns `u_w`, one for all sequences. It takes the place of
-    `GlobalAveragePooling1D`, and the weights show what it read.
+    There is no query: the layer learns one, `u_w`, for all sequences. Use it in place of
+    `GlobalAveragePooling1D`; the weights show what it reads.
 
     Weights: `kernel` `W (D, U)`, `bias` `b (U,)`, `context_vector` `u_w (U,)`.
 
     Args:
         units: Size `U` of the hidden layer.
-        kernel_initializer, bias_initializer, context_initializer: Of `W`, of `b`, of `u_w`.
+        kernel_initializer, bias_initializer, context_initializer: Of `W`, `b` and `u_w`.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -70,7 +70,7 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
+        self._check(inputs_shape)
         self._make_weight("kernel", (inputs_shape[2], self.units), self.kernel_initializer)
         self._make_weight("bias", (self.units,), self.bias_initializer)
         self._make_weight("context_vector", (self.units,), self.context_initializer)
@@ -79,7 +79,7 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
     def call(
         self, inputs: Tensor, mask: Tensor = None, return_attention_scores: bool = False
     ) -> Tensor:
-        self._check_call(inputs, mask)
+        self._check(inputs.shape, mask)
         inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a sum or a gradient
         hidden = ops.tanh(ops.matmul(inputs, self.cast(self.kernel)) + self.cast(self.bias))
         vector = ops.expand_dims(self.cast(self.context_vector), 1)
@@ -92,17 +92,16 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         return None  # no steps are left to mask
 
     def compute_output_shape(self, inputs_shape):
-        arguments.check_shapes(inputs=(inputs_shape, arguments.SEQUENCE))
+        self._check(inputs_shape)
         return (inputs_shape[0], inputs_shape[2])
 
     def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
-        self._check_call(inputs, mask)
-        shapes = [self.compute_output_shape(inputs.shape)]
-        shapes += [inputs.shape[:2]] if return_attention_scores else []
-        return arguments.specs(shapes, self.compute_dtype)
+        self._check(inputs.shape, mask)
+        scores = [inputs.shape[:2]] if return_attention_scores else []
+        return arguments.specs([(inputs.shape[0], inputs.shape[2]), *scores], self.compute_dtype)
 
-    def _check_call(self, inputs, mask):
-        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+    def _check(self, shape, mask=None):
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         if self.built:
-            arguments.check_features("inputs", inputs.shape, self.kernel.shape[0])
-        check_mask(mask, tuple(inputs.shape[:2]), "mask")
+            arguments.check_features("inputs", shape, self.kernel.shape[0])
+        check_mask(mask, tuple(shape[:2]), "mask")

@@ -8,7 +8,7 @@ from ...ops.normalizers import masked_softmax
 from ..recurrent.recurrence import run_queries
 from .base import BilinearAttention
 
-# Stands for the logarithm of an empty sum: finite, so that no difference of it is NaN.
+# The logarithm of an empty sum: finite, so that no difference is NaN.
 EMPTY = -1e30
 
 

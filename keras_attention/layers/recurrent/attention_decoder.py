@@ -28,18 +28,18 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
       `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`, `o_t = tanh(W [c_t; h_t])`. With
       `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
 
-    Weights: those of the `cell` and of the `attention`; and with an attentional vector
-    `attentional_kernel` `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
+    Weights: those of `cell` and `attention`; and with an attentional vector `attentional_kernel`
+    `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
 
     Args:
-        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells is made
-            a stack. The top cell's output is the query.
+        cell: Any Keras RNN cell, `keras.layers.StackedRNNCells` included; a list of cells makes a
+            stack. The top cell's output is the query.
         attention: An `AttentionMechanism`, such as `BahdanauAttention(units)`.
         query: `"previous"` or `"current"`.
         attention_size: Size of the attentional vector. Default: with `"current"` the size of the
             cell's output; with `"previous"` there is none.
-        input_feeding: Whether the attentional vector joins the next step's input; with
-            `query="current"` only, since `"previous"` feeds the context already.
+        input_feeding: Whether the attentional vector joins the next step's input, with `"current"`
+            only.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -166,10 +166,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return self.attention.memory_from(value, mask, training)
 
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
-        """Return the state before the first step over a memory that `prepare_memory` gave.
-
-        `initial_state` is that of the call; a state of this decoder is returned as it is.
-        """
+        """Return the state before the first step; `initial_state` is that of the call."""
         if isinstance(initial_state, dict):
             return initial_state
         value = memory["value"]
@@ -184,9 +181,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return state
 
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
-        """Decode one step of inputs `(B, E)`.
-
-        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
+        """Decode one step of inputs `(B, E)`, over a prepared memory and with the last state.
 
         Returns:
             The output `(B, O)`, the weights `(B, S)`, and the state after the step.
@@ -259,7 +254,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return found | {"state": tree.pack_sequence_as(state, flat_state)}
 
     def _advance(self, inputs, memory, state, want_scores=True, training=False):
-        """Take one step: what a step of either order is stands here alone."""
+        """Take one step. Only this method says what a step of either order is."""
         states = state["cell"]
         if self.query == "previous":
             query = self._cell.top_state(states)
@@ -305,26 +300,24 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
         value, *_ = self._inputs(of.inputs, of.value, *masks)
-        (batch_size, steps), memory = of.inputs.shape[:2], self.attention.memory_spec(value)
-        value_size = memory["value"].shape[2]
-        shapes = [(batch_size, steps, self.output_size)]
-        shapes += [(batch_size, steps, value_size)] if of.return_context else []
-        if of.return_attention_scores:
-            shapes.append((batch_size, steps, *self.attention.scores_axes(value)))
+        value_shape = tree.map_structure(lambda part: tuple(part.shape), value)
+        query_shape = (*of.inputs.shape[:2], self._cell.output_size)
+        context, scores = self.attention.compute_output_shape(
+            query_shape, value_shape, return_attention_scores=True
+        )
+        shapes = [self.compute_output_shape(of.inputs.shape)]
+        shapes += [context] if of.return_context else []
+        shapes += [scores] if of.return_attention_scores else []
         results = arguments.specs(shapes, self.compute_dtype)
         if not of.return_state:
             return results
-
-        def spec(size):
-            return keras.KerasTensor((batch_size, size), self.compute_dtype)
-
-        state = {
-            "cell": [spec(size) for size in self._cell.state_sizes],
-            "context": spec(value_size),
-            "attention": self.attention.initial_state(memory),
-        }
-        if self.input_feeding:
-            state["attentional"] = spec(self.output_size)
+        cell, read, fed = tree.map_structure(
+            lambda size: keras.KerasTensor((of.inputs.shape[0], size), self.compute_dtype),
+            [self._cell.state_sizes, context[2], self.output_size],
+        )
+        memory = self.attention.memory_spec(value)
+        state = {"cell": cell, "context": read, "attention": self.attention.initial_state(memory)}
+        state |= {"attentional": fed} if self.input_feeding else {}
         return (*results, state) if len(shapes) > 1 else (results, state)
 
     @classmethod

@@ -1,9 +1,8 @@
 """The decoder's fast path: its whole loop as one function with a gradient of its own.
 
-A backend differentiates a loop by multiplying out each weight's gradient, and adding to the
-gradient of the whole memory, at every step. Here the backward loop yields only the gradients of
-each step's products; every weight's and the memory's gradient is then one product over the whole
-sequence. It computes what `AttentionDecoder` says that a step is: a test compares the two.
+A backend's own gradient multiplies out every weight's gradient, and adds to that of the whole
+memory, at every step. Here the backward loop yields only the gradients of each step's products; the
+gradients of weights and memory are then one product each over the whole sequence.
 """
 
 import math
@@ -30,18 +29,16 @@ from .recurrence import (
     with_gradient,
 )
 
+# The methods of a mechanism that its `loop_score` stands for.
 STANDS_FOR = ("project_query", "queries", "score", "attend", "read", "step", "initial_state")
-"""The methods of a mechanism that its `loop_score` stands for."""
-
+# The results that have a step axis, in the order in which they are packed.
 SEQUENCES = ("outputs", "contexts", "scores")
-"""The results that have a step axis, in the order in which they are packed."""
 
 
 def fused(cell, attention):
     """Return a loop that computes what the decoder's steps compute, or `None`.
 
-    It takes cells that have equations (`equations_of`) and a mechanism that declares a `loop_score`
-    and overrides no method that the score stands for, all of one dtype.
+    It takes cells with equations, and mechanisms that override nothing `loop_score` stands for.
     """
     view = DecoderCell(cell, attention.compute_dtype)
     if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:
@@ -303,7 +300,9 @@ class FusedLoop:
         parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
         parts += flatten(last) if "state" in self.wanted else []
         dtype = keras.backend.result_type(*(part.dtype for part in parts))
-        parts = [ops.cast(_reshaped(part, (_size(part),)), dtype) for part in parts]
+        parts = [
+            ops.cast(_reshaped(part, (math.prod(ops.shape(part)[1:]),)), dtype) for part in parts
+        ]
         return ops.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def _unpack(self, row, given):
@@ -336,11 +335,6 @@ def _added(sums, parts):
         name: part + ops.cast(parts[name], part.dtype) if name in parts else part
         for name, part in sums.items()
     }
-
-
-def _size(tensor):
-    """Return how many numbers each row of a tensor has."""
-    return math.prod(ops.shape(tensor)[1:])
 
 
 def _reshaped(tensor, shape):

@@ -1,9 +1,4 @@
-"""The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence.
-
-The loop computes only what needs the state before; products with the inputs stand outside. It keeps
-its states, and in training the products with the recurrent kernel; otherwise a gradient computes
-these again, in large products.
-"""
+"""The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +20,9 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 
 @keras.saving.register_keras_serializable("keras_attention")
 class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
-    """One step of an `InnerAttentionGRU`, whose equations and weights it has.
+    """One step of an `InnerAttentionGRU`, with its equations and weights.
 
-    That layer runs it over sequences, faster than `keras.layers.RNN` does. The cell alone is for
-    stacks and loops of your own.
+    That layer runs it faster than `keras.layers.RNN`. The cell alone serves stacks and your loops.
 
     Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
@@ -193,14 +187,11 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
 
     def _check_step(self, inputs, state, query, return_attention_scores):
         check_scores_wanted(self.attention, return_attention_scores)
-        shapes = [tuple(tensor.shape) for tensor in (inputs, state, query)]
+        shapes = {"inputs": inputs.shape, "state": state.shape, "query": query.shape}
+        arguments.check_shapes(**{name: (s, "batch, features") for name, s in shapes.items()})
         sizes = (self.input_size, self.units, self.query_size)
-        fits = [len(shape) == 2 and shape[1] == n for shape, n in zip(shapes, sizes, strict=True)]
-        if not all(fits) or len({shape[0] for shape in shapes} - {None}) > 1:
-            raise ValueError(
-                "The cell was built for inputs, a state and a query of one batch and of the sizes "
-                f"{sizes}. Received: shapes {shapes}"
-            )
+        for (name, shape), size in zip(shapes.items(), sizes, strict=True):
+            arguments.check_features(name, shape, size)
 
     def cast(self, tensor):
         """Return a weight or an input in the compute dtype, inside and outside of `__call__`."""
@@ -227,8 +218,9 @@ def check_scores_wanted(attention, wanted):
 class InnerLoop:
     """The states of all steps, with a gradient of their own, by the equations of `GRU`.
 
-    With a `reader`, the state before the step weighs the step's input: each product `p_t` becomes
-    `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
+    The loop computes only what needs the state before. With a `reader`, that state weighs the
+    step's input: each product `p_t` becomes `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
+    In `training` the products with the recurrent kernel are kept for the gradient.
     """
 
     equations: GRU

@@ -23,8 +23,8 @@ FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll
 class InnerAttentionGRU(keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
-    Attention after a recurrent net favours the end of a text. Here a query `r` (in answer
-    selection, the question) acts before the state.
+    Attention after a recurrent net favours the end of a text. Here a query `r`, such as a question,
+    acts before the state.
 
     - `attention="gate"`: the query takes part in the gates, not in the candidate.
       `z = σ(W_z x + H_z h + M_z r + b_z)`, `f = σ(W_f x + H_f h + M_f r + b_f)`,
@@ -35,12 +35,11 @@ class InnerAttentionGRU(keras.layers.RNN):
 
     The weights `α` do not sum to 1. The loop has a gradient of its own (first order only).
 
-    Weights, on `cell`: `kernel` `(D, 3U)`, `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f` (in
-    Keras' GRU called `r`) and the candidate, and `bias`. For `"gate"` `bias` is `(3U,)` and
-    `query_kernel` is `(Q, 2U)`. The others have the weights of `keras.layers.GRU`, `bias` `(2, 3U)`
-    or with `reset_after=False` `(3U,)`, whose `z` says how much of the old state is kept; and
-    `attention_kernel` `(Q, D)`; `"context"` also has `recurrent_attention_kernel` `(U, D)`.
-    With `occam` there is `occam_vector` `(Q,)`.
+    Weights, on `cell`: `kernel` `(D, 3U)` and `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f`
+    (Keras' `r`) and the candidate; `bias` `(2, 3U)`, without `reset_after` `(3U,)`; for `"gate"`
+    `query_kernel` `(Q, 2U)`, else `attention_kernel` `(Q, D)`, and for `"context"` also
+    `recurrent_attention_kernel` `(U, D)`; with `occam` `occam_vector` `(Q,)`. In `"word"` and
+    `"context"` `z` says how much of the old state is kept, as in `keras.layers.GRU`.
 
     Args:
         units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
@@ -53,8 +52,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         occam: Whether [Occam's penalty][keras_attention.losses.occam_penalty] on the weights `α` is
             added as a loss (by `add_loss`); not for `"gate"`, which has none.
         occam_minimum: Its least price `λ` of a word.
-        occam_initializer: Initializer of `occam_vector`. Zeros would never learn: at the least
-            price it has no gradient.
+        occam_initializer: Initializer of `occam_vector`. Zeros never learn: at the least price
+            there is no gradient.
         dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
             attention sees all of them.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: As in
@@ -64,11 +63,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
 
     Call arguments:
-        inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument
-            only: `keras.layers.Bidirectional(InnerAttentionGRU(8))([inputs, query])`.
+        inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument:
+            `keras.layers.Bidirectional(InnerAttentionGRU(8))([inputs, query])`.
         query: `(B, Q)`. Default: the mean of the inputs that are not masked.
-        mask: Boolean `(B, T)`, True = a real step; a masked one keeps the state. Default: Keras'
-            implicit mask of the inputs.
+        mask: Boolean `(B, T)`, True = a real step; a masked one keeps the state. Default: the mask
+            that the inputs carry.
         initial_state: The state before the first step, `(B, U)` or a list of it. Default: zeros.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weights `α` too; not for `"gate"`.
@@ -146,7 +145,7 @@ class InnerAttentionGRU(keras.layers.RNN):
 
     def build(self, inputs_shape, query_shape=None):
         inputs_shape, query_shape = _apart(inputs_shape, query_shape)
-        _check_shapes(inputs_shape, query_shape)
+        self._check_shapes(inputs_shape, query_shape)
         query_shape = query_shape or (inputs_shape[0], inputs_shape[-1])
         if not self.cell.built:
             self.cell.build((inputs_shape[0], inputs_shape[-1]), query_shape)
@@ -162,12 +161,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         return_attention_scores: bool = False,
     ) -> Any:
         inputs, query = _apart(inputs, query)
-        mask = self._check(inputs, query, mask, initial_state, return_attention_scores)
+        mask, state = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = None if mask is None else ops.cast(mask, "bool")
         inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a state or a gradient
         query = _mean(inputs, mask) if query is None else ops.cast(query, self.compute_dtype)
-        state = self.states if initial_state is None and self.stateful else initial_state
         (first,) = self._cell.initial_states(ops.shape(inputs)[0], state)
         if self.go_backwards:
             inputs = ops.flip(inputs, axis=1)
@@ -214,8 +212,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         tensors |= _products(cell, swap_time(dropped), None if weighted else shifted)
         if not weighted:
             return swap_time(loop(**tensors)), scores
-        # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: both are products of the
-        # inputs, and only a dot product with the state is left to the loop.
+        # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: of these only a dot
+        # product with the state is left to the loop.
         reader = ops.matmul(
             swap_time(inputs), ops.transpose(cell.cast(cell.recurrent_attention_kernel))
         )
@@ -256,14 +254,14 @@ class InnerAttentionGRU(keras.layers.RNN):
         return tuple(results) if len(results) > 1 else results[0]
 
     def _check(self, inputs, query, mask, initial_state, return_attention_scores):
-        """Check the arguments of a call; return the mask, the inputs' own where none is given."""
+        """Check the arguments of a call; return the mask and the state, with their defaults."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         if mask is None:
             # Keras hands it over by itself only where the inputs are the only tensors.
             mask = getattr(inputs, "_keras_mask", None)
         cell = self.cell
         check_scores_wanted(cell.attention, return_attention_scores)
-        _check_shapes(inputs.shape, None if query is None else query.shape)
+        self._check_shapes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
         sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
         if cell.built and sizes != (cell.input_size, cell.query_size):
@@ -280,7 +278,11 @@ class InnerAttentionGRU(keras.layers.RNN):
         state = self.states if initial_state is None and self.stateful else initial_state
         if state is not None:
             self._cell.check_states(state, inputs.shape[0])
-        return mask
+        return mask, state
+
+    def _check_shapes(self, inputs, query):
+        sequence, one = arguments.SEQUENCE, "batch, features"
+        arguments.check_shapes(inputs=(inputs, sequence), query=(query, one))
 
     # Keras' bookkeeping.
 
@@ -341,18 +343,11 @@ def _asked(cell, inputs, query):
     return ops.matmul(inputs, ops.expand_dims(cell.asked(query), 2))
 
 
-def _check_shapes(inputs, query):
-    """Raise a ValueError unless these are a batch of sequences and a batch of queries."""
-    given = {"inputs": (inputs, arguments.SEQUENCE)}
-    given |= {} if query is None else {"query": (query, "batch, features")}
-    arguments.check_shapes(**given)
-
-
 def stock_gru(cell, inputs, first, mask, use_cudnn):
     """Run `keras.layers.GRU` with the weights of a cell; return the states `(B, T, U)`.
 
-    cuDNN's only mask is one of padding at the end: masked steps are sorted behind the real ones and
-    run unmasked, and each step is then given the state after the last real step up to it.
+    cuDNN's masks are padding at the end: we sort masked steps behind the real ones, run all, and
+    give each step the state after the last real step up to it.
     """
     gru = keras.layers.GRU(
         cell.units,

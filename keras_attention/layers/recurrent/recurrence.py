@@ -1,11 +1,8 @@
 """Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-The loop is the inner one of `keras.layers.RNN`, which runs on every backend: the layer itself would
-cast every state, masks too, to a float dtype.
-
-`GRU` and `LSTM` hold the cells' equations, forward and backward. Of the backward pass only the
-second part is a loop: `slopes` gives the factors of all steps' gradients, `pull` takes the gradient
-one step back, and `product_gradients` and `weight_gradients` give the rest, of all steps at once.
+`GRU` and `LSTM` hold the cells' equations, forward and backward. Backward, only `pull` runs in a
+loop, and takes the gradient one step back. Before, `slopes` gives the factors of all steps; after,
+`product_gradients` and `weight_gradients` give the rest, of all steps at once.
 """
 
 import inspect
@@ -33,16 +30,14 @@ class _LoopCell:
 
 def run_loop(step, sequence, states):
     """Run `step(x, states) -> (outputs, states)`, lists of `(B, ...)`, over `(B, T, D)`."""
+    # `keras.layers.RNN` itself would cast every state, masks too, to a float dtype.
     loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
     _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
     return list(outputs), list(states)
 
 
 def run_queries(step, queries, mask, state):
-    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; a loop for several queries.
-
-    `real` is a row `(B, 1)` of the queries' mask `(B, T)`, or `None` without one.
-    """
+    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; `real (B, 1)` or `None`."""
     size = ops.shape(queries)[2]
     if mask is not None:
         column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
@@ -61,10 +56,8 @@ def run_queries(step, queries, mask, state):
 
 
 def flatten(structure) -> list:
-    """List the tensors of nested dictionaries and lists, in an order that no backend changes.
-
-    `keras.tree` takes the keys of a dictionary as they come on PyTorch, and sorted elsewhere.
-    """
+    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
+    # `keras.tree` takes the keys of a dictionary as they come on PyTorch, and sorted elsewhere.
     if isinstance(structure, dict):
         return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
     if isinstance(structure, (list, tuple)):
@@ -90,8 +83,8 @@ def run_places(step, count, states, reverse=False, unroll=False):
     """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
 
     A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
-    of slices of one wide sequence. The backend's own gradient of such a loop is slow: use it within
-    `with_gradient`. Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
+    of slices of one wide sequence. Use it within `with_gradient`: the backend's gradient is slow.
+    Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
     """
     if unroll:
         results = []
@@ -121,9 +114,9 @@ def run_places(step, count, states, reverse=False, unroll=False):
 def with_gradient(forward, backward, given):
     """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
 
-    `forward(given)` returns the result and what `backward(given, result, kept, upstream)` is handed
-    as `kept`. Gradients are nested as `given`, zeros left out. `given` holds every tensor that the
-    two read, masks too: not all backends differentiate past a tensor that comes otherwise.
+    `forward(given)` returns the result and the `kept` of `backward(given, result, kept, upstream)`,
+    which returns gradients nested as `given`, zeros left out. `given` must hold every tensor that
+    the two read, masks too.
     """
 
     @vjp.with_gradient
@@ -185,10 +178,10 @@ class GRU:
     state_count = 1
 
     def gates(self, inputs, read, weights, made=()):
-        """Return the gates and the recurrent products, which `made` gives where they exist already.
+        """Return the gates, and the recurrent products, unless they are `made` already.
 
-        The gates are update, reset, candidate, and the inner product that reset acts on (or, with
-        `reset_after=False`, the reset state). `read` is the state, less what dropout takes.
+        The gates are update, reset, candidate, and the inner product that reset acts on (without
+        `reset_after`, the reset state). `read` is the state after dropout.
         """
         units, kernel = self.units, weights["recurrent"]
         width = 3 * units if self.reset_after else 2 * units
@@ -319,10 +312,7 @@ class LSTM:
 
 
 def equations_of(cell) -> GRU | LSTM | None:
-    """Return the equations of a Keras cell that is built.
-
-    `None` for subclasses with a step of their own, and for options other than Keras' defaults.
-    """
+    """Return a Keras cell's equations; `None` where a subclass or an option changes its step."""
     kinds = (keras.layers.GRUCell, keras.layers.LSTMCell)
     kind = next((kind for kind in kinds if isinstance(cell, kind)), None)
     names = ("call", "_compute_carry_and_output", "_compute_carry_and_output_fused")

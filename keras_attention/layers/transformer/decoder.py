@@ -17,8 +17,8 @@ class TransformerDecoder(TransformerBlock):
     u_t &= \\mathrm{LayerNorm}(z_t + \\mathrm{FeedForward}(z_t))
     \\end{aligned}$$
 
-    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. A block that is
-    built without a memory `m`, as by `model.add`, has no cross-attention: a language model's block.
+    with `norm="post"`, as published; for `norm="pre"` see `TransformerEncoder`. A block built
+    without a memory `m`, as by `model.add`, is that of a language model: without cross-attention.
     `prepare_memory`, `initial_state` and `step` decode one word at a time.
 
     Args:
@@ -30,7 +30,7 @@ class TransformerDecoder(TransformerBlock):
     Call arguments:
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
-        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend; without them Keras'
+        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend. Default: Keras'
             implicit masks. Padding at the end needs none.
         attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
 
@@ -39,8 +39,7 @@ class TransformerDecoder(TransformerBlock):
         `"self_attention"` `(B, H, T, T)` and, with a memory, `"cross_attention"` `(B, H, T, S)`.
 
     Raises:
-        ValueError: As `TransformerEncoder`, and where a memory comes to a block that was built
-            without one, or the other way round.
+        ValueError: As `TransformerEncoder`, and where only one of build and call has a memory.
 
     Reference:
         Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
@@ -65,7 +64,7 @@ class TransformerDecoder(TransformerBlock):
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:
-            _check_value(shape, value_shape)
+            self._check_shapes(shape, value_shape)
             self.value_size = value_shape[-1]
             self._add_attention("cross_attention", shape, tuple(value_shape))
         self._add_feed_forward(shape)
@@ -111,11 +110,7 @@ class TransformerDecoder(TransformerBlock):
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
-        """Decode one step of inputs `(B, D)`, whose number is `index`, an integer or scalar tensor.
-
-        `memory` comes from `prepare_memory`, `state` from `initial_state` or the step before.
-        `copies` inputs in a row may share a row of both, as in `MultiHeadAttention.step`;
-        `attention_mask` says then which places of the state each may see.
+        """Decode step `index` of inputs `(B, D)`, with the arguments of `MultiHeadAttention.step`.
 
         Returns:
             The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
@@ -157,10 +152,14 @@ class TransformerDecoder(TransformerBlock):
                 f"Received: value=None, value_mask of shape {tuple(value_mask.shape)}"
             )
         if value is not None:
-            _check_value(inputs.shape, value.shape)
+            self._check_shapes(inputs.shape, value.shape)
             check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         if self.built:
             self._check_memory(value)
+
+    def _check_shapes(self, inputs, value):
+        sequence, memory = arguments.SEQUENCE, arguments.MEMORY
+        arguments.check_shapes(inputs=(inputs, sequence), value=(value, memory))
 
     def _check_memory(self, value):
         if (value is None) != (self.cross_attention is None):
@@ -171,8 +170,3 @@ class TransformerDecoder(TransformerBlock):
             )
         if value is not None:
             arguments.check_features("value", value.shape, self.value_size)
-
-
-def _check_value(inputs, value):
-    given = {"inputs": (inputs, arguments.SEQUENCE), "value": (value, arguments.MEMORY)}
-    arguments.check_shapes(**given)

@@ -25,7 +25,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
     def call(self, inputs, start_index=0):
         self._check_sequence(inputs.shape, start_index)
         size = inputs.shape[2]
-        # In float32, and rounded once: half precision would lose the far places' small changes.
+        # In float32, rounded once: half precision would lose small changes of far places.
         dtype = backend.result_type(self.compute_dtype, "float32")
         x = ops.cast(inputs, dtype)
         x = x * size**0.5 if self.scale else x
@@ -34,11 +34,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
 
     def step(self, x, position):
         """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
-        if len(x.shape) != 2:
-            raise ValueError(
-                "A step is (batch, features); a whole sequence goes to the layer's call. "
-                f"Received: x of shape {tuple(x.shape)}"
-            )
+        arguments.check_shapes(x=(x.shape, "batch, features"))
         return ops.squeeze(self(ops.expand_dims(x, 1), start_index=position), 1)
 
     def compute_output_shape(self, inputs_shape):
@@ -59,9 +55,8 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines are interleaved; an odd `D`
-    ends on a sine. They are computed in float32 under any policy. A mask passes through, and places
-    count from the first step, padding or not.
+    There are no weights, and no length is too long. Sines and cosines, in float32 under any policy,
+    are interleaved; an odd `D` ends on a sine. Places count from the first step, padding or not.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
@@ -103,8 +98,8 @@ class PositionalEncoding(_AddedPositions):
 class LearnedPositions(_AddedPositions):
     """Add a learned vector for each place: `y_p = x_p + P_p`.
 
-    A length past the table raises a ValueError where it is known. Where it is open until a compiled
-    program runs, the steps past the table become NaN, never the row of another place.
+    A known length past the table raises a ValueError. In a compiled program with open lengths, the
+    steps past the table become NaN.
 
     Weights: `embeddings` `P (max_length, D)`.
 

@@ -93,7 +93,7 @@ def _is_empty(query: Tensor, key: Tensor) -> bool:
 
 
 def _nothing(query: Tensor, value: Tensor) -> Tensor:
-    """Return a context of zeros, with a gradient of zeros for all that it would come from."""
+    """Return a context of zeros, with gradients of zeros."""
     shape = (*ops.shape(query)[:3], ops.shape(value)[3])
     return ops.zeros(shape, query.dtype) + ops.sum(query[:0]) + ops.sum(value[:0])
 

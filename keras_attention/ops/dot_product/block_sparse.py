@@ -35,9 +35,11 @@ def block_sparse_attention(tensors: tuple, rule: Rule) -> Tensor:
 
     @with_gradient
     def attend(*tensors: Tensor) -> tuple:
-        context, logs = _forward(tensors, rule)
-        return ops.cast(context, tensors[0].dtype), lambda upstream: _backward(
-            tensors, context, logs, upstream, rule
+        query, key, value, *learned = tensors
+        blocks = _Blocks(query, key, value, learned, rule)
+        context, logs = blocks.forward()
+        return ops.cast(context, query.dtype), lambda upstream: blocks.backward(
+            context, logs, upstream
         )
 
     return attend(*tensors)
@@ -59,146 +61,130 @@ class _Block:
             return change(*state)
         return ops.cond(ops.any(self.mask), lambda: change(*state), lambda: state)
 
-    def scores(self, query: Tensor, key: Tensor, learned: list, rule: Rule) -> tuple:
+
+@dataclass(frozen=True)
+class _Blocks:
+    """All blocks of one attention, forward and backward."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    learned: list
+    rule: Rule
+
+    def spans(self) -> tuple[list[Span], list[Span]]:
+        """Return the queries of each row of blocks, and the places of each column."""
+        lengths = self.query.shape[2], self.key.shape[2]
+        size = min(max(LEAST_PLACES, -(-max(lengths) // 8)), MOST_PLACES)
+        rows, columns = (
+            [Span(start, min(size, length - start)) for start in range(0, length, size)]
+            for length in lengths
+        )
+        return rows, columns
+
+    def by_row(self) -> Iterator[tuple[Span, list[_Block]]]:
+        """Yield the queries of each row, and its blocks without those past causality."""
+        reach, (all_rows, columns) = self.rule.reach, self.spans()
+        for row, rows in enumerate(all_rows):
+            blocks = []
+            for column, span in enumerate(columns):
+                if reach.causal and span.start >= rows.stop:
+                    break
+                # Places that all of these queries see by their order need no mask for it.
+                inside = reach.window is None and span.stop <= rows.start + 1
+                mask = (reach.everywhere() if inside else reach).mask(rows, span)
+                blocks.append(_Block(rows, span, column, row * len(columns) + column, mask))
+            yield rows, blocks
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Return the context, float32, and the logarithm of each query's sum of exponentials."""
+        contexts: list[Tensor] = []
+        logs: list[Tensor] = []
+        for rows, blocks in self.by_row():
+            query = rows.cut(self.query, 2)
+            query = _after(contexts[-1], query) if contexts else query
+            zeros = ops.zeros((*ops.shape(query)[:3], 1 + self.value.shape[3]), "float32")
+            # Above what is hidden, whose weight then is 0 from the start.
+            state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
+            for block in blocks:
+                state = block.change(functools.partial(self._read, block, query), state)
+            greatest, total, context = state
+            seen = greatest > HIDDEN / 2
+            total = ops.where(seen, total, 1.0)
+            contexts.append(ops.where(seen, context / total, 0.0))
+            logs.append(ops.where(seen, greatest + ops.log(total), 0.0))
+        return joined(contexts, 2), joined(logs, 2)
+
+    def _read(
+        self, block: _Block, query: Tensor, greatest: Tensor, total: Tensor, context: Tensor
+    ) -> tuple:
+        """Return the state of some queries after a block."""
+        key, value = block.columns.cut(self.key, 2), block.columns.cut(self.value, 2)
+        scores, _ = self._scores(block, _after(context, query), key)
+        above = ops.maximum(greatest, ops.max(scores, axis=-1, keepdims=True))
+        weights, before = ops.exp(scores - above), ops.exp(greatest - above)
+        kept = times(weights, dropout_factor(weights, self.rule, block.number), value.dtype)
+        return (
+            above,
+            total * before + ops.sum(weights, axis=-1, keepdims=True),
+            context * before + float32(weighted_sum(kept, value)),
+        )
+
+    def _scores(self, block: _Block, query: Tensor, key: Tensor) -> tuple:
         """Return the scores and what turns their gradient to those of products and learned."""
-        products, mods = float32(dot_products(query, key)), rule.reach.mods
-        if mods.score is None:
+        products, reach = float32(dot_products(query, key)), self.rule.reach
+        if reach.mods.score is None:
             scores, gradient = products, lambda upstream: (upstream,)
         else:
-            places = rule.reach.places(self.rows, self.columns)
+            places = reach.places(block.rows, block.columns)
             scores, gradient = pullback(
-                lambda products, *learned: mods.scored(products, places, learned),
-                (products, *learned),
+                lambda products, *learned: reach.mods.scored(products, places, learned),
+                (products, *self.learned),
             )
-        return scores if self.mask is None else ops.where(self.mask, scores, HIDDEN), gradient
+        return scores if block.mask is None else ops.where(block.mask, scores, HIDDEN), gradient
 
+    def backward(self, context: Tensor, logs: Tensor, upstream: Tensor) -> tuple:
+        """Return the gradients of all tensors."""
+        slope = ops.sum(float32(upstream) * context, axis=-1, keepdims=True)
+        of_memory = [
+            tuple(ops.zeros_like(span.cut(each, 2), "float32") for each in (self.key, self.value))
+            for span in self.spans()[1]
+        ]
+        of_learned = [ops.zeros_like(tensor, "float32") for tensor in self.learned]
+        of_queries: list[Tensor] = []
+        for rows, blocks in self.by_row():
+            query = rows.cut(self.query, 2)
+            query = _after(of_queries[-1], query) if of_queries else query
+            given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
+            of_query = ops.zeros_like(query, "float32")
+            for block in blocks:
+                change = functools.partial(self._add, block, (query, *given))
+                state = (of_query, *of_memory[block.column], *of_learned)
+                of_query, of_key, of_value, *of_learned = block.change(change, state)
+                of_memory[block.column] = of_key, of_value
+            of_queries.append(of_query)
+        of_key, of_value = (joined(list(parts), 2) for parts in zip(*of_memory, strict=True))
+        gradients = (joined(of_queries, 2), of_key, of_value, *of_learned)
+        tensors = (self.query, self.key, self.value, *self.learned)
+        return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
 
-def _side(tensors: tuple) -> int:
-    longer = max(tensors[0].shape[2], tensors[1].shape[2])
-    return min(max(LEAST_PLACES, -(-longer // 8)), MOST_PLACES)
-
-
-def _cut(length: int, size: int) -> list[Span]:
-    return [Span(start, min(size, length - start)) for start in range(0, length, size)]
-
-
-def _blocks(tensors: tuple, rule: Rule) -> Iterator[tuple[Span, list[_Block]]]:
-    """Yield the queries of each row of blocks, and its blocks without those past causality."""
-    size, reach = _side(tensors), rule.reach
-    columns = _cut(tensors[1].shape[2], size)
-    for row, rows in enumerate(_cut(tensors[0].shape[2], size)):
-        blocks = []
-        for column, span in enumerate(columns):
-            if reach.causal and span.start >= rows.stop:
-                break
-            # Places that all of these queries see by their order need no mask for it.
-            inside = reach.window is None and span.stop <= rows.start + 1
-            mask = (reach.everywhere() if inside else reach).mask(rows, span)
-            blocks.append(_Block(rows, span, column, row * len(columns) + column, mask))
-        yield rows, blocks
-
-
-def _forward(tensors: tuple, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return the context, float32, and the logarithm of each query's sum of exponentials."""
-    query, key, value, *learned = tensors
-    contexts: list[Tensor] = []
-    logs: list[Tensor] = []
-    for rows, blocks in _blocks(tensors, rule):
-        queries = rows.cut(query, 2)
-        queries = _after(contexts[-1], queries) if contexts else queries
-        zeros = ops.zeros((*ops.shape(queries)[:3], 1 + value.shape[3]), "float32")
-        # Above what is hidden: whose weight is 0 from the start then, and not 1 until more is seen.
-        state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
-        for block in blocks:
-            state = block.change(
-                functools.partial(_read, block, queries, key, value, learned, rule), state
-            )
-        greatest, total, context = state
-        seen = greatest > HIDDEN / 2
-        total = ops.where(seen, total, 1.0)
-        contexts.append(ops.where(seen, context / total, 0.0))
-        logs.append(ops.where(seen, greatest + ops.log(total), 0.0))
-    return joined(contexts, 2), joined(logs, 2)
-
-
-def _read(
-    block: _Block,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    learned: list,
-    rule: Rule,
-    greatest: Tensor,
-    total: Tensor,
-    context: Tensor,
-) -> tuple:
-    """Return the state of some queries after a block."""
-    key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
-    scores, _ = block.scores(_after(context, query), key, learned, rule)
-    above = ops.maximum(greatest, ops.max(scores, axis=-1, keepdims=True))
-    weights, before = ops.exp(scores - above), ops.exp(greatest - above)
-    kept = times(weights, dropout_factor(weights, rule, block.number), value.dtype)
-    return (
-        above,
-        total * before + ops.sum(weights, axis=-1, keepdims=True),
-        context * before + float32(weighted_sum(kept, value)),
-    )
-
-
-def _backward(tensors: tuple, context: Tensor, logs: Tensor, upstream: Tensor, rule: Rule) -> tuple:
-    """Return the gradients of all tensors."""
-    query, key, value, *learned = tensors
-    slope = ops.sum(float32(upstream) * context, axis=-1, keepdims=True)
-    spans = _cut(key.shape[2], _side(tensors))
-    of_memory = [
-        tuple(ops.zeros_like(span.cut(tensor, 2), "float32") for tensor in (key, value))
-        for span in spans
-    ]
-    of_learned = [ops.zeros_like(tensor, "float32") for tensor in learned]
-    of_queries: list[Tensor] = []
-    for rows, blocks in _blocks(tensors, rule):
-        queries = rows.cut(query, 2)
-        queries = _after(of_queries[-1], queries) if of_queries else queries
-        given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
-        of_query = ops.zeros_like(queries, "float32")
-        for block in blocks:
-            change = functools.partial(_add, block, queries, key, value, given, learned, rule)
-            state = (of_query, *of_memory[block.column], *of_learned)
-            of_query, of_key, of_value, *of_learned = block.change(change, state)
-            of_memory[block.column] = of_key, of_value
-        of_queries.append(of_query)
-    of_key, of_value = (joined(list(parts), 2) for parts in zip(*of_memory, strict=True))
-    gradients = (joined(of_queries, 2), of_key, of_value, *of_learned)
-    return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
-
-
-def _add(
-    block: _Block,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    given: list,
-    learned: list,
-    rule: Rule,
-    *totals: Tensor,
-) -> tuple:
-    """Return gradients with what a block adds: of its queries, keys and values, and learned."""
-    query, upstream, slope, logs = (_after(totals[0], each) for each in (query, *given))
-    groups = key.shape[1]
-    key, value = block.columns.cut(key, 2), block.columns.cut(value, 2)
-    scores, of_scores = block.scores(query, key, learned, rule)
-    weights = ops.exp(scores - logs)
-    factor = dropout_factor(weights, rule, block.number)
-    of_weights = times(float32(dot_products(upstream, value)), factor)
-    of_products, *of_learned = of_scores(weights * (of_weights - slope))
-    of_products, kept = ops.cast(of_products, query.dtype), times(weights, factor, value.dtype)
-    parts = (
-        weighted_sum(of_products, key),
-        sum_over_queries(of_products, query, groups),
-        sum_over_queries(kept, upstream, groups),
-        *of_learned,
-    )
-    return tuple(total + float32(part) for total, part in zip(totals, parts, strict=True))
+    def _add(self, block: _Block, given: tuple, *totals: Tensor) -> tuple:
+        """Return gradients with what a block adds: of its queries, keys and values, and learned."""
+        query, upstream, slope, logs = (_after(totals[0], each) for each in given)
+        key, value = block.columns.cut(self.key, 2), block.columns.cut(self.value, 2)
+        scores, of_scores = self._scores(block, query, key)
+        weights = ops.exp(scores - logs)
+        factor = dropout_factor(weights, self.rule, block.number)
+        of_weights = times(float32(dot_products(upstream, value)), factor)
+        of_products, *of_learned = of_scores(weights * (of_weights - slope))
+        of_products, kept = ops.cast(of_products, query.dtype), times(weights, factor, value.dtype)
+        parts = (
+            weighted_sum(of_products, key),
+            sum_over_queries(of_products, query, key.shape[1]),
+            sum_over_queries(kept, upstream, key.shape[1]),
+            *of_learned,
+        )
+        return tuple(total + float32(part) for total, part in zip(totals, parts, strict=True))
 
 
 def _after(done: Tensor, tensor: Tensor) -> Tensor:

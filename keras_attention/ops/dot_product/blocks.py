@@ -1,11 +1,8 @@
 """Attention in blocks, with a gradient of its own: no tensor of `H T S` numbers is kept.
 
-Automatic differentiation keeps the weights of all pairs, and their neighbours, for the backward
-pass: over 1 GB for 8 heads of 4,096 steps. Here some heads and some hundred queries are worked on
-at a time, in the forward pass and, computed again, in the backward pass; of short sequences the
-weights are kept. A causal mask or a window leaves out the places that a whole part cannot see.
-
-From top to bottom: the `Plan`, forward and backward over the parts of some heads, groups of heads.
+Automatic differentiation keeps the weights of all pairs: over 1 GB for 8 heads of 4,096 steps. Here
+some heads and some hundred queries are worked on at a time, and again in the backward pass; only
+short sequences keep their weights. Parts leave out the places that none of their queries sees.
 """
 
 import functools
@@ -16,22 +13,21 @@ from dataclasses import dataclass, replace
 import keras
 from keras import ops, random
 
-from ..normalizers import entmax15_gradient, entmax15_weights, sparsemax_gradient, sparsemax_weights
+from .. import normalizers
 from ..types import Tensor
 from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
 from .reach import Part, Piece, Reach, Span, cut_to_parts, nothing_after
 
-# Pairs of places above which weights are computed again in the backward pass, and not kept. Up to
-# here they take about what the other tensors of a Transformer's block take.
+# Pairs of places up to which weights are kept: as much as a Transformer block's other tensors take.
 KEPT_PAIRS = 1024 * 1024
 # Queries in a part: a causal mask saves more the smaller parts are, each costs its operations.
 KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
 # Numbers in one block of scores, where they are not kept: 8 MB in float32.
 BLOCK_NUMBERS = 2_000_000
 SPARSE = {
-    "sparsemax": (sparsemax_weights, sparsemax_gradient),
-    "entmax15": (entmax15_weights, entmax15_gradient),
+    "sparsemax": (normalizers.sparsemax_weights, normalizers.sparsemax_gradient),
+    "entmax15": (normalizers.entmax15_weights, normalizers.entmax15_gradient),
 }
 # Added to the score of a place that is hidden. Finite: a row without places has no NaN then.
 HIDDEN = -1e30
@@ -46,10 +42,6 @@ class Rule:
     dropout: float = 0.0
     seed: Tensor = None
     has_table: bool = False
-
-    def split(self, rest: Sequence[Tensor]) -> tuple:
-        """Return the table of biases, or `None`, and what the mods learn from, out of both."""
-        return (rest[0], rest[1:]) if self.has_table else (None, rest)
 
 
 @dataclass(frozen=True)
@@ -67,10 +59,9 @@ def blocked_attention(tensors: tuple, rule: Rule, plan: Plan) -> Tensor:
     @with_gradient
     def attend(*tensors: Tensor) -> tuple:
         kept: list | None = [] if plan.keep else None
-        context = _forward_by_groups(tensors, rule, plan, kept)
-        return context, lambda upstream: _backward_by_groups(
-            tensors, context, upstream, rule, plan, kept
-        )
+        inputs = Inputs.of(tensors, rule)
+        context = inputs.forward(plan, kept)
+        return context, lambda upstream: inputs.backward(context, upstream, plan, kept)
 
     return attend(*tensors)
 
@@ -94,45 +85,6 @@ def plan_for(query_shape: tuple, key_shape: tuple, reach: Reach) -> Plan | None:
     return Plan(parts, small[0] if small else groups[-1], False)
 
 
-def forward(tensors: tuple, rule: Rule, plan: Plan, kept: list | None = None) -> Tensor:
-    """Return the context; put what the backward pass needs to `kept`."""
-    contexts: list[Tensor] = []
-    for index, part in enumerate(_parts(tensors, rule, plan)):
-        if contexts and kept is None:
-            part = part.once_there(contexts[-1])
-        context, weights = attend_part(part, tensors, rule, index)
-        if kept is not None:
-            kept.append(weights)
-        contexts.append(context)
-    return joined(contexts, 2)
-
-
-def backward(
-    tensors: tuple,
-    context: Tensor,
-    upstream: Tensor,
-    rule: Rule,
-    plan: Plan,
-    kept: list | None = None,
-) -> tuple:
-    """Return the gradients of all tensors."""
-    slope = slope_of(context, upstream)
-    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
-    queries: list[Tensor] = []
-    for index, part in enumerate(_parts(tensors, rule, plan)):
-        part = part.once_there(queries[-1]) if queries and kept is None else part
-        weights = kept[index] if kept else weights_of(part, tensors, rule, index)
-        of_query, totals = add_part(part, weights, tensors, slope, upstream, totals, rule)
-        queries.append(of_query)
-    of_query = joined(queries, 2)
-    return of_query, *(ops.cast(t, m.dtype) for t, m in zip(totals, tensors[1:], strict=True))
-
-
-def _parts(tensors: tuple, rule: Rule, plan: Plan) -> list[Part]:
-    query, key = tensors[:2]
-    return cut_to_parts(ops.shape(query)[2], ops.shape(key)[2], plan.parts, rule.reach)
-
-
 @dataclass(frozen=True)
 class Weights:
     """The weights of a part `before` dropout, float32, and the `factor` of dropout, or `None`.
@@ -149,93 +101,195 @@ class Weights:
         return times(self.before, self.factor, dtype)
 
 
-def attend_part(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> tuple[Tensor, Weights]:
-    """Return the context of a part's queries, and their `Weights`."""
-    value, weights = tensors[2], weights_of(part, tensors, rule, index)
-    kept = weights.kept(value.dtype)
-    context: Tensor = 0
-    for columns, places in part.runs():
-        context += weighted_sum(columns.cut(kept, 3), places.cut(value, 2))
-    if weights.seen is not None:
-        context = context * ops.cast(weights.seen, context.dtype)
-    return context, weights
+@dataclass(frozen=True)
+class Inputs:
+    """What an attention reads: queries, memory, the table of biases or `None`, what mods learn."""
 
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    table: Tensor
+    learned: Sequence[Tensor]
+    rule: Rule
 
-def weights_of(part: Part, tensors: tuple, rule: Rule, index: Tensor) -> Weights:
-    """Return the weights of a part's queries."""
-    table, learned = rule.split(tensors[3:])
-    query, key, mods = part.queries(tensors[0]), tensors[1], rule.reach.mods
-    scores, masks = [], []
-    for piece, bias in zip(part.pieces, part.biases(table), strict=True):
-        mask = piece.reach.mask(part.rows, piece.span, piece.without_sinks)
-        masks.append(mask)
-        if mods.score is not None:
-            places = rule.reach.places(part.rows, piece.span)
-            of_pairs = mods.scored(_products(query, key, piece, bias), places, learned)
-            scores.append(of_pairs if mask is None else ops.where(mask, of_pairs, HIDDEN))
-            continue
-        if mask is not None:
-            hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
-            bias = hidden if bias is None else bias + hidden
-        scores.append(_products(query, key, piece, bias))
-    all_scores = joined(scores, 3)
-    is_sparse = rule.normalizer in SPARSE
-    weights = SPARSE[rule.normalizer][0](all_scores) if is_sparse else softmax(all_scores)
-    return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor], rule: Rule) -> "Inputs":
+        """Return the tensors by their names."""
+        query, key, value, *rest = tensors
+        table, learned = (rest[0], rest[1:]) if rule.has_table else (None, rest)
+        return cls(query, key, value, table, learned, rule)
 
+    @property
+    def of_memory(self) -> list[Tensor]:
+        """All tensors but the queries, in the order of their gradients."""
+        table = [] if self.table is None else [self.table]
+        return [self.key, self.value, *table, *self.learned]
 
-def _products(query: Tensor, key: Tensor, piece: Piece, bias: Tensor) -> Tensor:
-    """Return a piece's products of queries and keys, float32, with the biases."""
-    products = float32(dot_products(query, piece.span.cut(key, 2)))
-    return products if bias is None else products + bias
+    def forward(self, plan: Plan, kept: list | None = None) -> Tensor:
+        """Return the context; put what the backward pass needs to `kept`."""
+        if plan.groups > 1:
+            return self._forward_by_groups(plan)
+        contexts: list[Tensor] = []
+        for index, part in enumerate(self._parts(plan)):
+            if contexts and kept is None:
+                part = part.once_there(contexts[-1])
+            context, weights = self.attend(part, index)
+            if kept is not None:
+                kept.append(weights)
+            contexts.append(context)
+        return joined(contexts, 2)
+
+    def backward(
+        self, context: Tensor, upstream: Tensor, plan: Plan, kept: list | None = None
+    ) -> tuple:
+        """Return the gradients of all tensors."""
+        if plan.groups > 1:
+            return self._backward_by_groups(context, upstream, plan)
+        slope = slope_of(context, upstream)
+        totals = [ops.zeros_like(tensor, dtype="float32") for tensor in self.of_memory]
+        queries: list[Tensor] = []
+        for index, part in enumerate(self._parts(plan)):
+            part = part.once_there(queries[-1]) if queries and kept is None else part
+            weights = kept[index] if kept else self.weights(part, index)
+            of_query, totals = self.add_part(part, weights, slope, upstream, totals)
+            queries.append(of_query)
+        pairs = zip(totals, self.of_memory, strict=True)
+        return joined(queries, 2), *(ops.cast(total, tensor.dtype) for total, tensor in pairs)
+
+    def _parts(self, plan: Plan) -> list[Part]:
+        steps, length = ops.shape(self.query)[2], ops.shape(self.key)[2]
+        return cut_to_parts(steps, length, plan.parts, self.rule.reach)
+
+    def attend(self, part: Part, index: Tensor) -> tuple[Tensor, Weights]:
+        """Return the context of a part's queries, and their `Weights`."""
+        weights = self.weights(part, index)
+        kept = weights.kept(self.value.dtype)
+        context: Tensor = 0
+        for columns, places in part.runs():
+            context += weighted_sum(columns.cut(kept, 3), places.cut(self.value, 2))
+        if weights.seen is not None:
+            context = context * ops.cast(weights.seen, context.dtype)
+        return context, weights
+
+    def weights(self, part: Part, index: Tensor) -> Weights:
+        """Return the weights of a part's queries."""
+        query, rule = part.queries(self.query), self.rule
+        scores, masks = [], []
+        for piece, bias in zip(part.pieces, part.biases(self.table), strict=True):
+            mask = piece.reach.mask(part.rows, piece.span, piece.without_sinks)
+            masks.append(mask)
+            if rule.reach.mods.score is not None:
+                places = rule.reach.places(part.rows, piece.span)
+                products = self._products(query, piece, bias)
+                of_pairs = rule.reach.mods.scored(products, places, self.learned)
+                scores.append(of_pairs if mask is None else ops.where(mask, of_pairs, HIDDEN))
+                continue
+            if mask is not None:
+                hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+                bias = hidden if bias is None else bias + hidden
+            scores.append(self._products(query, piece, bias))
+        all_scores = joined(scores, 3)
+        weigh, _ = SPARSE.get(rule.normalizer, (normalizers.masked_softmax, None))
+        weights = weigh(all_scores)
+        return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
+
+    def _products(self, query: Tensor, piece: Piece, bias: Tensor) -> Tensor:
+        """Return a piece's products of queries and keys, float32, with the biases."""
+        products = float32(dot_products(query, piece.span.cut(self.key, 2)))
+        return products if bias is None else products + bias
+
+    def add_part(
+        self, part: Part, weights: Weights, slope: Tensor, upstream: Tensor, totals: list
+    ) -> tuple[Tensor, list]:
+        """Return the gradient of a part's queries, and `totals`, of all else, with its share."""
+        query, given = part.queries(self.query), part.queries(upstream)
+        if weights.seen is not None:
+            given = given * ops.cast(weights.seen, given.dtype)
+        runs, groups = part.runs(), self.key.shape[1]
+        parts = [float32(dot_products(given, places.cut(self.value, 2))) for _, places in runs]
+        of_weights = times(joined(parts, 3), weights.factor)
+        slope = None if slope is None else part.queries(slope)
+        of_scores = _of_scores(weights, of_weights, slope, self.rule.normalizer)
+        of_key, of_value, *of_rest = totals
+        if self.rule.reach.mods.score is not None:
+            of_scores, of_rest = self._before_mod(part, query, of_scores, of_rest)
+        of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(self.value.dtype)
+
+        of_query: Tensor = 0
+        for columns, places in runs:
+            block = columns.cut(of_products, 3)
+            of_query += weighted_sum(block, places.cut(self.key, 2))
+            of_block = sum_over_queries(block, query, groups)
+            of_key = places.add(of_key, float32(of_block), 2)
+            of_block = sum_over_queries(columns.cut(kept, 3), given, groups)
+            of_value = places.add(of_value, float32(of_block), 2)
+        if self.table is not None:
+            of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
+        return of_query, [of_key, of_value, *of_rest]
+
+    def _before_mod(
+        self, part: Part, query: Tensor, of_scores: Tensor, totals: list
+    ) -> tuple[Tensor, list]:
+        """Return the gradient of the scores before the user's function, and of what it learns."""
+        reach, before, totals = self.rule.reach, [], list(totals)
+        first = len(totals) - len(self.learned)
+        biases = part.biases(self.table)
+        for piece, columns, bias in zip(part.pieces, part.columns(), biases, strict=True):
+            places = reach.places(part.rows, piece.span)
+
+            def scored(products: Tensor, *learned: Tensor, places: tuple = places) -> Tensor:
+                return reach.mods.scored(products, places, learned)
+
+            _, gradient = pullback(scored, (self._products(query, piece, bias), *self.learned))
+            of_products, *of_learned = map(float32, gradient(columns.cut(of_scores, 3)))
+            before.append(of_products)
+            for place, one in enumerate(of_learned):
+                totals[first + place] = totals[first + place] + one
+        return joined(before, 3), totals
+
+    # Groups of heads, one after the other in a loop.
+
+    def _forward_by_groups(self, plan: Plan) -> Tensor:
+        def attend_group(group: Tensor, context: Tensor) -> tuple:
+            queries, _, inputs = self._group(group + nothing_after(context), plan)
+            part = inputs.forward(replace(plan, groups=1))
+            return group + 1, ops.slice_update(context, (0, queries.start, 0, 0), part)
+
+        shape = (*ops.shape(self.query)[:3], self.value.shape[3])
+        first = (0, ops.zeros(shape, self.query.dtype))
+        return ops.while_loop(lambda group, _: group < plan.groups, attend_group, first)[1]
+
+    def _backward_by_groups(self, context: Tensor, upstream: Tensor, plan: Plan) -> tuple:
+        def add_group(group: Tensor, *totals: Tensor) -> tuple:
+            queries, keys, inputs = self._group(group + nothing_after(totals[0]), plan)
+            given = queries.cut(context, 1), queries.cut(upstream, 1)
+            gradients = inputs.backward(*given, replace(plan, groups=1))
+            starts: list[tuple] = [(0, heads.start, 0, 0) for heads in (queries, keys, keys)]
+            starts += [] if self.table is None else [(queries.start, 0)]
+            pairs = list(zip(totals, gradients, strict=True))
+            own = zip(pairs, starts, strict=False)
+            written = [ops.slice_update(total, start, part) for (total, part), start in own]
+            return group + 1, *written, *(total + part for total, part in pairs[len(starts) :])
+
+        first = (0, *map(ops.zeros_like, (self.query, *self.of_memory)))
+        return tuple(ops.while_loop(lambda group, *_: group < plan.groups, add_group, first)[1:])
+
+    def _group(self, group: Tensor, plan: Plan) -> tuple[Span, Span, "Inputs"]:
+        """Return the query heads and the key heads of a group, and what they read."""
+        size, shared = self.key.shape[1] // plan.groups, self.query.shape[1] // self.key.shape[1]
+        queries, keys = Span(group * size * shared, size * shared), Span(group * size, size)
+        table = None if self.table is None else queries.cut(self.table, 0)
+        seed = None if self.rule.seed is None else seed_of(self.rule.seed, group * plan.parts)
+        rule = replace(self.rule, reach=self.rule.reach.of_heads(queries), seed=seed)
+        memory = keys.cut(self.key, 1), keys.cut(self.value, 1)
+        return queries, keys, Inputs(queries.cut(self.query, 1), *memory, table, self.learned, rule)
 
 
 def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
-    """Return the sum of the weights times their gradients, `(B, H, T, 1)`, from the context.
-
-    `None` in half precision, which is not exact enough: then it is summed over the weights.
-    """
+    """Return the sum of weights times their gradients, `(B, H, T, 1)`; `None` in half precision."""
     if "float16" in keras.backend.standardize_dtype(context.dtype):
-        return None
+        return None  # not exact enough: the sum then goes over the weights
     return ops.sum(float32(upstream) * float32(context), axis=-1, keepdims=True)
-
-
-def add_part(
-    part: Part,
-    weights: Weights,
-    tensors: tuple,
-    slope: Tensor,
-    upstream: Tensor,
-    totals: list,
-    rule: Rule,
-) -> tuple[Tensor, list]:
-    """Return the gradient of a part's queries, and `totals`, of all else, with its share."""
-    query, key, value = part.queries(tensors[0]), *tensors[1:3]
-    given = part.queries(upstream)
-    if weights.seen is not None:
-        given = given * ops.cast(weights.seen, given.dtype)
-    runs = part.runs()
-    of_weights = [float32(dot_products(given, places.cut(value, 2))) for _, places in runs]
-    slope = None if slope is None else part.queries(slope)
-    of_scores = _of_scores(
-        weights, times(joined(of_weights, 3), weights.factor), slope, rule.normalizer
-    )
-    of_key, of_value, *of_rest = totals
-    if rule.reach.mods.score is not None:
-        of_scores, of_rest = _before_mod(part, weights, tensors, of_scores, of_rest, rule)
-    of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(value.dtype)
-
-    of_query: Tensor = 0
-    for columns, places in runs:
-        block = columns.cut(of_products, 3)
-        of_query += weighted_sum(block, places.cut(key, 2))
-        of_block = sum_over_queries(block, query, key.shape[1])
-        of_key = places.add(of_key, float32(of_block), 2)
-        of_block = sum_over_queries(columns.cut(kept, 3), given, key.shape[1])
-        of_value = places.add(of_value, float32(of_block), 2)
-    if rule.has_table:
-        of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
-    return of_query, [of_key, of_value, *of_rest]
 
 
 def _of_scores(weights: Weights, of_weights: Tensor, slope: Tensor, normalizer: str) -> Tensor:
@@ -247,39 +301,12 @@ def _of_scores(weights: Weights, of_weights: Tensor, slope: Tensor, normalizer: 
     return weights.before * (of_weights - slope)
 
 
-def _before_mod(
-    part: Part, weights: Weights, tensors: tuple, of_scores: Tensor, totals: list, rule: Rule
-) -> tuple[Tensor, list]:
-    """Return the gradient of the scores before the user's function, and of what it learns."""
-    table, learned = rule.split(tensors[3:])
-    query, before = part.queries(tensors[0]), []
-    first, totals = len(totals) - len(learned), list(totals)
-
-    for piece, columns, bias in zip(part.pieces, part.columns(), part.biases(table), strict=True):
-        places = rule.reach.places(part.rows, piece.span)
-
-        def scored(products: Tensor, *learned: Tensor, places: tuple = places) -> Tensor:
-            return rule.reach.mods.scored(products, places, learned)
-
-        _, gradient = pullback(scored, (_products(query, tensors[1], piece, bias), *learned))
-        of_products, *of_learned = map(float32, gradient(columns.cut(of_scores, 3)))
-        before.append(of_products)
-        for place, one in enumerate(of_learned):
-            totals[first + place] = totals[first + place] + one
-    return joined(before, 3), totals
-
-
 def _seen(masks: list, reach: Reach) -> Tensor:
     """Return which queries see anything, `(B, H, rows, 1)`, or `None` where all do."""
     if any(mask is None for mask in masks) or not (reach.has_masks or reach.window):
         return None
     seen = [ops.any(mask, axis=-1, keepdims=True) for mask in masks]
     return functools.reduce(ops.logical_or, seen)
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """Softmax over the last axis; of one place without the warning that Keras has for it."""
-    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
 def dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
@@ -319,79 +346,3 @@ def joined(tensors: list, axis: int) -> Tensor:
 def float32(tensor: Tensor) -> Tensor:
     """Return a tensor in single precision."""
     return ops.cast(tensor, "float32")
-
-
-# Groups of heads.
-
-
-def _forward_by_groups(tensors: tuple, rule: Rule, plan: Plan, kept: list | None) -> Tensor:
-    if plan.groups == 1:
-        return forward(tensors, rule, plan, kept)
-    query, value = tensors[0], tensors[2]
-
-    def attend_group(group: Tensor, context: Tensor) -> tuple:
-        heads = _Heads.of_group(group + nothing_after(context), plan.groups, tensors)
-        part = forward(heads.cut(tensors, rule), heads.rule(rule, plan.parts), plan)
-        return group + 1, ops.slice_update(context, (0, heads.query.start, 0, 0), part)
-
-    context = ops.zeros((*ops.shape(query)[:3], value.shape[3]), query.dtype)
-    return ops.while_loop(lambda group, _: group < plan.groups, attend_group, (0, context))[1]
-
-
-def _backward_by_groups(
-    tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule, plan: Plan, kept: list | None
-) -> tuple:
-    if plan.groups == 1:
-        return backward(tensors, context, upstream, rule, plan, kept)
-
-    def attend_group(group: Tensor, *totals: Tensor) -> tuple:
-        heads = _Heads.of_group(group + nothing_after(totals[0]), plan.groups, tensors)
-        given = (heads.query.cut(context, 1), heads.query.cut(upstream, 1))
-        of_group = heads.rule(rule, plan.parts)
-        gradients = backward(heads.cut(tensors, rule), *given, of_group, plan)
-        return group + 1, *heads.write(totals, gradients, rule)
-
-    totals = [ops.zeros_like(tensor) for tensor in tensors]
-    return tuple(
-        ops.while_loop(lambda group, *_: group < plan.groups, attend_group, (0, *totals))[1:]
-    )
-
-
-@dataclass(frozen=True)
-class _Heads:
-    """A group of key heads, and the query heads that read them."""
-
-    group: Tensor
-    query: Span
-    key: Span
-
-    @classmethod
-    def of_group(cls, group: Tensor, groups: int, tensors: tuple) -> "_Heads":
-        """Return the heads of one of some groups."""
-        size, shared = tensors[1].shape[1] // groups, tensors[0].shape[1] // tensors[1].shape[1]
-        return cls(group, Span(group * size * shared, size * shared), Span(group * size, size))
-
-    def cut(self, tensors: tuple, rule: Rule) -> tuple:
-        """Return the group's part of queries, keys, values and table; the rest as it is."""
-        query, key, value, *rest = tensors
-        table, learned = rule.split(rest)
-        table = [] if table is None else [self.query.cut(table, 0)]
-        memory = self.key.cut(key, 1), self.key.cut(value, 1)
-        return (self.query.cut(query, 1), *memory, *table, *learned)
-
-    def write(self, totals: tuple, gradients: Tensor, rule: Rule) -> list:
-        """Return the gradients of all heads with those of the group."""
-        query, key = self.query.start, self.key.start
-        starts = [(0, query, 0, 0), (0, key, 0, 0), (0, key, 0, 0), (query, 0)]
-        count = 4 if rule.has_table else 3
-        own = zip(totals[:count], starts, gradients, strict=False)
-        shared = zip(totals[count:], gradients[count:], strict=True)
-        return [
-            *(ops.slice_update(total, start, gradient) for total, start, gradient in own),
-            *(total + gradient for total, gradient in shared),
-        ]
-
-    def rule(self, rule: Rule, parts: int) -> Rule:
-        """Return the rule of the group: its masks, and a seed of its own."""
-        seed = None if rule.seed is None else seed_of(rule.seed, self.group * parts)
-        return replace(rule, reach=rule.reach.of_heads(self.query), seed=seed)

@@ -1,13 +1,11 @@
 """Functions of places that change scores or hide pairs: `score_mod` and `mask_mod`.
 
 A `score_mod(score, batch, head, query, key)` returns another score, a `mask_mod(batch, head, query,
-key)` a boolean, True = attend. They are called on whole blocks of pairs: `score` is
-`(B, H, rows, columns)` in float32, and each place is int32 with one axis that is not 1, `batch`
-`(B, 1, 1, 1)`, `head` `(1, H, 1, 1)`, `query` `(1, 1, rows, 1)`, `key` `(1, 1, 1, columns)`. The
-result broadcasts to the block's shape.
+key)` a boolean, True = attend. They see whole blocks of pairs: `score` is `(B, H, rows, columns)`
+in float32; the places are int32, `batch` `(B, 1, 1, 1)`, `head` `(1, H, 1, 1)`, `query`
+`(1, 1, rows, 1)` and `key` `(1, 1, 1, columns)`. The result broadcasts to the block's shape.
 
-The interface is that of PyTorch's FlexAttention (Dong et al. 2024, "Flex attention: a programming
-model for generating optimized attention kernels").
+The interface is that of PyTorch's FlexAttention (Dong et al. 2024).
 
 Example:
 
@@ -100,9 +98,9 @@ def look_up(table: Tensor, *places: Tensor) -> Tensor:
 class Mods:
     """A score's and a mask's function, and the tensors through which they learn.
 
-    A hand-written gradient reaches the tensors that are handed to it. So the Keras variables that
-    the functions read (`values` and `mask_values`, pairs of a variable and its value, which one run
-    on a single pair finds) become arguments, and so do the tensors of a `functools.partial`.
+    A hand-written gradient reaches only its arguments. So the tensors of a `functools.partial` and
+    the Keras variables that the functions read become arguments; one run on a single pair finds the
+    variables and their values, `values` and `mask_values`.
     """
 
     score: Any = None

@@ -1,8 +1,7 @@
 """Attention in parts over sequences whose lengths are known only when the graph runs.
 
-The parts are the turns of a loop then, one small graph: written out one by one they would take the
-longer to trace the more there are, for each attention of a model. XLA wants one size for all
-turns, so the last part begins early enough to be full, and every part reads the whole memory.
+The parts are the turns of a loop, which is one small graph to trace. XLA wants one size for all
+turns: the last part begins early enough to be full, and every part reads the whole memory.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from keras import ops
 
 from ..types import Tensor
 from ..vjp import with_gradient
-from .blocks import Rule, add_part, attend_part, slope_of, weights_of
+from .blocks import Inputs, Rule, slope_of
 from .reach import Part, Piece, Span, least
 
 # Numbers in the scores of one turn, where that leaves it this many queries at least.
@@ -24,49 +23,47 @@ def attend_in_turns(tensors: tuple, rule: Rule) -> Tensor:
 
     @with_gradient
     def attend(*tensors: Tensor) -> tuple:
-        context = _forward(tensors, rule)
-        return context, lambda upstream: _backward(tensors, context, upstream, rule)
+        inputs = Inputs.of(tensors, rule)
+        context = _forward(inputs)
+        return context, lambda upstream: _backward(inputs, context, upstream)
 
     return attend(*tensors)
 
 
-def _forward(tensors: tuple, rule: Rule) -> Tensor:
-    query, value = tensors[0], tensors[2]
-
+def _forward(inputs: Inputs) -> Tensor:
     def attend(turn: Tensor, part: Part, _: Tensor, context: Tensor) -> tuple:
-        rows, _ = attend_part(part, tensors, rule, turn)
+        rows, _ = inputs.attend(part, turn)
         start = (0, 0, part.rows.start, 0)
         return (ops.slice_update(context, start, ops.cast(rows, context.dtype)),)
 
-    context = ops.zeros((*ops.shape(query)[:3], value.shape[3]), query.dtype)
-    return _turns(tensors, rule, attend, context)[0]
+    shape = (*ops.shape(inputs.query)[:3], inputs.value.shape[3])
+    return _turns(inputs, attend, ops.zeros(shape, inputs.query.dtype))[0]
 
 
-def _backward(tensors: tuple, context: Tensor, upstream: Tensor, rule: Rule) -> tuple:
+def _backward(inputs: Inputs, context: Tensor, upstream: Tensor) -> tuple:
     slope = slope_of(context, upstream)
 
-    def attend(
-        turn: Tensor, part: Part, is_new: Tensor, of_query: Tensor, *totals: Tensor
-    ) -> tuple:
+    def add(turn: Tensor, part: Part, is_new: Tensor, of_query: Tensor, *totals: Tensor) -> tuple:
         # Zero the gradient of rows that an overlapping turn already handled.
         given = upstream * ops.cast(is_new, upstream.dtype)
         of_context = None if slope is None else slope * is_new
-        weights = weights_of(part, tensors, rule, turn)
-        rows, sums = add_part(part, weights, tensors, of_context, given, list(totals), rule)
+        weights = inputs.weights(part, turn)
+        rows, sums = inputs.add_part(part, weights, of_context, given, list(totals))
         return part.rows.add(of_query, rows, 2), *sums
 
-    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in tensors[1:]]
-    gradients = _turns(tensors, rule, attend, ops.zeros_like(tensors[0]), *totals)
-    return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
+    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in inputs.of_memory]
+    gradients = _turns(inputs, add, ops.zeros_like(inputs.query), *totals)
+    pairs = zip(gradients, (inputs.query, *inputs.of_memory), strict=True)
+    return tuple(ops.cast(gradient, tensor.dtype) for gradient, tensor in pairs)
 
 
-def _turns(tensors: tuple, rule: Rule, attend: Callable, *state: Tensor) -> tuple:
+def _turns(inputs: Inputs, attend: Callable, *state: Tensor) -> tuple:
     """Run `attend(turn, part, is_new, *state)` for each part; `is_new` is 1 for new queries."""
-    batch_size, heads, steps, _ = ops.shape(tensors[0])
-    length = ops.shape(tensors[1])[2]
+    batch_size, heads, steps, _ = ops.shape(inputs.query)
+    length = ops.shape(inputs.key)[2]
     size = BLOCK_NUMBERS // ops.maximum(batch_size * heads * length, 1)
     size = ops.minimum(ops.maximum(size, LEAST_QUERIES), steps)
-    pieces = (Piece(Span(0, length), rule.reach),)
+    pieces = (Piece(Span(0, length), inputs.rule.reach),)
 
     def turn(index: Tensor, *state: Tensor) -> tuple:
         rows = Span(least(index * size, steps - size), size)

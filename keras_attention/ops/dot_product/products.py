@@ -3,8 +3,8 @@
 `H` query heads read `G` key heads: query head `h` reads key head `h G // H`.
 
 A table of biases `(H, T + S - 1)` holds one number for each head and distance (place of the key
-less that of the query), from `1 - T` to `S - 1`. A block of pairs is read off it, and its gradient
-summed up again, by laying rows of a length that is one too long one after another: no gathering.
+less that of the query), from `1 - T` to `S - 1`. Blocks of pairs are read off it by reshaping rows
+that are one too long: no gathering.
 """
 
 from keras import ops
@@ -41,14 +41,10 @@ def by_pairs(table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def summed_by_distance(pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Sum `(H, rows, columns)` over the pairs of each distance: the transpose of `by_pairs`."""
     heads, length = pairs.shape[0], rows + columns - 1
-    wide = ops.concatenate([_zeros(pairs, heads, rows, rows - 1), pairs], axis=2)
+    wide = ops.concatenate([ops.zeros((heads, rows, rows - 1), pairs.dtype), pairs], axis=2)
     flat = ops.reshape(wide, (heads, rows * length))
-    flat = ops.concatenate([flat, _zeros(pairs, heads, rows)], axis=1)
+    flat = ops.concatenate([flat, ops.zeros((heads, rows), pairs.dtype)], axis=1)
     return ops.sum(ops.reshape(flat, (heads, rows, length + 1)), axis=1)[:, :-1]
-
-
-def _zeros(like: Tensor, *shape: Tensor) -> Tensor:
-    return ops.zeros(shape, like.dtype)
 
 
 def _fold(tensor: Tensor, groups: int) -> Tensor:

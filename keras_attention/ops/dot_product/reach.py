@@ -1,8 +1,4 @@
-"""Which places of a memory each query may see, for a whole sequence or a part of it.
-
-From top to bottom: neighbouring places (`Span`), what queries see of a memory (`Reach`), and parts
-of a sequence of queries, each with the pieces of the memory that some of them see (`Part`).
-"""
+"""Which places of a memory each query may see, for a whole sequence or a part of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -154,18 +150,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Part:
-    """Neighbouring queries, and the pieces of the memory that they see, side by side.
-
-    `first_distance` is where the table of biases starts, `1 - T`. With `apart` products go piece by
-    piece. `delay`, 0, is added to the queries that are read, not to their places: there XLA would
-    ask whether sizes depend on it.
-    """
+    """Neighbouring queries, and the pieces of the memory that they see, side by side."""
 
     rows: Span
     pieces: tuple[Piece, ...]
-    first_distance: Tensor
-    apart: bool = False
-    delay: Tensor = 0
+    first_distance: Tensor  # where the table of biases starts, `1 - T`
+    apart: bool = False  # whether products go piece by piece
+    delay: Tensor = 0  # a zero added to the queries; XLA would ask whether sizes of `rows` need it
 
     def once_there(self, tensor: Tensor) -> "Part":
         """Return the part, to be read when `tensor` is computed."""
@@ -259,12 +250,10 @@ def _window(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
 
 
 def nothing_after(tensor: Tensor) -> Tensor:
-    """Return a zero that depends on a tensor of four axes, to force the order of evaluation.
-
-    TensorFlow and XLA would start the scores of all parts at once, and take all the memory.
-    """
+    """Return a zero that depends on a tensor of four axes, to force the order of evaluation."""
     if keras.backend.backend() == "torch":
         return 0
+    # TensorFlow and XLA would start the scores of all parts at once, and take all the memory.
     entry = ops.sum(ops.cast(tensor[:1, :1, :1, :1], "float32"))
     return ops.cast(entry > float("inf"), "int32")
 
