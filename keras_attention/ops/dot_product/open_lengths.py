@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from keras import ops
 
+from ..masks import sized_as
 from ..types import Tensor
 from ..vjp import with_gradient
 from .blocks import Rule, add_part, attend_part, slope_of, weights_of
@@ -66,15 +67,13 @@ def _turns(tensors: tuple, rule: Rule, attend: Callable, *state: Tensor) -> tupl
     length = ops.shape(tensors[1])[2]
     size = BLOCK_NUMBERS // ops.maximum(batch_size * heads * length, 1)
     size = ops.minimum(ops.maximum(size, LEAST_QUERIES), steps)
-    pieces = (Piece(Span(0, length), rule.reach),)
+    pieces = (Piece(Span(0, length, is_all=True), rule.reach),)
 
     def turn(index: Tensor, *state: Tensor) -> tuple:
         rows = Span(least(index * size, steps - size), size)
         part = Part(rows, pieces, 1 - steps, apart=True)
         is_new = ops.cast(ops.arange(steps, dtype="int32") >= index * size, "float32")
         after = attend(index, part, ops.expand_dims(is_new, 1), *state)
-        # A sum of slices forgets the sizes that are known.
-        shaped = (ops.reshape(a, ops.shape(s)) for a, s in zip(after, state, strict=True))
-        return index + 1, *shaped
+        return index + 1, *map(sized_as, after, state)
 
     return ops.while_loop(lambda index, *_: index * size < steps, turn, (0, *state))[1:]
