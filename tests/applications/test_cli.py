@@ -89,6 +89,7 @@ def test_predict_sample_is_seeded(trained_run, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES * 4), encoding="utf-8")
     options = ("predict", trained_run, "--input", source, "--sample", "--temperature", 3)
+    options += ("--max-length", 5)
     one, same = (call_command(capsys, *options, "--seed", 5) for _ in range(2))
     other = call_command(capsys, *options, "--seed", 6)
     assert one.status == 0 and len(one.out.splitlines()) == 12

@@ -43,7 +43,7 @@ def make_task(preprocessor, **compile_with):
     keras.utils.set_random_seed(1)
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     network = Transformer(*sizes, embedding_size=6, layers=1, feed_forward_size=8, heads=2)
-    task = Translator(network, preprocessor, label_smoothing=0.0)
+    task = Translator(network, preprocessor, search={"max_length": 4}, label_smoothing=0.0)
     task.compile(**{"optimizer": keras.optimizers.SGD(0.0), **compile_with})
     return task
 

@@ -197,7 +197,7 @@ def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier)
 
 
 def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
-    rows = generate("test")[:40]
+    rows = generate("test")[:16]
     hits = 0
     for result in opinions_classifier.classify([row["text"] for row in rows]):
         (weights,) = result.weights
@@ -206,7 +206,7 @@ def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
         for tokens, words in zip(weights.tokens, weights.words, strict=True):
             assert len(tokens) == len(words)
             assert words.sum() == pytest.approx(1, rel=1e-4)
-    assert hits >= 30
+    assert hits >= 12
 
 
 def test_evaluate_writes_a_table_json_and_a_picture(opinions_run, tmp_path, capsys):
@@ -370,7 +370,7 @@ def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
 def test_resume_is_exact(tmp_path, capsys, monkeypatch, traced):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
-    small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
+    small += ["--model.dropout=0.3", "--model.word_dropout=0.1", "--training.steps_per_epoch=5"]
     for name, more in (("whole", []), ("parts", ["--training.epochs=1"])):
         assert call_command(capsys, *train_arguments(name, *small, *more)).status == 0
     again = ["train", "classification", "--output", "parts", "--resume"]
