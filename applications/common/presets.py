@@ -109,7 +109,12 @@ def read_task(
         if dtype is not None:
             policy = keras.dtype_policies.get(dtype)
             config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
-        return keras.saving.deserialize_keras_object({**described, "config": config | changes})
+        # Keras would make the optimizer's variables, twice as many as weights: `fit` makes them.
+        compiled = described.pop("compile_config", None)
+        task = keras.saving.deserialize_keras_object({**described, "config": config | changes})
+        if compiled:
+            task.compile(**keras.saving.deserialize_keras_object(compiled))
+        return task
     except UserError:
         raise
     except Exception as error:  # an altered description fails in many ways

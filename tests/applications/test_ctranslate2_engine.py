@@ -13,8 +13,10 @@ from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 ENGINE = "ctranslate2"
-ONE_BATCH = {"batch_size": 40}  # which is searched untraced
+ONE_BATCH = {"batch_size": 40}
 ctranslate2 = pytest.importorskip(ENGINE)
+# Our searches are of one batch each, by other options: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 
 
 @pytest.fixture(scope="module")
