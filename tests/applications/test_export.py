@@ -139,26 +139,29 @@ def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere
     task.export(tmp_path / "exported", format="ctranslate2")
     engine = ctranslate2.Translator(str(tmp_path / "exported" / "model"), compute_type="float32")
     source = load_tokenizer(tmp_path / "exported" / "tokenizers", "source")
-    random = np.random.default_rng(5)
+    random, texts = np.random.default_rng(5), set()
     words = sorted({word for line in SOURCE_LINES for word in line.split()})
-    lines = [" ".join(random.choice(words, random.integers(1, 13))) for _ in range(30)]
-    found = engine.translate_batch(
-        [source.tokens(line) for line in lines],
-        beam_size=3,
-        length_penalty=0.0,
-        max_decoding_length=12,
-        suppress_sequences=[["<pad>"], ["<s>"]],
-    )
-    expected = task.translate(
-        lines,
-        batch_size=30,
-        beam_size=3,
-        length_penalty=0.0,
-        min_length=1,  # which is how CTranslate2 begins
-        max_length=12,
-    )
-    assert [each.hypotheses[0] for each in found] == [each.tokens for each in expected]
-    assert len({each.text for each in expected}) > 5
+    lines = [" ".join(random.choice(words, random.integers(1, 13))) for _ in range(50)]
+    for beam_size in (1, 3):
+        found = engine.translate_batch(
+            [source.tokens(line) for line in lines],
+            beam_size=beam_size,
+            length_penalty=0.0,
+            max_decoding_length=12,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+        )
+        expected = task.translate(
+            lines,
+            batch_size=50,
+            beam_size=beam_size,
+            length_penalty=0.0,
+            min_length=1,  # which is how CTranslate2 begins
+            max_length=12,
+        )
+        for theirs, mine in zip(found, expected, strict=True):
+            assert theirs.hypotheses[0] == mine.tokens
+            texts.add(mine.text)
+    assert len(texts) > 5
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path):
