@@ -122,8 +122,8 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
     if not reach.has_masks and reach.window is None:
         context = ops.dot_product_attention(query, key, value, scale=1.0, is_causal=reach.causal)
         return ops.transpose(context, (0, 2, 1, 3))
-    spans = (Span(0, ops.shape(x)[1], is_all=True) for x in (query, key))
-    mask = reach.mask(*spans)
+    rows, columns = (Span(0, ops.shape(x)[1], is_all=True) for x in (query, key))
+    mask = reach.mask(rows, columns)
     context = ops.dot_product_attention(query, key, value, mask=mask, scale=1.0)
     seen = ops.cast(ops.any(mask, axis=-1, keepdims=True), context.dtype)
     return ops.transpose(context, (0, 2, 1, 3)) * seen
