@@ -1,6 +1,7 @@
 """What every test runs under: the backend, quiet logs, the same seeds and dtype policy."""
 
 import contextlib
+import gc
 import os
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def pytest_collection_modifyitems(items):
                 kept = {cases[0], cases[len(cases) // 2], cases[-1]}
                 for item in set(cases) - kept:
                     item.add_marker("slow")
+
+
+def pytest_collection_finish():
+    """Look for garbage seldom, and never among what was imported: graphs make many objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

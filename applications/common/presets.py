@@ -128,9 +128,9 @@ def read_task(
         if dtype is not None:
             policy = keras.dtype_policies.get(dtype)
             config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
+        # Keras would make the optimizer's variables, twice as many as weights: `fit` makes them.
         compiling = described.pop("compile_config", None)
         task = keras.saving.deserialize_keras_object({**described, "config": config | changes})
         if compiling and changes.get("compile", True):
-            # Not by Keras, which would make the optimizer's variables, twice the network's.
             task.compile(**keras.saving.deserialize_keras_object(compiling))
         return task

@@ -31,7 +31,8 @@ def default_streams() -> int:
 def stream_count(wanted: int | None) -> int:
     """Return how many streams to search in: as many as wanted, or one a core where that helps.
 
-    PyTorch has one always: it runs the search in Python, which two threads do not speed up.
+    PyTorch has one always: it runs the search in Python, which two threads do not speed up. So does
+    TensorFlow where its functions are run eagerly.
     """
     backend = keras.backend.backend()
     if backend == "torch":
@@ -43,7 +44,7 @@ def stream_count(wanted: int | None) -> int:
     import tensorflow as tf
 
     has_gpu = tf.config.list_physical_devices("GPU")  # which, unlike Keras, starts no device
-    return 1 if has_gpu else default_streams()
+    return 1 if has_gpu or tf.config.functions_run_eagerly() else default_streams()
 
 
 def share_cores(streams: int) -> None:

@@ -15,6 +15,7 @@ from keras_attention.decoding import SearchOptions
 from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config
+from ..training.fit import build_optimizer
 from . import presets
 from .arguments import KeepsArguments
 from .backend import compiled
@@ -220,15 +221,12 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         return self.backbone(inputs, training=training)
 
     def save(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
-        if self.optimizer is not None and not self.optimizer.built:
-            # Which Keras does for the optimizer of the task that it reads back.
-            self.optimizer.build(self.trainable_variables)
+        build_optimizer(self)  # as Keras does for that of the task which it reads back
         super().save(filepath, overwrite, **kwargs)
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.optimizer is not None:
-            self.optimizer.build(self.trainable_variables)
+        build_optimizer(self)
 
     def fit(
         self,
@@ -278,6 +276,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
                 "`run` needs texts, which can be gone through again from any step: give lists. "
                 f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
             )
+        if run is None:
+            build_optimizer(self)
         if is_streamed:
             kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
             kwargs |= {"validation_data": validation_data, "sample_weight": sample_weight}

@@ -150,10 +150,22 @@ def _compile(model, config, loss, metrics, steps) -> None:
             jit_compile=use_xla(config),
             steps_per_execution=config.steps_per_execution,
         )
-        model.optimizer.build(model.trainable_variables)  # which scales the loss in mixed_float16
+    build_optimizer(model)  # which scales the loss in mixed_float16
     if config.check_numerics:
         check_layers(model)
     distribute.make_replica_safe(model)
+
+
+def build_optimizer(model: keras.Model) -> None:
+    """Make the variables of a model's optimizer, where it has one.
+
+    `fit` would make them while it traces the first step, and TensorFlow traces a function that has
+    made variables twice.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        with scope_of(model):
+            optimizer.build(model.trainable_variables)
 
 
 def _parts(model, batches, start):

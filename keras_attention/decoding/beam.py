@@ -286,7 +286,7 @@ class _BeamLoop:
         # Those done come first, so they stay where scores tie.
         both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
         _, order = loops.ordered_top_k(both["scores"], self.n_best)
-        done = tree.map_structure(lambda x: gather_beams(x, order), both)
+        done = gather_beams(both, order)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         if self.beam_size > 1:  # the rows of the state follow the beams
             first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
@@ -307,15 +307,14 @@ class _BeamLoop:
         totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
         last = gather_beams(ops.reshape(tokens, flat), places)
-        columns = {"tokens": last, "beams": beams}
+        columns, grown = {"tokens": last, "beams": beams}, gather_beams(history, beams)
         return {
             "log_probabilities": totals,
             "beams": beams,
             "last": last,
             "complete": (last == self.problem.end_id) | (index + 1 >= limits)[:, None],
             "history": {
-                name: loops.write_column(gather_beams(history[name], beams), index, columns[name])
-                for name in history
+                name: loops.write_column(grown[name], index, columns[name]) for name in history
             },
         }
 
@@ -341,12 +340,10 @@ class _BeamLoop:
         highest = self.length_penalty(ops.cast(limits, "float32"))
         bound = probable / ops.reshape(highest, (-1, 1))
         worst = done["scores"][:, -1:]
-        parents = gather_beams(candidates["beams"], order)
-        going_on = {
-            "log_probabilities": ops.where(bound > worst, probable, NEVER),
-            "last": gather_beams(candidates["last"], order),
-            "history": tree.map_structure(lambda x: gather_beams(x, order), candidates["history"]),
-        }
+        kept = {name: candidates[name] for name in ("beams", "last", "history")}
+        going_on = gather_beams(kept, order)
+        parents = going_on.pop("beams")
+        going_on["log_probabilities"] = ops.where(bound > worst, probable, NEVER)
         if self.coverage_penalty:
             going_on["coverage"] = gather_beams(live["coverage"], parents)
         return going_on, parents

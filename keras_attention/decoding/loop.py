@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
+from ..ops.masks import sized_as
 from ..ops.types import Tensor
 from .problem import NEVER, Problem
 
@@ -92,10 +93,7 @@ def run_loop(search: Any, copies: int = 1) -> dict:
 
 def _stretch(goes_on: Callable, advance: Callable, loop: dict, fixed: dict) -> dict:
     def body(variables: dict) -> tuple[dict]:
-        # TensorFlow holds a loop to the static sizes it began with, which a gather at indices of
-        # unknown size loses. Reshaping states them again, and costs nothing.
-        advanced = advance(variables, fixed)
-        return (tree.map_structure(lambda x, y: ops.reshape(x, ops.shape(y)), advanced, variables),)
+        return (tree.map_structure(sized_as, advance(variables, fixed), variables),)
 
     (loop,) = ops.while_loop(goes_on, body, (loop,))
     return loop

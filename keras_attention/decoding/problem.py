@@ -4,7 +4,7 @@ The rows of a tensor are its first axis. A search keeps `copies` hypotheses of e
 sentences, which are neighbours among its `R = B * copies` rows.
 """
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -29,7 +29,7 @@ def check_integer(name: str, value: Any, minimum: int) -> None:
 
 def check_number(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
     """Raise a ValueError unless `value` is a finite number for which `holds(value)`."""
-    if not is_number(value) or not math.isfinite(value) or not holds(value):
+    if not is_number(value) or not abs(value) <= sys.float_info.max or not holds(value):
         raise ValueError(f"`{name}` should be a finite number {expected}. Received: {value!r}")
 
 
@@ -220,17 +220,27 @@ def broadcast_rows(x: Tensor, copies: int) -> Tensor:
     return ops.reshape(x, (rows * copies, *rest))
 
 
-def gather_beams(x: Tensor, beams: Tensor) -> Tensor:
-    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`."""
-    batch_size, count, *rest = ops.shape(x)
+def gather_beams(parts: Any, beams: Tensor) -> Any:
+    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
+
+    `parts` is a tensor, or a nested structure of such tensors, which are picked from alike.
+    """
+    batch_size, count = ops.shape(tree.flatten(parts)[0])[:2]
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
-    return take_rows(ops.reshape(x, (batch_size * count, *rest)), rows)
+
+    def picked(x: Tensor) -> Tensor:
+        return take_rows(ops.reshape(x, (batch_size * count, *ops.shape(x)[2:])), rows)
+
+    return tree.map_structure(picked, parts)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return `x (R, ...)` at `rows`, of any shape."""
+    taken = ops.take(x, rows, axis=0)
+    if tuple(taken.shape) == (*rows.shape, *x.shape[1:]):
+        return taken
     # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
-    return ops.reshape(ops.take(x, rows, axis=0), (*ops.shape(rows), *ops.shape(x)[1:]))
+    return ops.reshape(taken, (*ops.shape(rows), *ops.shape(x)[1:]))
 
 
 def _length_limits(

@@ -6,6 +6,7 @@ A check returns the argument in the type that a configuration stores, as in
 
 import inspect
 import math
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from types import SimpleNamespace
@@ -27,7 +28,9 @@ def check_integer(name: str, value: Any, minimum: float = 1) -> int:
 
 def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
     """Return a finite number of at least `minimum`; with `above`, a greater one."""
-    fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    fits = (
+        isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    )
     if not fits or value < minimum or (above and value == minimum):
         bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
         raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")

@@ -46,6 +46,17 @@ def can_be_one(first: tuple, second: tuple) -> bool:
     )
 
 
+def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor of the shape of `like`, with the static sizes that `like` has.
+
+    TensorFlow holds a loop to the static sizes that it began with. Slices and gathers of unknown
+    size lose them, and reshaping states them again.
+    """
+    if tuple(tensor.shape) == tuple(like.shape):
+        return tensor
+    return ops.reshape(tensor, ops.shape(like))
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:

@@ -36,7 +36,7 @@ SMALL = [
     "--training.early_stopping=bleu",
     "--training.patience=9",
     "--decoding.beam_size=3",
-    "--decoding.max_length=20",
+    "--decoding.max_length=12",
 ]
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +33,27 @@ LINES = ["2 ottobre 1999", "", "am 10.01.2095"]
 def give_input(monkeypatch, content):
     """Let the command find these bytes on its standard input."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+@pytest.fixture(scope="module")
+def tasks_read():
+    return {}
+
+
+@pytest.fixture
+def read_once(monkeypatch, trained_run, tasks_read):
+    """The verbs share the task of the trained run, which other tests read each time."""
+    read = Translator.from_preset
+
+    def from_preset(folder, **options):
+        if Path(folder) != trained_run:
+            return read(folder, **options)
+        key = str(options)
+        if key not in tasks_read:
+            tasks_read[key] = read(folder, **options)
+        return tasks_read[key]
+
+    monkeypatch.setattr(Translator, "from_preset", from_preset)
 
 
 def assert_refused(done, message, status=2):
@@ -85,17 +107,18 @@ def test_predict_n_best_alignments_and_beam(trained_run, capsys, tmp_path):
     assert int(source) in range(3) and target == "0"
 
 
-def test_predict_sample_is_seeded(trained_run, capsys, tmp_path):
+def test_predict_sample_is_seeded(trained_run, read_once, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES * 4), encoding="utf-8")
     options = ("predict", trained_run, "--input", source, "--sample", "--temperature", 3)
+    options += ("--max-length", 5)
     one, same = (call_command(capsys, *options, "--seed", 5) for _ in range(2))
     other = call_command(capsys, *options, "--seed", 6)
     assert one.status == 0 and len(one.out.splitlines()) == 12
     assert one.out == same.out != other.out
 
 
-def test_evaluate_gives_a_table_or_json(trained_run, capsys):
+def test_evaluate_gives_a_table_or_json(trained_run, read_once, capsys):
     as_json = call_command(capsys, "evaluate", trained_run, "--json", "--beam", 1)
     report = json.loads(as_json.out)
     assert report["sentences"] == 40 and report["beam_size"] == 1
@@ -107,7 +130,7 @@ def test_evaluate_gives_a_table_or_json(trained_run, capsys):
         assert line.split() == [name, f"{report[key]:.2f}"]
 
 
-def test_evaluate_on_files_with_gold_alignments(trained_run, capsys, tmp_path):
+def test_evaluate_on_files_with_gold_alignments(trained_run, read_once, capsys, tmp_path):
     source, target, gold = (tmp_path / name for name in ("s", "t", "gold"))
     source.write_text("2 ottobre 1999\nam 10.01.2095\n")
     target.write_text("1999-10-02\n2095-01-10\n")
@@ -278,7 +301,9 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(trained_run, capsys, tmp_path, arguments, message):
+def test_what_is_wrong_is_said_in_one_line(
+    trained_run, read_once, capsys, tmp_path, arguments, message
+):
     names = {"run": str(trained_run)} | {n: str(tmp_path / n) for n in ("absent", "new")}
     contents = {
         "empty": b"",

@@ -13,7 +13,10 @@ from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 ENGINE = "ctranslate2"
+ONE_BATCH = {"batch_size": 40}
 ctranslate2 = pytest.importorskip(ENGINE)
+# Our searches are of one batch each, by other options: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def conversions(monkeypatch):
 )
 def test_the_engine_gives_our_words_scores_and_alignments(transformer, options):
     lines = ["", *random_lines(31), "   "]
-    ours = transformer.translate(lines, **options)
+    ours = transformer.translate(lines, **options, **ONE_BATCH)
     theirs = transformer.translate(lines, engine=ENGINE, streams=2, **options)
     renormalises = {"min_length", "no_repeat_ngram"} & set(options)
     for own, other in zip(ours, theirs, strict=True):
@@ -78,7 +81,7 @@ def test_a_shallow_decoder_is_converted():
     translator = make_translator(architecture="transformer", decoder_layers=1)
     lines, options = random_lines(7), {"beam_size": 1}
     theirs = translator.translate(lines, engine=ENGINE, **options)
-    ours = translator.translate(lines, **options)
+    ours = translator.translate(lines, **options, **ONE_BATCH)
     assert [each.tokens for each in theirs] == [each.tokens for each in ours]
     assert len(translator.backbone.decoders) == 1
 
@@ -96,7 +99,7 @@ def test_hypotheses_are_ranked_by_our_length_penalty(transformer):
 def test_unknown_words_are_replaced_as_ours_are():
     translator = make_translator("words", architecture="transformer")
     lines = ["the zebra rides over a man", "a yak reads the book", *SOURCE_LINES]
-    ours = translator.translate(lines, beam_size=1)
+    ours = translator.translate(lines, beam_size=1, **ONE_BATCH)
     theirs = translator.translate(lines, engine=ENGINE, beam_size=1, return_alignments=False)
     assert [each.text for each in theirs] == [each.text for each in ours]
     assert all(each.alignment is None for each in theirs)

@@ -12,6 +12,8 @@ from keras_attention.text import PAD_ID, START_ID
 from tests.applications.commands import call_command
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
 
+# Each test searches or scores a batch: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 ARCHITECTURES = ("rnnsearch", "transformer")
 
 

@@ -43,15 +43,21 @@ def test_a_preset_is_small_and_whole():
         }
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(scope="module")
+def made_run(tmp_path_factory):
     """A run folder of the task in the preset `dates`."""
-    task = Translator.from_preset("dates")
-    with RunFolder.prepare(tmp_path / "run", "translation") as folder:
+    task, path = Translator.from_preset("dates"), tmp_path_factory.mktemp("made") / "run"
+    with RunFolder.prepare(path, "translation") as folder:
         save_config(task.config_class(), folder / "config.yaml")
         task.describe(folder)
-    save_weights(task.backbone, tmp_path / "run" / "model.weights.h5")
-    return tmp_path / "run"
+    save_weights(task.backbone, path / "model.weights.h5")
+    return path
+
+
+@pytest.fixture
+def run(made_run, tmp_path):
+    """A copy of it, which a test may change."""
+    return shutil.copytree(made_run, tmp_path / "run")
 
 
 def test_a_preprocessor_that_was_altered_cannot_be_resumed_with(run):

@@ -132,6 +132,11 @@ def test_cores_are_shared_in_the_command_alone(monkeypatch):
     assert len(set_to) == 4
 
 
+def test_what_runs_in_python_has_one_stream(monkeypatch, traced_nowhere):
+    monkeypatch.setattr(streams, "usable_cores", lambda: 6)
+    assert streams.stream_count(None) == 1 and streams.stream_count(2) == 2
+
+
 # ---- In the tasks.
 
 

@@ -49,6 +49,7 @@ def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path,
     assert again.optimizer.built and not Translator.load(str(preset)).optimizer.built
     new = Translator.from_preset(preset, load_weights=False, search={"beam_size": 1})
     assert new.search == SearchOptions(beam_size=1)
+    assert new.compiled and not new.optimizer.built  # its variables are for training alone
     assert new.translate(SOURCE_LINES[0]).score != task.translate(SOURCE_LINES[0]).score
 
 

@@ -67,6 +67,7 @@ def test_half_precision_trains_and_the_other_verbs_compute_in_full(
         training.training,
         precision="mixed_bfloat16",
         epochs=2,
+        steps_per_epoch=2,
         accumulate=1,
         average_checkpoints=1,
     )

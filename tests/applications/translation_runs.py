@@ -83,7 +83,7 @@ def make_translator(kind: str = "sentencepiece", dtype=None, **model) -> Transla
     settings = [f"--model.{name}={value}" for name, value in {**sizes, **model}.items()]
     config = load_config(TranslationConfig, [], settings)
     task = Translator.configured(config, make_preprocessor(kind), dtype)
-    task.search = SearchOptions(beam_size=3, max_length=MAX_LENGTH, batch_size=2)
+    task.search = SearchOptions(beam_size=3, max_length=MAX_LENGTH, batch_size=5)
     if config.model.architecture == "transformer":
         randomize_transformer(task.backbone)
     else:

@@ -48,36 +48,15 @@ def compiled(function, arrays, axes=None):
     return function
 
 
-def weight_gradients(layer, loss):
-    """Gradients of the scalar `loss()` for each of `layer.trainable_weights`, arrays or None."""
-    variables = layer.trainable_weights
-    if not variables:
+def gradients_of(function, *arrays, layer=None):
+    """Gradients of the scalar `function(*tensors)`, arrays or None, in one pass.
+
+    Those for each of `layer.trainable_weights` come first, then those for each array.
+    """
+    variables = [] if layer is None else layer.trainable_weights
+    values = [variable.value for variable in variables]
+    if not values and not arrays:
         return []
-    if BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            value = loss()
-        gradients = tape.gradient(value, [variable.value for variable in variables])
-    elif BACKEND == "jax":
-        import jax
-
-        def stateless(values):
-            with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
-                return loss()
-
-        gradients = jax.jit(jax.grad(stateless))([variable.value for variable in variables])
-    else:
-        import torch
-
-        gradients = torch.autograd.grad(
-            loss(), [variable.value for variable in variables], allow_unused=True
-        )
-    return [None if gradient is None else to_numpy(gradient) for gradient in gradients]
-
-
-def input_gradients(function, *arrays):
-    """Gradients of the scalar `function(*tensors)` for each array, arrays or None."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -85,23 +64,35 @@ def input_gradients(function, *arrays):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             value = function(*tensors)
-        gradients = tape.gradient(value, tensors)
+        gradients = tape.gradient(value, [*values, *tensors])
     elif BACKEND == "jax":
         import jax
 
-        def stateless(*tensors):
-            with keras.StatelessScope():  # which keeps what seeds become out of the program
+        def stateless(values, *tensors):
+            # The scope keeps what seeds become out of the program.
+            with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return function(*tensors)
 
         tensors = [ops.convert_to_tensor(array) for array in arrays]
-        gradient = jax.grad(stateless, argnums=tuple(range(len(tensors))))
-        gradients = jax.jit(gradient)(*tensors)
+        gradient = jax.grad(stateless, argnums=tuple(range(1 + len(tensors))))
+        of_values, *of_tensors = jax.jit(gradient)(values, *tensors)
+        gradients = [*of_values, *of_tensors]
     else:
         import torch
 
         tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
-        gradients = torch.autograd.grad(function(*tensors), tensors, allow_unused=True)
+        gradients = torch.autograd.grad(function(*tensors), [*values, *tensors], allow_unused=True)
     return [None if gradient is None else to_numpy(gradient) for gradient in gradients]
+
+
+def weight_gradients(layer, loss):
+    """Gradients of the scalar `loss()` for each of `layer.trainable_weights`, arrays or None."""
+    return gradients_of(loss, layer=layer)
+
+
+def input_gradients(function, *arrays):
+    """Gradients of the scalar `function(*tensors)` for each array, arrays or None."""
+    return gradients_of(function, *arrays)
 
 
 def weighted_sum(tensor, factors):

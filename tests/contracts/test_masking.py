@@ -6,11 +6,10 @@ import pytest
 from keras import ops
 
 from tests.contracts.backend import (
-    input_gradients,
+    gradients_of,
     random,
     tensors_of,
     to_numpy,
-    weight_gradients,
 )
 from tests.contracts.kinds import BATCH, LENGTH, STEPS, VALUE_SIZE, Mechanism
 from tests.contracts.registry import CASES, RECURRENT
@@ -101,8 +100,7 @@ def test_an_empty_memory_gives_zeros_and_finite_gradients(name, policy):
         return sum(ops.sum(ops.cast(value, "float32") ** 2) for value in values)
 
     main = [inputs[key] for key in case.main_inputs]
-    gradients = weight_gradients(layer, lambda: loss(*tensors_of(dict(enumerate(main))).values()))
-    gradients += input_gradients(loss, *main)
+    gradients = gradients_of(loss, *main, layer=layer)
     for gradient in gradients:
         assert gradient is not None and np.all(np.isfinite(gradient))
     assert np.all(gradients[-1][1] == 0.0), "a masked memory has a gradient"

@@ -13,11 +13,11 @@ from keras_attention.layers import (
 )
 from tests.contracts.backend import (
     BACKEND,
+    gradients_of,
     input_gradients,
     random,
     tensors_of,
     to_numpy,
-    weight_gradients,
 )
 from tests.contracts.kinds import BATCH, STEPS, VALUE_SIZE, Mechanism, value_mask
 from tests.contracts.registry import CASES, RECURRENT
@@ -51,10 +51,7 @@ def test_nothing_in_the_padding_reaches_a_context_or_a_gradient(name):
         values = case.call(layer, tensors_of(bad) | dict(zip(names, arrays, strict=True)))
         return sum(ops.sum(value**2) for value in values.values())
 
-    gradients = input_gradients(loss, *(bad[key] for key in names))
-    if layer.trainable_weights:
-        tensors = tensors_of({key: bad[key] for key in names}).values()
-        gradients += weight_gradients(layer, lambda: loss(*tensors))
+    gradients = gradients_of(loss, *(bad[key] for key in names), layer=layer)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 

@@ -6,12 +6,12 @@ import pytest
 from keras import ops
 
 from tests.contracts.backend import (
+    gradients_of,
     input_gradients,
     open_shape,
     random,
     tensors_of,
     to_numpy,
-    weight_gradients,
     weighted_sum,
 )
 from tests.contracts.kinds import BATCH
@@ -92,9 +92,7 @@ def test_a_fully_masked_row_agrees_with_the_oracle_and_has_finite_gradients(name
         values = case.call(layer, given).values()
         return sum(ops.sum(ops.cast(value, "float32") ** 2) for value in values)
 
-    tensors = tensors_of({key: inputs[key] for key in moving}).values()
-    gradients = weight_gradients(layer, lambda: loss(*tensors))
-    gradients += input_gradients(loss, *(inputs[key] for key in moving))
+    gradients = gradients_of(loss, *(inputs[key] for key in moving), layer=layer)
     for gradient in gradients:
         assert gradient is not None and np.all(np.isfinite(gradient))
 

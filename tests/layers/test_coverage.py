@@ -8,7 +8,12 @@ from keras import ops
 from keras_attention.layers import AttentionDecoder, BahdanauAttention, CoverageAttention
 from keras_attention.losses import coverage_loss
 from tests.contracts import oracles, oracles_summarization
-from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
+from tests.contracts.backend import (
+    gradients_of,
+    input_gradients,
+    random,
+    to_numpy,
+)
 from tests.contracts.kinds import randomise
 from tests.layers.test_bahdanau import attend
 
@@ -58,10 +63,7 @@ def test_energies_of_fifty_stay_finite_forward_and_backward():
     context, scores = attend(layer, query, value)
     assert np.all(np.isfinite(context)) and np.all(np.isfinite(scores))
     np.testing.assert_allclose(scores.sum(axis=2), 1.0, atol=1e-4)
-    tensors = [ops.convert_to_tensor(x) for x in (query, value)]
-    gradients = weight_gradients(layer, lambda: loss(*tensors)) + input_gradients(
-        loss, query, value
-    )
+    gradients = gradients_of(loss, query, value, layer=layer)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 

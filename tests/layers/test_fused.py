@@ -17,11 +17,10 @@ from keras_attention.layers.recurrent import attention_decoder
 from keras_attention.layers.recurrent.fused import fused
 from keras_attention.ops.normalizers import masked_softmax
 from tests.contracts.backend import (
-    input_gradients,
+    gradients_of,
     random,
     tensors_of,
     to_numpy,
-    weight_gradients,
     weighted_sum,
 )
 from tests.contracts.kinds import randomise
@@ -87,10 +86,8 @@ def results_and_gradients(make, training=False):
         )
 
     arrays = [*ARRAYS.values(), *states]
-    tensors = list(tensors_of(dict(enumerate(arrays))).values())
-    results = [to_numpy(result) for result in call(*tensors)]
-    results += input_gradients(loss, *arrays)
-    return results + weight_gradients(layer, lambda: loss(*tensors))
+    results = [to_numpy(result) for result in call(*map(ops.convert_to_tensor, arrays))]
+    return results + gradients_of(loss, *arrays, layer=layer)
 
 
 def step_by_step(monkeypatch):
@@ -286,7 +283,7 @@ def test_numbers_that_are_none_in_padding_reach_no_gradient():
             outputs = layer(x, value, value_mask=ops.convert_to_tensor(MASK))
             return weighted_sum(outputs, factors)
 
-        return input_gradients(loss, ARRAYS["x"], value)
+        return gradients_of(loss, ARRAYS["x"], value)
 
     for poison, clean in zip(gradients(poisoned), gradients(ARRAYS["value"]), strict=True):
         np.testing.assert_array_equal(poison, clean)

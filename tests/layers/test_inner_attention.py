@@ -11,7 +11,7 @@ from keras_attention.losses import occam_penalty
 from tests.contracts import oracles_inner_attention as oracle
 from tests.contracts.backend import (
     BACKEND,
-    input_gradients,
+    gradients_of,
     random,
     to_numpy,
     weight_gradients,
@@ -78,7 +78,6 @@ def test_states_and_weights_are_the_oracles(attention, reset_after, mask):
 def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, masked, training):
     """The loop's own gradient against the backend's, of outputs and weights both."""
     layer = built(attention, reset_after=reset_after, return_sequences=True)
-    moving = [ops.convert_to_tensor(array) for array in arrays()]
     mask = MASK if masked else np.ones((B, T), bool)
     want = attention != "gate"
     factors, of_scores = random(20, B, T, U), random(21, B, T) * mask
@@ -106,12 +105,9 @@ def test_gradients_are_those_of_the_cell_step_by_step(attention, reset_after, ma
                 total = total + weighted_sum(results[2], of_scores[:, t])
         return total
 
-    def gradients(loss):
-        of_weights = weight_gradients(layer, lambda: loss(*moving))
-        return of_weights + input_gradients(loss, *arrays())
-
     names = [weight.path for weight in layer.trainable_weights] + ["inputs", "query", "state"]
-    for name, own, expected in zip(names, gradients(whole), gradients(stepwise), strict=True):
+    both = (gradients_of(loss, *arrays(), layer=layer) for loss in (whole, stepwise))
+    for name, own, expected in zip(names, *both, strict=True):
         assert np.any(expected != 0.0), name
         np.testing.assert_allclose(own, expected, atol=3e-5, rtol=1e-4, err_msg=name)
 

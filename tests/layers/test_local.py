@@ -9,11 +9,10 @@ from keras_attention.layers import LocalAttention
 from keras_attention.layers.attention import local
 from tests.contracts.backend import (
     compiled,
-    input_gradients,
+    gradients_of,
     random,
     tensors_of,
     to_numpy,
-    weight_gradients,
     weighted_sum,
 )
 from tests.contracts.kinds import randomise
@@ -136,11 +135,9 @@ def test_both_paths_give_one_result_and_one_gradient(monkeypatch, alignment, sco
         return weighted_sum(scores, upstream[0]) + weighted_sum(context, upstream[1])
 
     def compute():
-        tensors = ops.convert_to_tensor(query), ops.convert_to_tensor(value)
         return [
             *attend(layer, query, value, query_mask=query_mask, value_mask=MASK),
-            *input_gradients(loss, query, value),
-            *weight_gradients(layer, lambda: loss(*tensors)),
+            *gradients_of(loss, query, value, layer=layer),
         ]
 
     (windowed, dense), shapes = both_paths(monkeypatch, compute)

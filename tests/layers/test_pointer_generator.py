@@ -8,7 +8,11 @@ from keras import ops
 from keras_attention.layers import PointerGenerator
 from keras_attention.layers.attention.pointer_generator import copy_distribution
 from keras_attention.losses import MaskedNegativeLogLikelihood, masked_negative_log_likelihood
-from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
+from tests.contracts.backend import (
+    gradients_of,
+    random,
+    to_numpy,
+)
 from tests.contracts.entries.summarization import VOCABULARY, mixture
 from tests.contracts.kinds import randomise
 from tests.contracts.oracles_summarization import pointer_generator
@@ -81,18 +85,10 @@ def test_both_ways_give_the_same_gradients(parts):
         return -ops.sum(layer.log_likelihood(targets, **given))
 
     inputs = [arrays[name] for name in moving]
-    for ours, theirs in zip(
-        input_gradients(full, *inputs), input_gradients(direct, *inputs), strict=True
-    ):
+    own, expected = (gradients_of(each, *inputs, layer=layer) for each in (full, direct))
+    for ours, theirs in zip(own, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-3)
         assert np.any(ours != 0.0)
-    tensors = [ops.convert_to_tensor(x) for x in inputs]
-    for ours, theirs in zip(
-        weight_gradients(layer, lambda: full(*tensors)),
-        weight_gradients(layer, lambda: direct(*tensors)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("gate", [100.0, -100.0])
@@ -111,9 +107,7 @@ def test_a_saturated_gate_and_a_zero_probability_stay_finite(parts, gate):
             layer(**given, extra_size=EXTRA)
         )
 
-    gradients = input_gradients(loss, arrays["logits"], arrays["scores"])
-    tensors = [ops.convert_to_tensor(arrays[name]) for name in ("logits", "scores")]
-    gradients += weight_gradients(layer, lambda: loss(*tensors))
+    gradients = gradients_of(loss, arrays["logits"], arrays["scores"], layer=layer)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 

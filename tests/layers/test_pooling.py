@@ -6,7 +6,12 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import AttentionPooling
-from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
+from tests.contracts.backend import (
+    gradients_of,
+    random,
+    to_numpy,
+    weight_gradients,
+)
 from tests.contracts.kinds import randomise
 
 B, S, D, U = 3, 7, 13, 5
@@ -79,8 +84,7 @@ def test_a_sequence_of_padding_alone_gives_zeros_and_finite_gradients(policy):
         results = layer(x, mask=ops.convert_to_tensor(mask), return_attention_scores=True)
         return sum(ops.sum(ops.cast(result, "float32") ** 2) for result in results)
 
-    gradients = weight_gradients(layer, lambda: loss(ops.convert_to_tensor(inputs)))
-    (of_inputs,) = input_gradients(loss, inputs)
+    *gradients, of_inputs = gradients_of(loss, inputs, layer=layer)
     assert all(np.all(np.isfinite(gradient)) for gradient in [*gradients, of_inputs])
     assert all(np.any(gradient != 0.0) for gradient in gradients)
     assert np.all(of_inputs[~mask] == 0.0)

@@ -7,7 +7,12 @@ from keras import ops
 from keras_attention.layers import LuongAttention, TemporalAttention
 from keras_attention.layers.attention.temporal import EMPTY, is_empty, log_add_exp
 from tests.contracts import oracles, oracles_summarization
-from tests.contracts.backend import input_gradients, random, to_numpy, weight_gradients
+from tests.contracts.backend import (
+    gradients_of,
+    input_gradients,
+    random,
+    to_numpy,
+)
 from tests.layers.test_bahdanau import attend
 
 B, T, S, D = 2, 200, 7, 5
@@ -54,9 +59,7 @@ def test_constant_energies_overflow_nowhere(energy):
         context, scores = layer(query, value, return_attention_scores=True)
         return ops.sum(context * ops.convert_to_tensor(random(4, B, T, D))) + ops.sum(scores**2)
 
-    tensors = [ops.convert_to_tensor(x) for x in (query, value)]
-    gradients = weight_gradients(layer, lambda: loss(*tensors))
-    gradients += input_gradients(loss, query, value)
+    gradients = gradients_of(loss, query, value, layer=layer)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 

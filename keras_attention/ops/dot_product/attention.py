@@ -76,7 +76,7 @@ def attention_with_scores(
         return _nothing(query, value), ops.zeros(shape, query.dtype)
     steps, length = ops.shape(query)[2], ops.shape(key)[2]
     reach = (reach or Reach()).of_inputs(query)
-    pairs = rows or Span(0, steps), Span(0, length)
+    pairs = rows or Span(0, steps, is_all=True), Span(0, length, is_all=True)
     mask, scores = reach.mask(*pairs), dot_products(query, key)
     if table is not None:
         scores = ops.cast(scores, "float32") + by_pairs(ops.cast(table, "float32"), steps, length)
@@ -122,7 +122,8 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
     if not reach.has_masks and reach.window is None:
         context = ops.dot_product_attention(query, key, value, scale=1.0, is_causal=reach.causal)
         return ops.transpose(context, (0, 2, 1, 3))
-    mask = reach.mask(Span(0, ops.shape(query)[1]), Span(0, ops.shape(key)[1]))
+    rows, columns = (Span(0, ops.shape(x)[1], is_all=True) for x in (query, key))
+    mask = reach.mask(rows, columns)
     context = ops.dot_product_attention(query, key, value, mask=mask, scale=1.0)
     seen = ops.cast(ops.any(mask, axis=-1, keepdims=True), context.dtype)
     return ops.transpose(context, (0, 2, 1, 3)) * seen

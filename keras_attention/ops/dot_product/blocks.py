@@ -164,9 +164,11 @@ class Inputs:
         """Return the context of a part's queries, and their `Weights`."""
         weights = self.weights(part, index)
         kept = weights.kept(self.value.dtype)
-        context: Tensor = 0
-        for columns, places in part.runs():
-            context += weighted_sum(columns.cut(kept, 3), places.cut(self.value, 2))
+        context, *more = (
+            weighted_sum(columns.cut(kept, 3), places.cut(self.value, 2))
+            for columns, places in part.runs()
+        )
+        context = sum(more, context)
         if weights.seen is not None:
             context = context * ops.cast(weights.seen, context.dtype)
         return context, weights
@@ -215,17 +217,17 @@ class Inputs:
             of_scores, of_rest = self._before_mod(part, query, of_scores, of_rest)
         of_products, kept = ops.cast(of_scores, query.dtype), weights.kept(self.value.dtype)
 
-        of_query: Tensor = 0
+        of_queries = []
         for columns, places in runs:
             block = columns.cut(of_products, 3)
-            of_query += weighted_sum(block, places.cut(self.key, 2))
+            of_queries.append(weighted_sum(block, places.cut(self.key, 2)))
             of_block = sum_over_queries(block, query, groups)
             of_key = places.add(of_key, float32(of_block), 2)
             of_block = sum_over_queries(columns.cut(kept, 3), given, groups)
             of_value = places.add(of_value, float32(of_block), 2)
         if self.table is not None:
             of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
-        return of_query, [of_key, of_value, *of_rest]
+        return sum(of_queries[1:], of_queries[0]), [of_key, of_value, *of_rest]
 
     def _before_mod(
         self, part: Part, query: Tensor, of_scores: Tensor, totals: list

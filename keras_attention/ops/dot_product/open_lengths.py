@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from keras import ops
 
+from ..masks import sized_as
 from ..types import Tensor
 from ..vjp import with_gradient
 from .blocks import Inputs, Rule, slope_of
@@ -63,15 +64,13 @@ def _turns(inputs: Inputs, attend: Callable, *state: Tensor) -> tuple:
     length = ops.shape(inputs.key)[2]
     size = BLOCK_NUMBERS // ops.maximum(batch_size * heads * length, 1)
     size = ops.minimum(ops.maximum(size, LEAST_QUERIES), steps)
-    pieces = (Piece(Span(0, length), inputs.rule.reach),)
+    pieces = (Piece(Span(0, length, is_all=True), inputs.rule.reach),)
 
     def turn(index: Tensor, *state: Tensor) -> tuple:
         rows = Span(least(index * size, steps - size), size)
         part = Part(rows, pieces, 1 - steps, apart=True)
         is_new = ops.cast(ops.arange(steps, dtype="int32") >= index * size, "float32")
         after = attend(index, part, ops.expand_dims(is_new, 1), *state)
-        # A sum of slices forgets the sizes that are known.
-        shaped = (ops.reshape(a, ops.shape(s)) for a, s in zip(after, state, strict=True))
-        return index + 1, *shaped
+        return index + 1, *map(sized_as, after, state)
 
     return ops.while_loop(lambda index, *_: index * size < steps, turn, (0, *state))[1:]

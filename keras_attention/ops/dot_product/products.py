@@ -49,14 +49,14 @@ def summed_by_distance(pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 def _fold(tensor: Tensor, groups: int) -> Tensor:
     """Lay the query heads that share keys one after another: `(B, G, H / G * T, ...)`."""
-    batch_size, heads, steps, size = ops.shape(tensor)
-    if heads == groups:
+    if tensor.shape[1] == groups:
         return tensor
+    batch_size, heads, steps, size = ops.shape(tensor)
     return ops.reshape(tensor, (batch_size, groups, heads // groups * steps, size))
 
 
 def _unfold(tensor: Tensor, heads: int) -> Tensor:
-    batch_size, groups, rows, size = ops.shape(tensor)
-    if heads == groups:
+    if tensor.shape[1] == heads:
         return tensor
+    batch_size, groups, rows, size = ops.shape(tensor)
     return ops.reshape(tensor, (batch_size, heads, rows * groups // heads, size))

@@ -14,10 +14,15 @@ from .products import by_pairs, summed_by_distance
 
 
 class Span(NamedTuple):
-    """Places `start` to `start + size`; either may be a number or a scalar tensor."""
+    """Places `start` to `start + size`; either may be a number or a scalar tensor.
+
+    One that `is_all` holds every place, also where a graph does not know how many there are: it
+    cuts nothing off, and so adds nothing to the graph.
+    """
 
     start: Tensor
     size: Tensor
+    is_all: bool = False
 
     @property
     def stop(self) -> Tensor:
@@ -30,29 +35,27 @@ class Span(NamedTuple):
 
     def cut(self, tensor: Tensor, axis: int) -> Tensor:
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
-        if tensor.shape[axis] == 1:
+        if tensor.shape[axis] == 1 or self._is_all_of(tensor.shape[axis]):
             return tensor
         starts, sizes = [0] * len(tensor.shape), list(ops.shape(tensor))
-        if self._is_all_of(sizes[axis]):
-            return tensor
         starts[axis], sizes[axis] = self.start, self.size
         part = ops.slice(tensor, starts, sizes)
         # TensorFlow forgets the sizes that are known where one is not.
         return ops.reshape(part, sizes) if None in part.shape else part
 
-    def _is_all_of(self, length: Tensor) -> bool:
-        known = all(isinstance(number, int) for number in (*self, length))
-        return known and self.start == 0 and self.size == length
+    def _is_all_of(self, length: int | None) -> bool:
+        known = all(isinstance(number, int) for number in (self.start, self.size, length))
+        return self.is_all or (known and self.start == 0 and self.size == length)
 
     def add(self, total: Tensor, part: Tensor, axis: int) -> Tensor:
         """Return a tensor with `part` added to this span of an axis."""
-        length = ops.shape(total)[axis]
-        if self._is_all_of(length):
+        if self._is_all_of(total.shape[axis]):
             return total + part
         if not isinstance(self.start, int):
             starts = [0] * len(total.shape)
             starts[axis] = self.start
             return ops.slice_update(total, starts, self.cut(total, axis) + part)
+        length = ops.shape(total)[axis]
         before, after = Span(0, self.start), Span(self.stop, length - self.stop)
         pieces = [before.cut(total, axis), self.cut(total, axis) + part, after.cut(total, axis)]
         return ops.concatenate(pieces, axis=axis)
@@ -173,7 +176,8 @@ class Part:
         """Return where the pieces stand in the part's scores."""
         spans, start = [], 0
         for piece in self.pieces:
-            spans.append(Span(start, piece.span.size))
+            is_all = piece.span.is_all and len(self.pieces) == 1
+            spans.append(Span(start, piece.span.size, is_all))
             start = spans[-1].stop
         return spans
 
@@ -182,8 +186,8 @@ class Part:
         columns = self.columns()
         if self.apart:
             return [(c, piece.span) for c, piece in zip(columns, self.pieces, strict=True)]
-        width = columns[-1].stop
-        return [(Span(0, width), Span(self.pieces[0].span.start, width))]
+        width, is_all = columns[-1].stop, columns[-1].is_all
+        return [(Span(0, width, is_all), Span(self.pieces[0].span.start, width, is_all))]
 
     def biases(self, table: Tensor) -> list:
         """Return the float32 biases of each piece, `(1, H, rows, columns)`, of `(H, T + S - 1)`."""
@@ -229,7 +233,7 @@ def _pieces(rows: Span, length: Tensor, reach: Reach) -> Iterator[Piece]:
         yield from _window(rows, length, reach)
         return
     if not reach.causal:
-        yield Piece(Span(0, length), reach)
+        yield Piece(Span(0, length, is_all=True), reach)
         return
     # All of the part sees the places before it: no mask by place is needed there.
     before, stop = least(rows.start, length), least(rows.stop, length)

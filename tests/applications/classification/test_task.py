@@ -371,7 +371,7 @@ def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
 def test_resume_is_exact(tmp_path, capsys, monkeypatch, traced):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
-    small += ["--model.dropout=0.3", "--model.word_dropout=0.1"]
+    small += ["--model.dropout=0.3", "--model.word_dropout=0.1", "--training.steps_per_epoch=5"]
     for name, more in (("whole", []), ("parts", ["--training.epochs=1"])):
         assert call_command(capsys, *train_arguments(name, *small, *more)).status == 0
     again = ["train", "classification", "--output", "parts", "--resume"]
