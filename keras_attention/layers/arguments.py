@@ -28,9 +28,8 @@ def check_integer(name: str, value: Any, minimum: float = 1) -> int:
 
 def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
     """Return a finite number of at least `minimum`; with `above`, a greater one."""
-    fits = (
-        isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    )
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    fits = is_real and abs(value) <= sys.float_info.max  # an integer may be beyond all floats
     if not fits or value < minimum or (above and value == minimum):
         bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
         raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")

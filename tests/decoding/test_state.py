@@ -125,6 +125,7 @@ def test_wrong_arguments(name, wrong, message):
         ({"beam_size": 2, "n_best": 3}, "Received: n_best=3, beam_size=2"),
         ({"length_penalty": -1.0}, "`alpha` .* at least 0. Received: -1.0"),
         ({"length_penalty": float("nan")}, "`alpha` .* Received: nan"),
+        ({"length_penalty": 10**400}, "`alpha` .* Received: 1000"),
         ({"length_penalty": "gnmt"}, "`length_penalty` should be a number .* Received: 'gnmt'"),
         ({"coverage_penalty": True}, "`coverage_penalty` should be a number .* Received: True"),
         ({"coverage_penalty": -0.1}, "`beta` .* at least 0. Received: -0.1"),

@@ -25,7 +25,7 @@ def test_what_is_no_rate_is_refused(value):
         check_rate("dropout", value)
 
 
-@pytest.mark.parametrize("value", [True, -1e-9, "a", None, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [True, -1e-9, "a", None, float("nan"), float("inf"), 10**400])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(ValueError, match="`weight` must be a finite number of at least 0"):
         check_number("weight", value)
