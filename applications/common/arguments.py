@@ -1,6 +1,6 @@
 """Arguments of a constructor that are attributes, and part of the configuration."""
 
-import sys
+import math
 from typing import Any
 
 
@@ -25,5 +25,8 @@ def settings_of(part: Any) -> dict[str, Any]:
 
 
 def is_finite(number: Any) -> bool:
-    """Whether a number is one that a float can hold: no NaN, no infinity, no longer integer."""
-    return bool(abs(number) <= sys.float_info.max)
+    """Whether a number is finite, and no integer beyond all floats."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

@@ -4,7 +4,6 @@ The rows of a tensor are its first axis. A search keeps `copies` hypotheses of e
 sentences, which are neighbours among its `R = B * copies` rows.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from keras import ops, tree
 
 from ..ops.masks import can_be_one
-from ..ops.types import Tensor
+from ..ops.types import Tensor, is_finite
 
 NEVER = float("-inf")
 
@@ -29,7 +28,7 @@ def check_integer(name: str, value: Any, minimum: int) -> None:
 
 def check_number(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
     """Raise a ValueError unless `value` is a finite number for which `holds(value)`."""
-    if not is_number(value) or not abs(value) <= sys.float_info.max or not holds(value):
+    if not is_finite(value) or not holds(value):
         raise ValueError(f"`{name}` should be a finite number {expected}. Received: {value!r}")
 
 

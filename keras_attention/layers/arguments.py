@@ -6,13 +6,14 @@ A check returns the argument in the type that a configuration stores, as in
 
 import inspect
 import math
-import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any
 
 import keras
+
+from ..ops.types import is_finite
 
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 
@@ -28,9 +29,7 @@ def check_integer(name: str, value: Any, minimum: float = 1) -> int:
 
 def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
     """Return a finite number of at least `minimum`; with `above`, a greater one."""
-    is_real = isinstance(value, Real) and not isinstance(value, bool)
-    fits = is_real and abs(value) <= sys.float_info.max  # an integer may be beyond all floats
-    if not fits or value < minimum or (above and value == minimum):
+    if not is_finite(value) or value < minimum or (above and value == minimum):
         bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
         raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")
     return value if isinstance(value, (int, float)) else float(value)

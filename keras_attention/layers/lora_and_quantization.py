@@ -102,7 +102,7 @@ class AdaptableKernels(Configured):
                 f"{type(self).__name__} can be quantized to 'int8' or 'int4'. "
                 f"Received: mode={mode!r}"
             )
-        if config.weight_quantizer is not None:
+        if getattr(config, "weight_quantizer", None) is not None:  # Keras 3.12 hands over no config
             raise NotImplementedError(
                 "Kernels are quantized by their largest entry alone. Expected a `config` without "
                 f"`weight_quantizer`. Received: weight_quantizer={config.weight_quantizer}"
@@ -110,7 +110,8 @@ class AdaptableKernels(Configured):
         self._store(mode, getattr(config, "block_size", None))
         policy = self._own_policy()
         if policy.quantization_mode is None:
-            name = mode if mode == "int8" else f"int4/{self._block_size or -1}"
+            has_blocks = mode == "int4" and hasattr(config, "block_size")  # not in Keras 3.12
+            name = f"int4/{self._block_size or -1}" if has_blocks else mode
             self.dtype_policy = keras.dtype_policies.get(f"{name}_from_{policy.name}")
 
     def restore_quantization(self) -> None:

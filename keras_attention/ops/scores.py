@@ -77,7 +77,8 @@ def _hidden(query: Tensor, key: Tensor) -> Tensor:
 
 
 def _scores_at_once(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
-    return ops.squeeze(ops.matmul(_hidden(query, key), ops.expand_dims(score_vector, -1)), -1)
+    # Not `matmul`: Keras 3.12 makes a product of batches of it, in which TensorFlow crashes.
+    return ops.tensordot(_hidden(query, key), score_vector, axes=1)
 
 
 def _gradients_at_once(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:

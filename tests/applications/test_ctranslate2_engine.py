@@ -173,7 +173,7 @@ def test_one_engine_serves_all_calls_with_the_same_weights(transformer, monkeypa
     translator = Translator(transformer.backbone, transformer.preprocessor, transformer.search)
     for beam_size in (1, 2):
         translator.translate(SOURCE_LINES[0], engine=ENGINE, beam_size=beam_size)
-    translator.translate(SOURCE_LINES, engine=ENGINE, streams=2)
+    translator.translate(SOURCE_LINES, engine=ENGINE, streams=2, batch_size=2)
     assert [each["inter_threads"] for each in made] == [1, 2]
 
 

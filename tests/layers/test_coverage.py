@@ -235,7 +235,10 @@ def test_training_with_the_loss_lowers_it_and_counts_its_steps(tmp_path):
     decoder.attention.loss_step.assign(0)
     model.compile(keras.optimizers.Adam(0.03), nothing)
     value, target = random(21, B, S, V), np.zeros((B, 4, 6), "float32")
-    losses = [float(model.train_on_batch([IDS, value], target)) for _ in range(12)]
+    losses = []
+    for _ in range(12):
+        model.reset_metrics()  # with Keras 3.12 the mean of all steps would be returned
+        losses.append(float(model.train_on_batch([IDS, value], target)))
     assert losses[:3] == [0.0] * 3
     assert 0 < losses[-1] < 0.9 * losses[3]
     model.save(tmp_path / "model.keras")
