@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import machine, report
 from benchmarks.__main__ import CHOICES, SIZES
-from benchmarks.children import ROOT, Child, check_agreement, take_turns
+from benchmarks.children import ROOT, BenchmarkError, Child, check_agreement, take_turns
 from benchmarks.contenders import OURS, contenders_for
 from benchmarks.problems import Problem, Size, passes_of
 
@@ -40,14 +40,18 @@ def compare(problem: Problem, other: Path, rounds: int, seconds: float) -> list[
         return cells
 
 
-def main() -> None:
+def main(arguments=None) -> int:
+    """Print a table; 0, or 2 after one line on what went wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="the folder of the other checkout")
     parser.add_argument("--only", choices=CHOICES, action="append", help="default: all")
     parser.add_argument("--size", type=Size.parse, action="append", help="default: the goals'")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    other = options.other.resolve()
+    if not (other / ".venv/bin/python").exists():
+        parser.error(f"expected a checkout with its own .venv. Received: {options.other}")
     watch = machine.Watch()
     print(report.machine_line(machine.facts()))
     print("\n| | pass 1 ms | times as fast | pass 2 ms | times as fast |")
@@ -56,10 +60,17 @@ def main() -> None:
         for kind in CHOICES.get(name, tuple(SIZES)):
             for size in options.size or SIZES[kind]:
                 problem = Problem(kind, size)
-                cells = compare(problem, options.other.resolve(), options.rounds, options.seconds)
+                try:
+                    cells = compare(problem, other, options.rounds, options.seconds)
+                except BenchmarkError as error:
+                    print(f"error: {error}", file=sys.stderr)
+                    return 2
                 print(f"| {problem} | " + " | ".join(cells) + " |", flush=True)
-    print(f"\nOther programs used {watch.share_of_others():.0%} of the cores meanwhile.")
+    others = watch.share_of_others()
+    share = "an unknown share" if others is None else f"{others:.0%}"
+    print(f"\nOther programs used {share} of the cores meanwhile.")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

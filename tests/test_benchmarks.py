@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import answer_selection, architectures, children, goals, machine, report
+from benchmarks import answer_selection, architectures, checkouts, children, goals, machine, report
 from benchmarks.children import (
     TOLERANCE,
     BenchmarkError,
@@ -376,3 +376,10 @@ def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):
     options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
     assert answer_selection.main(options) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+
+
+def test_a_checkout_without_an_environment_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        checkouts.main([str(tmp_path)])
+    assert ended.value.code == 2
+    assert "expected a checkout with its own .venv. Received: " in capsys.readouterr().err

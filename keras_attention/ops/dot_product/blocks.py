@@ -103,7 +103,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an attention reads: queries, memory, the table of biases or `None`, what mods learn."""
+    """The tensors and the rule of one attention. `table` holds biases by distance, or is `None`."""
 
     query: Tensor
     key: Tensor
