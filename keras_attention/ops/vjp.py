@@ -3,7 +3,9 @@
 Keras has no public way to differentiate on all backends: this module alone imports them.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,16 +16,50 @@ from .types import Tensor
 def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[..., Tensor]:
     """Make `function(*tensors) -> (result, gradient)` a differentiable one of its result."""
 
-    @ops.custom_gradient
-    def differentiable(*tensors: Tensor) -> tuple:
-        result, gradient = function(*tensors)
+    def differentiable(*tensors: Tensor) -> Tensor:
+        results: list = []
 
-        def of_upstream(*args: Tensor, upstream: Tensor = None) -> Tensor:
-            return gradient(args[0] if upstream is None else upstream)
+        @ops.custom_gradient
+        def run(*tensors: Tensor) -> tuple:
+            result, gradient = function(*tensors)
+            gradient = _kept_by_graph(result, gradient)
+            results.append(result)
 
-        return result, of_upstream
+            def of_upstream(*args: Tensor, upstream: Tensor = None) -> Tensor:
+                return gradient(args[0] if upstream is None else upstream)
+
+            return (results if _is_symbolic(result) else result), of_upstream
+
+        result = run(*tensors)
+        if isinstance(result, list):
+            (result,), results[:] = result, [None]
+        return result
 
     return differentiable
+
+
+def _kept_by_graph(result: Tensor, gradient: Callable) -> Callable:
+    """Return a gradient that lives as long as the TensorFlow graph of `result`.
+
+    TensorFlow keeps the gradient functions of all graphs for good, and each keeps what it refers
+    to: every training step and every search that was ever traced. So what it gets refers to the
+    graph weakly, and the list of results that it gets is emptied. The graph owns the gradient.
+    """
+    if not _is_symbolic(result):
+        return gradient
+    name = f"_gradient_of_{id(gradient)}"
+    setattr(result.graph, name, gradient)
+    graph = weakref.ref(result.graph)
+    return lambda upstream: getattr(graph(), name)(upstream)
+
+
+def _is_symbolic(tensor: Any) -> bool:
+    """Whether this is a tensor in a graph of TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.is_symbolic_tensor(tensor)
 
 
 def pullback(function: Callable[..., Tensor], tensors: Sequence[Tensor]) -> tuple:
