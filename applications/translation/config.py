@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_range, check_ranges
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -216,10 +216,9 @@ class ModelConfig:
 
     def __post_init__(self):
         sizes = ("embedding_size", "units", "layers", "attention_units", "half_width", "heads")
-        for name in (*sizes, "readout_size", "feed_forward_size", "decoder_layers"):
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
-        for name in ("dropout", "attention_dropout"):
-            check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
+        sizes = (*sizes, "readout_size", "feed_forward_size", "decoder_layers")
+        check_ranges("model", self, sizes, at_least=1)
+        check_ranges("model", self, ("dropout", "attention_dropout"), at_least=0, below=1)
         own = OWN_KEYS[self.architecture]
         self._refuse(*(key for keys in OWN_KEYS.values() for key in keys if key not in own))
         self._fill(own)
@@ -306,8 +305,7 @@ class DecodingConfig(SearchOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("attention_layer", "attention_head"):
-            check_range(f"decoding.{name}", getattr(self, name), at_least=0)
+        check_ranges("decoding", self, ("attention_layer", "attention_head"), at_least=0)
 
     def search(self) -> SearchOptions:
         """Return the options of the search alone."""

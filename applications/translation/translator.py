@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +28,15 @@ from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
-from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
+from .results import (
+    Links,
+    Translation,
+    align_words,
+    evaluation_report,
+    maps_of,
+    translation_of,
+    words_of_tokens,
+)
 from .search import batches_of, force, search
 
 ENGINES = ("ctranslate2",)
@@ -129,8 +136,8 @@ class Translator(SearchTask):
         Raises:
             ValueError: where preprocessors differ: words of other vocabularies have no mean.
         """
-        first, *others = translators
-        configs = [settings_of(each.preprocessor) for each in translators]
+        translators = list(translators)
+        configs = [settings_of(each.require_preprocessor()) for each in translators]
         for place, config in enumerate(configs):
             if config != configs[0]:
                 raise ValueError(
@@ -138,7 +145,8 @@ class Translator(SearchTask):
                     "same data and `tokenizer` settings. "
                     f"Received: another one of translator {place + 1} of {len(configs)}"
                 )
-        network = Ensemble([first.backbone, *(each.backbone for each in others)])
+        network = Ensemble([each.backbone for each in translators])
+        first = translators[0]
         return cls(network, first.preprocessor, first.search, first.dictionary)
 
     def translate(
@@ -200,7 +208,8 @@ class Translator(SearchTask):
                 source = read.tokens(lines[row])
                 ranked = [
                     make(source, *(x if x is None else x[place, rank] for x in found))
-                    for rank in np.flatnonzero(found[1][place])  # of no length: there is none
+                    for rank, length in enumerate(found[1][place])
+                    if length or not rank  # the best alone may have no length, of NaN scores
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
@@ -263,7 +272,8 @@ class Translator(SearchTask):
         if not results:
             raise ValueError("A perplexity needs at least one pair of sentences. Received: none")
         loss = -sum(result.log_probability for result in results)
-        return math.exp(loss / sum(len(result.tokens) + 1 for result in results))
+        with np.errstate(over="ignore"):  # inf, of a network that has diverged
+            return float(np.exp(loss / sum(len(result.tokens) + 1 for result in results)))
 
     def evaluate_text(
         self,
@@ -305,7 +315,14 @@ class Translator(SearchTask):
         Raises:
             ValueError: where the translation has no alignment.
         """
-        return links_of(translation, self.require_preprocessor())
+        if translation.alignment is None:
+            raise ValueError(
+                "Links need a translation with an alignment: a model with attention, and "
+                f"`return_alignments=True`. Received: {translation}"
+            )
+        source = words_of_tokens(self.preprocessor.source_tokenizer, translation.source_tokens)
+        target = words_of_tokens(self.preprocessor.target_tokenizer, translation.tokens)
+        return align_words(translation.alignment, source, target)
 
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
@@ -322,7 +339,7 @@ class Translator(SearchTask):
                 f"A {type(self.backbone).__name__} has no attention to draw: train RNNSearch, "
                 "Luong or Transformer."
             )
-        result = self.translate(text) if target is None else self.score([text], [target])[0]
+        (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
             raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
         if output is not None:
@@ -341,7 +358,7 @@ class Translator(SearchTask):
         """
         size = beam_size or self.search.beam_size
         search = self.search.replace(beam_size=size, n_best=size)
-        result = self.score([text], [target])[0] if target else self.translate(text, search)
+        (result,) = self.score([text], [target]) if target else self.translate([text], search)
         ranked, maps = result.ranked, {}
         if result.source_tokens:
             ids = self.preprocessor.source_tokenizer.encode([text])
@@ -395,22 +412,26 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
-            **options: fields of `SearchOptions` to change, and `max_letters`, the longest text of a
-                served call (`"saved_model"` only; 10,000): a longer one is an
+            **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
+                `max_letters`, the longest text of a served call (10,000): a longer one is an
                 `InvalidArgumentError` of that call.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
+        if format in ("saved_model", "tf_saved_model"):
+            return super().export(filepath, format, **options)
+        if options:
+            raise ValueError(
+                "The options of a search belong to the format 'saved_model', which holds one. "
+                f"Received: format={format!r}, {', '.join(options)}"
+            )
         if format == "ctranslate2":
             from .ctranslate2_export import export_ctranslate2
 
-            export_ctranslate2(self, filepath)
-        elif format == "keras":
-            with new_folder(filepath) as folder:
-                folder.mkdir()
-                self.save(folder / "model.keras")
-        else:
-            super().export(filepath, format, **options)
+            return export_ctranslate2(self, filepath)
+        with new_folder(filepath) as folder:
+            folder.mkdir()
+            self.save(folder / "model.keras")
 
     def service(
         self, search: SearchOptions | None = None, max_letters: int | None = None, **options: Any

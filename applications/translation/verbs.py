@@ -98,8 +98,7 @@ def alignment_errors(
     ]
     rate = alignment_error_rate(links, references)
     shares = {"aer": rate.value, "precision": rate.precision, "recall": rate.recall}
-    percentages = {name: 100 * share for name, share in shares.items()}
-    return {**percentages, "sentences": rate.sentences}
+    return {name: 100 * share for name, share in shares.items()} | {"sentences": rate.sentences}
 
 
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
@@ -129,11 +128,10 @@ def engine_of(options: Namespace) -> dict[str, str | None]:
 
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
     number, engine = 0, engine_of(options)
-    chunks = chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size)
-    for index, chunk in enumerate(chunks):
-        if search.sample:  # another seed for each chunk, or they would draw alike
-            search = dataclasses.replace(search, seed=(options.seed or 0) + index)
+    for chunk in chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
         found = task.translate(chunk, search, return_alignments=options.alignments, **engine)
+        if search.seed is not None:  # another one for the next chunk, or they would draw alike
+            search = search.replace(seed=search.seed + 1)
         for result in found:
             for ranked in result.ranked:
                 parts = [ranked.text]

@@ -40,7 +40,9 @@ class TranslationModel(Network):
     ```
 
     with what no step changes of the state under `"memory"`, and the weights `(B, S)` of a step
-    under `"attention_scores"`, where the architecture has attention.
+    under `"attention_scores"`, where the architecture has attention. `start` stands here for a
+    network whose `decoder` is an `AttentionDecoder`, and whose `encode(source, training)` returns
+    the annotations, their mask and the decoder's first states.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -159,6 +161,16 @@ class TranslationModel(Network):
         scores = self.score(source, target)[1]
         return {} if scores is None else {"cross-attention": scores[:, None, None]}
 
+    def start(self, source, max_length=None):
+        """Return the state before the first word of sources `(B, S)`; every entry has B rows."""
+        annotations, mask, states = self.encode(source)
+        memory = self.decoder.prepare_memory(annotations, mask=mask)
+        return {
+            "memory": memory,
+            "decoder": self.decoder.initial_state(memory, states),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
+        }
+
     def step(self, tokens, state, index=None):
         """Return the logits `(N, V)` and the state after one more word.
 
@@ -201,10 +213,11 @@ class TranslationModel(Network):
         return {**super().get_config(), "dropout": self.dropout.rate}
 
 
-def check_layers(layers: int) -> None:
+def check_layers(**counts: int) -> None:
     """Raise a ValueError unless there are layers; Keras checks the other sizes."""
-    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
-        raise ValueError(f"`layers` should be a positive integer. Received: layers={layers!r}")
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"`{name}` should be a positive integer. Received: {name}={count!r}")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
