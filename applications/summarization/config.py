@@ -108,7 +108,7 @@ class ModelConfig:
         embedding_size: width of the word embeddings, of the encoder transformer too.
         units: units of the encoder (of both directions together) and of the decoder.
         attention_units: units of the attention; null for as many as `units`.
-        dropout: rate of the dropout on embeddings and on what words are chosen by.
+        dropout: rate of the dropout on embeddings and on the vector that words are chosen by.
         layers: blocks of the encoder transformer.
         heads: their attention heads.
     """

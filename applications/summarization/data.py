@@ -56,7 +56,7 @@ class Corpus:
 
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
-    """Return the corpus of what `fit` was given; refuse texts without words."""
+    """Return the corpus of the arguments of `fit`; refuse texts without words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
         kinds = (tuple, list, np.ndarray)
@@ -125,7 +125,7 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
 
     Args:
         path: the file, plain or `.gz`.
-        on_empty: `"error"` or `"skip"`: what to do without a word in a document or its summaries.
+        on_empty: `"error"` or `"skip"`, for a document or summaries without a word.
         with_summaries: whether each line must have a `target`; if not, documents without a word
             stay.
 

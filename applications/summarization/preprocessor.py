@@ -31,7 +31,7 @@ class SummarizationPreprocessor(TextPreprocessor):
     """Turns documents and summaries into ids, in Python and inside a TensorFlow graph.
 
     The unknown words of each document have ids past the vocabulary, so that a network with a
-    pointer can copy them. What it has written it reads as the unknown word.
+    pointer can copy them. The decoder reads a word that it has copied as the unknown word.
 
     Args:
         tokenizer: of documents and summaries.
@@ -145,8 +145,8 @@ class SummarizationPreprocessor(TextPreprocessor):
     def summary(self, text: str, document: EncodedDocument) -> tuple[list[int], list[int]]:
         """Return the ids of a summary: as the decoder reads them, and in the extended vocabulary.
 
-        The decoder reads the unknown id where a word is unknown. As what it has to write, a word
-        that the document holds has its number there.
+        The decoder reads the unknown id where a word is unknown. The ids that it has to write give
+        such a word its number in the document, where the document holds it.
         """
         written = self._ids(self.tokenizer.tokens(text), document.unknown)
         return [UNK_ID if index >= self.vocabulary_size else index for index in written], written

@@ -99,7 +99,7 @@ class Summarizer(SearchTask):
         Args:
             documents: texts, or lists of sentences.
             summaries: a summary of each, or a list of several.
-            units: as of `SummarizationModel`, and so are the next ones.
+            units: as for `SummarizationModel`, and so are the next ones.
             embedding_size: width of the word embeddings.
             attention: the mechanism, None for additive attention, False for none.
             encoder: the layer that reads documents.
@@ -141,9 +141,8 @@ class Summarizer(SearchTask):
         Args:
             documents: a text, or a sequence of texts and lists of sentences.
             search: how to search; None for the task's own options.
-            return_attention: whether to return what each word was drawn from. Of many long
-                documents that is much: a number for each word of the summary and each of the
-                document.
+            return_attention: whether to return the attention. For many long documents that is
+                much: a number for each word of the summary and each word of the document.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -218,14 +217,14 @@ class Summarizer(SearchTask):
         summaries: Sequence[Sequence[str]],
         lead: int = 1,
     ) -> dict[str, Any]:
-        """Return the figures of `evaluate_text` for summaries that are there already."""
+        """Return the figures of `evaluate_text` for given summaries."""
         wanted = [[self._as_written(text) for text in texts] for texts in summaries]
         leads = [self._as_written(" ".join(sentences[:lead])) for sentences in documents]
         tokens = [self.preprocessor.tokenizer.tokens(texts[0]) for texts in wanted if texts]
         return {"lead": lead, **evaluation_report(results, wanted, leads, tokens)}
 
     def draw(self, document: str | Sequence[str], output: Path | str | None = None) -> Summary:
-        """Draw what each word of a document's summary was drawn from.
+        """Draw where in the document each word of its summary comes from.
 
         Args:
             document: a text, or a list of sentences.
@@ -377,7 +376,7 @@ class Summarizer(SearchTask):
 
         return figures
 
-    # ---- What the methods above are made of.
+    # ---- Parts of the methods above.
 
     def _as_written(self, text: str) -> str:
         """Return a text as the tokenizer writes it: in lower case where it makes it so."""
@@ -432,7 +431,7 @@ class Summarizer(SearchTask):
 
 
 def _preprocessing_of(config: SummarizationConfig) -> dict[str, int | bool]:
-    """Return what a configuration says of the preprocessor, but of its vocabulary."""
+    """Return the preprocessor's arguments in a configuration, without those of its vocabulary."""
     names = ("max_sentences", "max_words", "max_summary_words")
     return {
         "extra_words": config.tokenizer.extra_words if config.model.pointer else 0,

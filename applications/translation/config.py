@@ -120,7 +120,7 @@ class TokenizerConfig:
                 raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
 
 
-# The keys that not all architectures have, and what null stands for in them.
+# The keys that only some architectures have, and the value that null stands for.
 _RECURRENT = {"units": None, "readout_size": None}
 OWN_KEYS = {
     "rnnsearch": {**_RECURRENT, "attention_units": None},
@@ -138,8 +138,8 @@ SIZES = {
     "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
 }
 HALF_WIDTH = 10
-# What says nothing else than a recurrent architecture does by itself: configurations were written
-# with it before null was the default.
+# Values that only repeat the default of a recurrent architecture: version 0.1 wrote them into
+# configurations, where newer ones have null.
 SAYS_NOTHING = {"layers": (1, 2), "half_width": (HALF_WIDTH,), "input_feeding": (True,)} | {
     "attention": ("global",),
     "score": ("general",),
@@ -288,7 +288,7 @@ class TrainingConfig(training_config.TrainingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig(SearchOptions):
-    """How a translation is searched for: `SearchOptions`, and what is shown of it.
+    """How to search for a translation: `SearchOptions`, and the attention to show of it.
 
     Args:
         attention_layer: the decoder layer, from 0, whose attention alignments and pictures show

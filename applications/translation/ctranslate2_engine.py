@@ -93,7 +93,7 @@ class CTranslate2:
 def converted(task: TextTask) -> Iterator[Path]:
     """Give the folder of a task's network in CTranslate2's form.
 
-    A run folder or preset that can be written to keeps it; what it kept of other weights goes.
+    A run folder or preset keeps it, where it can be written to, and drops those of other weights.
     """
     folder = task.preset_folder
     if folder is None or folder.parent == PRESETS or not _can_be_written(folder / FOLDER):
@@ -163,7 +163,7 @@ def _sum_of(content: np.ndarray) -> int:
 
 
 def _check_options(options: SearchOptions, head: int | None) -> None:
-    """Refuse what CTranslate2 does not do, or not as our own search."""
+    """Refuse options that CTranslate2 does not have, or not as our own search has them."""
     if options.sample:
         raise UserError(f"CTranslate2 does not sample by a seed here: {WAY_OUT}")
     if options.uses_coverage:
@@ -204,7 +204,7 @@ class _Search:
                 f"limit of {longest} tokens; {WAY_OUT}"
             )
         found = self._translated(rows, int(limits.max()))
-        # A limit is one for all sentences there: those that passed their own once more, by it.
+        # CTranslate2 has one limit for a batch: translate sentences again that passed their own.
         passed = [
             row for row, each in enumerate(found) if max(map(len, each.hypotheses)) > limits[row]
         ]
@@ -219,10 +219,10 @@ class _Search:
         return results
 
     def _mend_first_step(self, weights: np.ndarray, rows: list[list[str]]) -> None:
-        """Write the attention of the first words, which hang on nothing but the sentence.
+        """Write the attention of the first words, which depends on the sentence alone.
 
-        In a beam search over several sentences CTranslate2 (4.8.5) gives there what belongs to
-        another sentence of the batch.
+        In a beam search over several sentences CTranslate2 (4.8.5) gives the first word the
+        attention of another sentence of the batch.
         """
         settings = {"max_decoding_length": 1, "max_input_length": 0, "return_attention": True}
         settings |= {"beam_size": 1, "return_end_token": True}
@@ -231,8 +231,8 @@ class _Search:
 
     def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
         options = self.options
-        # All of a beam where our length penalty is to rank them; as it does itself, CTranslate2
-        # then goes on until so many are complete.
+        # Our length penalty ranks the whole beam. CTranslate2 then also searches until so many
+        # hypotheses are complete, as it does by itself with a length penalty.
         count = options.beam_size if options.length_penalty else options.n_best
         return self.translator.translate_batch(
             rows,

@@ -22,7 +22,7 @@ from .config import SPLITS, DataConfig
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How many pairs a corpus has, and what became of the others: left out, or cut short."""
+    """How many pairs a corpus has, and how many were left out or cut short."""
 
     name: str
     pairs: int
@@ -44,8 +44,8 @@ class Report:
 class ParallelCorpus:
     """Sentences and their translations, as texts or as ids, and where they come from.
 
-    Those of files are `Lines` and `PackedIds`, which are small. `lines` are the line of each pair
-    there, from 1; `data` says what to do with sentences that are too long or empty, None keeps all
+    Those of files are `Lines` and `PackedIds`, which are small. `lines` holds the line of each pair
+    there, from 1. `data` says how to treat sentences that are too long or empty; None keeps all
     that have words.
     """
 
@@ -138,7 +138,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
 
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
-    """Return the corpus of what `fit` was given; refuse what is no sentence with words."""
+    """Return the corpus of the arguments of `fit`; refuse sentences without words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
         kinds = (tuple, list, np.ndarray)

@@ -88,7 +88,7 @@ class TranslationPreprocessor(TextPreprocessor):
             lowercase: make the text lower case first.
             min_count: words that occur less often are unknown (words only).
             model_type: how SentencePiece chooses its pieces, `"unigram"` or `"bpe"`.
-            replace_unknown: as of the class (words only).
+            replace_unknown: as for the class (words only).
 
         Raises:
             ValueError: where there are no texts, something is no string, or an option is unknown.

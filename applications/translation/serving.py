@@ -10,7 +10,7 @@ from .search import search
 from .translator import Translator
 
 _NO_WORD = "\0"
-"""What the dictionary gives for a word that it lacks."""
+"""The answer of the dictionary for a word that it lacks."""
 
 
 class TranslationService(tf.Module):
@@ -53,7 +53,7 @@ class TranslationService(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):
-        """Translate strings `(B,)`; see the class for what is returned."""
+        """Translate strings `(B,)`; the class describes the results."""
         (text,) = of_at_most(self._max_letters, text=text)
         ids = self._source.encode(text)
         empty = ids.row_lengths() == 0

@@ -112,7 +112,7 @@ class Translator(SearchTask):
             targets: their translations.
             units: of the network.
             embedding_size: width of its embeddings; None for `units`.
-            kind: `"words"` or `"sentencepiece"`, as of `TranslationPreprocessor.adapt`.
+            kind: `"words"` or `"sentencepiece"`, as for `TranslationPreprocessor.adapt`.
             vocabulary_size: most tokens of a vocabulary.
             search: how translations are searched for.
             **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
@@ -189,7 +189,7 @@ class Translator(SearchTask):
         return results[0] if isinstance(texts, str) else results
 
     def _translated(self, lines, ids, search, return_alignments=True, engine=None, kind=None):
-        """Do as `translate` with sentences whose ids are known."""
+        """Translate sentences whose ids are known, as `translate` does."""
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
@@ -291,7 +291,7 @@ class Translator(SearchTask):
             sources: sentences.
             targets: their translations.
             search: how to search; None for the task's own options.
-            engine: as of `translate`; the perplexity comes from our own network.
+            engine: as for `translate`; the perplexity comes from our own network.
             compute_type: of the engine.
             **options: fields of `SearchOptions` to change.
 
@@ -327,7 +327,7 @@ class Translator(SearchTask):
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
     ) -> Translation:
-        """Draw what the network attends to as it translates a sentence; return the translation.
+        """Draw the attention of the network as it translates a sentence; return the translation.
 
         Args:
             text: the sentence.
@@ -500,7 +500,7 @@ class Translator(SearchTask):
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
     def _found_by(self, engine, compute_type, lengths, options, attention):
-        """Do as `_planned`, with the search of an engine where one is named."""
+        """Return the same as `_planned`, with the search of an engine where one is named."""
         if engine is None:
             if compute_type is not None:
                 raise ValueError(

@@ -80,8 +80,8 @@ def alignment_errors(
     """Return the alignment error rate of the attention over given translations.
 
     The network reads the source and is made to write the target; each target word is linked to the
-    source word with the highest sum of attention weights (one link a word). Words are what spaces
-    separate in the files, as in gold alignments.
+    source word with the highest sum of attention weights (one link a word). Spaces in the files
+    separate words, as in gold alignments.
     """
     if not task.backbone.has_attention:
         name = type(task.backbone).__name__
@@ -120,7 +120,7 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
 
 
 def engine_of(options: Namespace) -> dict[str, str | None]:
-    """Return what the flags of a command say of the engine."""
+    """Return the engine and its compute type, by the flags of a command."""
     if options.compute_type and not options.engine:
         raise UserError("--compute-type goes with --engine ctranslate2 only.")
     return {"engine": options.engine, "compute_type": options.compute_type}

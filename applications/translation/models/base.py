@@ -20,7 +20,7 @@ class TranslationModel(Network):
     """Base of the translation networks: embeddings, word scores and the contract of the search.
 
     Token 0 is padding, on either side; sources hold words only, targets begin with the start token
-    (teacher forcing). No mask runs through the decoder's loop: what follows a target's end changes
+    (teacher forcing). The decoder's loop needs no mask: padding after a target's end changes
     nothing before it, and the loss masks it.
 
     ```
@@ -39,10 +39,10 @@ class TranslationModel(Network):
     features, state  = self.advance(words, state)          # embedded words, (B, embedding_size)
     ```
 
-    with what no step changes of the state under `"memory"`, and the weights `(B, S)` of a step
-    under `"attention_scores"`, where the architecture has attention. `start` stands here for a
-    network whose `decoder` is an `AttentionDecoder`, and whose `encode(source, training)` returns
-    the annotations, their mask and the decoder's first states.
+    `"memory"` of the state holds all that no step changes, and `"attention_scores"` the weights
+    `(B, S)` of a step, where the architecture has attention. This class has a `start` for networks
+    whose `decoder` is an `AttentionDecoder`, and whose `encode(source, training)` returns the
+    annotations, their mask and the decoder's first states.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -176,7 +176,7 @@ class TranslationModel(Network):
 
         Args:
             tokens: The words before, `(N,)`.
-            state: What `start` or the step before returned, its rows tiled and reordered at will.
+            state: The result of `start` or of the step before; its rows may be tiled and reordered.
             index: The step's number, from 0, which no recurrent model needs.
         """
         features, state = self.advance(self.target_embedding(tokens), state)
@@ -195,7 +195,7 @@ class TranslationModel(Network):
         return logits.kernel, logits.bias
 
     def embedded(self, table, ids):
-        """Return what the network reads of ids, before dropout."""
+        """Return the vectors of ids that the network reads, before dropout."""
         return table(ids)
 
     def embed_source(self, source, training=False):

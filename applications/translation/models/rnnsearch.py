@@ -164,7 +164,7 @@ class RNNEncDec(TranslationModel):
         embedding_size: Integer, width of the embeddings.
         units: Integer, units of the decoder and of each direction of the encoder.
         readout_size: Integer, width after the maxout; None for `embedding_size`.
-        **kwargs: As of `RNNSearch`.
+        **kwargs: As for `RNNSearch`.
 
     Reference:
         - [Cho et al., 2014](https://arxiv.org/abs/1406.1078)

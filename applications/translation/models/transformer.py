@@ -40,7 +40,7 @@ class Transformer(TranslationModel):
             search is the decoder's: one with a single layer, after a deep encoder, is fast.
         feed_forward_size: Integer, width of the feed-forward networks' hidden layer (2048).
         heads: Integer, attention heads (8).
-        activation: Of the feed-forward networks (`"relu"`), as of `TransformerEncoder`.
+        activation: Of the feed-forward networks (`"relu"`), as for `TransformerEncoder`.
         norm: `"post"`, as published, or `"pre"`.
         positions: `"sinusoidal"`, or `"rotary"`, `"alibi"` or `"relative"`.
         dropout: Rate of dropout on embeddings with positions and on the result of each sublayer
@@ -52,7 +52,7 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
-        **kwargs: `name` and `dtype`; inputs and results are as of `TranslationModel`.
+        **kwargs: `name` and `dtype`; inputs and results are those of `TranslationModel`.
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
@@ -267,7 +267,7 @@ class Transformer(TranslationModel):
 
 
 def _through(layers, x, *memory, shown=(), **options):
-    """Return what layers make of `x`, one after the other, and the weights of those shown."""
+    """Pass `x` through layers; return the result, and the attention weights of those shown."""
     found = []
     for place, layer in enumerate(layers):
         if place in shown:
