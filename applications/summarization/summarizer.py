@@ -156,7 +156,8 @@ class Summarizer(SearchTask):
         chosen = (search or self.search).replace(**options)
         given = [documents] if isinstance(documents, str) else documents
         encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
-        lengths = [len(document.words) for document in encoded]
+        # A summary takes about so many steps: no more than its document has words.
+        lengths = [min(sum(map(len, each.ids)), chosen.max_length) for each in encoded]
         find, size, streams = self._planned(lengths, chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()

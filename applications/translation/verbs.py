@@ -55,8 +55,11 @@ def predict(task: Translator, options: Namespace) -> None:
 
 def score(task: Translator, options: Namespace) -> None:
     """Write the log-probability of each translation, one a line."""
-    corpus = evaluation_corpus(options)
-    results = task.score(corpus.source, corpus.target)
+    corpus, size = evaluation_corpus(options), BATCHES_IN_A_CHUNK * task.search.batch_size
+    parts = (slice(first, first + size) for first in range(0, len(corpus), size))
+    results = (
+        each for part in parts for each in task.score(corpus.source[part], corpus.target[part])
+    )
     lines = (f"{result.log_probability:.6f}" for result in results)
     write_lines(options.output, lines, "there is nothing to score.")
 
