@@ -287,8 +287,8 @@ def _lists_of_texts(values, name, split):
                 f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "
                 f"ids. Received: {name}[{place}]={shown(value)}"
             )
-        texts = texts if is_list else split(str(texts[0]))
-        found.append([each for each in texts if each.strip()])
+        texts = texts if is_list else split(texts[0])
+        found.append([str(each) for each in texts if each.strip()])
     return found
 
 

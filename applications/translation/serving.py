@@ -44,9 +44,11 @@ class TranslationService(tf.Module):
         # The variables alone: the Keras model around them does not belong in the SavedModel.
         self._weights = [variable.value for variable in model.weights]
         self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
-        words, translations = list(translator.dictionary), list(translator.dictionary.values())
-        pairs = tf.lookup.KeyValueTensorInitializer(words, translations, tf.string, tf.string)
-        self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
+        self._dictionary = None
+        if words := list(translator.dictionary):
+            translations = list(translator.dictionary.values())
+            pairs = tf.lookup.KeyValueTensorInitializer(words, translations)
+            self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
         self._n_best = options.n_best
         self._max_letters = max_letters
         self._search = lambda source: search(model, source, options)
@@ -93,8 +95,9 @@ class TranslationService(tf.Module):
         weights = tf.pad(alignments, [[0, 0]] * 3 + [[0, 1]])
         places = tf.argmax(weights, axis=-1)
         words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
-        translated = self._dictionary.lookup(words)
-        words = tf.where(translated == _NO_WORD, words, translated)
+        if self._dictionary is not None:
+            translated = self._dictionary.lookup(words)
+            words = tf.where(translated == _NO_WORD, words, translated)
         attends = tf.reduce_max(weights, axis=-1) > 0
         return tf.where((ids == UNK_ID) & attends, words, tokens)
 
