@@ -104,8 +104,8 @@ def _specification(task):
         alignment_heads=model.heads,
     )
     encoder, decoder = specification.encoder, specification.decoder
-    codes = PositionalEncoding()(np.zeros((1, LONGEST, model.embedding_size), "float32"))
-    codes = np.asarray(codes)[0]
+    places = np.zeros((1, LONGEST, model.embedding_size), "float32")
+    codes = _array(PositionalEncoding(dtype="float32")(places))[0]
     for side, spec, embeddings, layers, norm in (
         ("source", encoder, model.source_embedding, model.encoders, model.encoder_norm),
         ("target", decoder, model.target_embedding, model.decoders, model.decoder_norm),
