@@ -112,6 +112,20 @@ def translation_of(
     return Translation(text, *scores, written, source, alignment, ids=tuple(map(int, ids)))
 
 
+def links_of(translation: Translation, preprocessor: TranslationPreprocessor) -> Links:
+    """Return the links between words, as `Translator.links` says."""
+    if translation.alignment is None:
+        raise ValueError(
+            "Links need a translation with an alignment: a model with attention, and "
+            f"`return_alignments=True`. Received: {translation}"
+        )
+    return align_words(
+        translation.alignment,
+        words_of_tokens(preprocessor.source_tokenizer, translation.source_tokens),
+        words_of_tokens(preprocessor.target_tokenizer, translation.tokens),
+    )
+
+
 def maps_of(
     result: Translation, maps: dict[str, Any], place: int, preprocessor: TranslationPreprocessor
 ) -> list[AttentionMap]:

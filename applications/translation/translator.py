@@ -28,15 +28,7 @@ from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
-from .results import (
-    Links,
-    Translation,
-    align_words,
-    evaluation_report,
-    maps_of,
-    translation_of,
-    words_of_tokens,
-)
+from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, force, search
 
 ENGINES = ("ctranslate2",)
@@ -145,8 +137,7 @@ class Translator(SearchTask):
                     "same data and `tokenizer` settings. "
                     f"Received: another one of translator {place + 1} of {len(configs)}"
                 )
-        network = Ensemble([each.backbone for each in translators])
-        first = translators[0]
+        network, first = Ensemble([each.backbone for each in translators]), translators[0]
         return cls(network, first.preprocessor, first.search, first.dictionary)
 
     def translate(
@@ -315,14 +306,7 @@ class Translator(SearchTask):
         Raises:
             ValueError: where the translation has no alignment.
         """
-        if translation.alignment is None:
-            raise ValueError(
-                "Links need a translation with an alignment: a model with attention, and "
-                f"`return_alignments=True`. Received: {translation}"
-            )
-        source = words_of_tokens(self.preprocessor.source_tokenizer, translation.source_tokens)
-        target = words_of_tokens(self.preprocessor.target_tokenizer, translation.tokens)
-        return align_words(translation.alignment, source, target)
+        return links_of(translation, self.require_preprocessor())
 
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
@@ -398,12 +382,11 @@ class Translator(SearchTask):
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
 
     def feature_loss(self, loss) -> keras.losses.Loss | None:
-        network = self.backbone
+        network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
         # The width must tell features from logits.
-        if network.feature_size == network.target_vocabulary_size:
+        if not is_own or network.feature_size == network.target_vocabulary_size:
             return None
-        own = type(loss) is MaskedSparseCategoricalCrossentropy
-        return WordCrossentropy(network, loss.label_smoothing) if own else None
+        return WordCrossentropy(network, loss.label_smoothing)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.
