@@ -24,13 +24,7 @@ from ..common.files import checksum, known_checksums, new_folder, write_checksum
 from ..common.presets import PRESETS
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
-from .ctranslate2_export import (
-    LONGEST,
-    check_network,
-    require_ctranslate2,
-    save_model,
-    vocabularies,
-)
+from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model, words_of
 
 FOLDER = "ctranslate2"
 """The folder of a run or preset for converted networks, each in one named after its content."""
@@ -71,7 +65,7 @@ class CTranslate2:
         size = rows_of_a_batch(rows, options.batch_size, streams)
         streams = max(1, min(streams, math.ceil(rows / size)))
         engine = self._translator(compute_type, streams)
-        return _Search(engine, *vocabularies(self._task), options, attention), size, streams
+        return _Search(engine, *words_of(self._task), options, attention), size, streams
 
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
@@ -143,7 +137,7 @@ def _is_whole(model: Path) -> bool:
 def _name_of(task: TextTask) -> str:
     """Return a name for all that a conversion is made of: settings, vocabularies, weights."""
     settings = {**settings_of(task.backbone), "attention_head": None}
-    parts = [VERSION, settings, *vocabularies(task)]
+    parts = [VERSION, settings, *words_of(task)]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
     for content in _contents(task.backbone):
         digest.update(content)

@@ -118,8 +118,8 @@ def _specification(task):
         if model.norm == "pre":
             _set_norm(spec.layer_norm, norm)
     _set_linear(decoder.projection, *model.output_matrix())
-    read, words = vocabularies(task)
-    specification.register_source_vocabulary(read)
+    source_words, words = words_of(task)
+    specification.register_source_vocabulary(source_words)
     specification.register_target_vocabulary(words)
     settings = specification.config
     settings.unk_token, settings.eos_token = words[UNK_ID], words[END_ID]
@@ -128,8 +128,8 @@ def _specification(task):
     return specification
 
 
-def vocabularies(task: TextTask) -> list[list[str]]:
-    """Return the words of source and target."""
+def words_of(task: TextTask) -> list[list[str]]:
+    """Return the vocabularies of source and target."""
     sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     return [list(side.vocabulary) for side in sides]
 

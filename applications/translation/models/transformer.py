@@ -12,6 +12,7 @@ from .base import TranslationModel, check_layers
 from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
+ATTENTIONS = ("cross-attention", "encoder self-attention", "decoder self-attention")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -186,21 +187,23 @@ class Transformer(TranslationModel):
         return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
 
     def encode(self, source, training=False):
-        mask, words = padding_mask(source), self.embed_source(source, training)
-        x, _ = _through(self.encoders, words, inputs_mask=mask, training=training)
+        mask = padding_mask(source)
+        x = self.embed_source(source, training)
+        for layer in self.encoders:
+            x = layer(x, inputs_mask=mask, training=training)
         return self.encoder_norm(x), mask
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         memory, mask = self.encode(source, training)
-        x, weights = _through(
-            self.decoders,
-            self.embed_target(target, training),
-            memory,
-            shown=[self.attention_layer % self.depth] if return_attention_scores else [],
-            value_mask=mask,
-            training=training,
-        )
-        return self.decoder_norm(x), self._scores(*weights) if weights else None
+        x, scores = self.embed_target(target, training), None
+        for index, layer in enumerate(self.decoders):
+            wanted = return_attention_scores and index == self.attention_layer % self.depth
+            results = layer(
+                x, memory, value_mask=mask, return_attention_scores=wanted, training=training
+            )
+            x, weights = results if wanted else (results, None)
+            scores = self._scores(weights) if wanted else scores
+        return self.decoder_norm(x), scores
 
     def attention_maps(self, source, target):
         """Return the weights of every layer and head, `(B, layers, heads, rows, columns)`, by name.
@@ -208,16 +211,16 @@ class Transformer(TranslationModel):
         `"encoder self-attention"` is among source words; of `"cross-attention"` and
         `"decoder self-attention"`, row `t` is that of the word after `target[:, t]`.
         """
-        mask, words = padding_mask(source), self.embed_source(source)
-        shown = range(max(len(self.encoders), self.depth))
-        x, read = _through(self.encoders, words, shown=shown, inputs_mask=mask)
-        memory, words = self.encoder_norm(x), self.embed_target(target)
-        _, written = _through(self.decoders, words, memory, shown=shown, value_mask=mask)
-        found = {
-            "cross-attention": [weights["cross_attention"] for weights in written],
-            "encoder self-attention": read,
-            "decoder self-attention": [weights["self_attention"] for weights in written],
-        }
+        mask, found = padding_mask(source), {name: [] for name in ATTENTIONS}
+        x = self.embed_source(source)
+        for layer in self.encoders:
+            x, weights = layer(x, inputs_mask=mask, return_attention_scores=True)
+            found["encoder self-attention"].append(weights)
+        memory, x = self.encoder_norm(x), self.embed_target(target)
+        for layer in self.decoders:
+            x, weights = layer(x, memory, value_mask=mask, return_attention_scores=True)
+            found["cross-attention"].append(weights["cross_attention"])
+            found["decoder self-attention"].append(weights["self_attention"])
         return {name: ops.stack(layers, axis=1) for name, layers in found.items()}
 
     def start(self, source, max_length=None):
@@ -264,15 +267,3 @@ class Transformer(TranslationModel):
         shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}
         layers = {"layers": len(self.encoders), "decoder_layers": self.depth}
         return {**super().get_config(), **layers, **shown}
-
-
-def _through(layers, x, *memory, shown=(), **options):
-    """Pass `x` through layers; return the result, and the attention weights of those shown."""
-    found = []
-    for place, layer in enumerate(layers):
-        if place in shown:
-            x, weights = layer(x, *memory, return_attention_scores=True, **options)
-            found.append(weights)
-        else:
-            x = layer(x, *memory, **options)
-    return x, found
