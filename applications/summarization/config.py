@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_ranges
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -48,8 +48,8 @@ class DataConfig:
     paths: ClassVar[tuple[str, ...]] = ("folder", *(f"{split}_file" for split in SPLITS))
 
     def __post_init__(self):
-        for name in ("max_sentences", "max_words", "max_summary_words"):
-            check_range(f"data.{name}", getattr(self, name), at_least=1)
+        limits = ("max_sentences", "max_words", "max_summary_words")
+        check_ranges("data", self, limits, at_least=1)
         if self.dataset == "scitldr" and not self.folder:
             raise UserError(
                 "data.dataset scitldr needs data.folder, where its train.jsonl.gz, dev.jsonl.gz "
@@ -80,8 +80,8 @@ class TokenizerConfig:
     extra_words: int = 100
 
     def __post_init__(self):
-        for name, least in (("vocabulary_size", 5), ("min_count", 1), ("extra_words", 1)):
-            check_range(f"tokenizer.{name}", getattr(self, name), at_least=least)
+        check_ranges("tokenizer", self, ["vocabulary_size"], at_least=5)
+        check_ranges("tokenizer", self, ["min_count", "extra_words"], at_least=1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ModelConfig:
         embedding_size: width of the word embeddings, of the encoder transformer too.
         units: units of the encoder (of both directions together) and of the decoder.
         attention_units: units of the attention; null for as many as `units`.
-        dropout: rate of the dropout on embeddings and on what words are chosen by.
+        dropout: rate of the dropout on embeddings and on the vector that words are chosen by.
         layers: blocks of the encoder transformer.
         heads: their attention heads.
     """
@@ -132,11 +132,10 @@ class ModelConfig:
     heads: int = 4
 
     def __post_init__(self):
-        for name in ("embedding_size", "units", "attention_units", "layers", "heads"):
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
-        check_range("model.dropout", self.dropout, at_least=0, below=1)
-        for name in ("coverage_weight", "coverage_start"):
-            check_range(f"model.{name}", getattr(self, name), at_least=0)
+        sizes = ("embedding_size", "units", "attention_units", "layers", "heads")
+        check_ranges("model", self, sizes, at_least=1)
+        check_ranges("model", self, ["dropout"], at_least=0, below=1)
+        check_ranges("model", self, ("coverage_weight", "coverage_start"), at_least=0)
         if self.units % 2:
             raise UserError(
                 f"model.units must be even, half for each direction. Received: {self.units}."

@@ -5,7 +5,7 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,15 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError
 from ..common.files import json_value, read_lines
-from ..common.preprocessor import rows_of_parts
+from ..common.preprocessor import check_equally_many, rows_of_parts
 from .config import SPLITS, DataConfig
-from .preprocessor import SummarizationPreprocessor, padded_documents, split_sentences
+from .preprocessor import (
+    SummarizationPreprocessor,
+    as_documents,
+    as_summaries,
+    padded_documents,
+    split_sentences,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +55,25 @@ class Corpus:
         return tuple(dataclasses.replace(self, documents=documents) for documents in kept)
 
 
-def in_memory(
-    documents: list[list[str]], summaries: list[list[str]], weights: Sequence[float] | None = None
-) -> Corpus:
-    """Return the corpus of documents at hand; an empty one, or one without summary, is refused."""
+def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
+    """Return the corpus of the arguments of `fit`; refuse texts without words."""
+    if y is None:
+        pairs = list(x) if hasattr(x, "__iter__") else [x]
+        kinds = (tuple, list, np.ndarray)
+        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
+            raise ValueError(
+                "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
+                f"Received: {pairs[:1]!r:.60}"
+            )
+        x, y = ([pair[side] for pair in pairs] for side in (0, 1))
+    documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
+    check_equally_many(x=documents, y=summaries)
+    weights = np.ones(len(documents))
+    if sample_weight is not None:
+        weights = np.ravel(np.asarray(sample_weight, "float64"))  # None becomes NaN
+        check_equally_many(x=documents, y=summaries, sample_weight=weights)
+        if not np.all(np.isfinite(weights)):
+            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
     for name, column in (("x", documents), ("y", summaries)):
         for place, texts in enumerate(column):
             if not texts:
@@ -62,8 +83,7 @@ def in_memory(
                 )
     if not documents:
         raise ValueError("Training needs at least one document with a summary. Received: none")
-    weights = [1.0] * len(documents) if weights is None else map(float, weights)
-    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights)
+    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights.tolist())
     return Corpus("the documents given", list(rows))
 
 
@@ -105,8 +125,9 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
 
     Args:
         path: the file, plain or `.gz`.
-        on_empty: `"error"` or `"skip"`: what to do without a word in a document or its summaries.
-        with_summaries: whether each line must have a `target`.
+        on_empty: `"error"` or `"skip"`, for a document or summaries without a word.
+        with_summaries: whether each line must have a `target`; if not, documents without a word
+            stay.
 
     Raises:
         UserError: naming the line, where it is no object of the right form.
@@ -115,7 +136,7 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path}, line {number}"
         document = _document(line, where, number, with_summaries)
-        if document.sentences and (document.summaries or not with_summaries):
+        if not with_summaries or (document.sentences and document.summaries):
             kept.append(document)
         elif on_empty == "error":
             what = "source" if not document.sentences else "target"

@@ -32,8 +32,8 @@ class SummarizationModel(Network):
     probabilities; they serve as logits wherever those are wanted, because `softmax(log p) = p`.
     Without a pointer the call gives logits `(B, T, V)`.
 
-    Training needs the labels' probabilities alone: `features` gives what they are computed from,
-    and `log_likelihood` computes them, without the mixture over the whole vocabulary.
+    Training needs the labels' probabilities alone: `log_likelihood` computes them from `features`,
+    without the mixture over the whole vocabulary.
 
     Args:
         vocabulary_size: Integer, how many words there are, padding included, `V`.
@@ -167,7 +167,7 @@ class SummarizationModel(Network):
         return (*input_shape["target"], self.vocabulary_size + self.extra_size)
 
     def features(self, inputs, training=None) -> dict:
-        """Return what the words of given summaries are chosen by, at every step.
+        """Return the tensors from which the network chooses each word of given summaries.
 
         Returns:
             Dictionary of `logits` `(B, T, V)`; with a pointer, of `scores` `(B, T, N W)`,
@@ -206,7 +206,7 @@ class SummarizationModel(Network):
 
         Args:
             labels: Ids of the extended vocabulary `(B, T)`, padded with 0.
-            features: What `features` returned.
+            features: The result of `features`.
         """
         if self.pointer is None:
             return -masked_sparse_categorical_crossentropy(labels, features["logits"])
@@ -259,7 +259,7 @@ class SummarizationModel(Network):
 
         Args:
             tokens: The words before, `(B,)`.
-            state: What `start` or the step before returned, its rows tiled and reordered at will.
+            state: The result of `start` or of the step before; its rows may be tiled and reordered.
             index: The step's number, which the network does not need.
 
         Returns:
@@ -298,8 +298,7 @@ class SummarizationModel(Network):
 class LabelLikelihood(keras.losses.Loss):
     """The number of `MaskedSparseCategoricalCrossentropy`, from a network's features.
 
-    The network's output is never made: neither the mixture nor what is copied exists over the
-    whole vocabulary.
+    It never makes the network's output: the mixture does not exist over the whole vocabulary.
     """
 
     def __init__(self, network: SummarizationModel):
@@ -399,7 +398,7 @@ def search(
         shrink_batch=True,
         seed_generator=seed,
     )
-    # The longest may have ended a word later, or not at all: what is past them goes.
+    # The longest summaries may have their end one word later, or none: cut it off.
     size = options.max_length
     return result._replace(
         tokens=result.tokens[:, :, :size],

@@ -1,7 +1,7 @@
 """From documents and summaries to the ids that a summarisation network reads, and back."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -31,7 +31,7 @@ class SummarizationPreprocessor(TextPreprocessor):
     """Turns documents and summaries into ids, in Python and inside a TensorFlow graph.
 
     The unknown words of each document have ids past the vocabulary, so that a network with a
-    pointer can copy them. What it has written it reads as the unknown word.
+    pointer can copy them. The decoder reads a word that it has copied as the unknown word.
 
     Args:
         tokenizer: of documents and summaries.
@@ -77,10 +77,11 @@ class SummarizationPreprocessor(TextPreprocessor):
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
-        self.keep(extra_words=extra_words, by_sentence=by_sentence, max_sentences=max_sentences)
-        self.keep(max_words=max_words, max_summary_words=max_summary_words)
-        for name in ("extra_words", "max_sentences", "max_words", "max_summary_words"):
-            value, least = getattr(self, name), int(name != "extra_words")
+        sizes = {"extra_words": extra_words, "max_sentences": max_sentences}
+        sizes |= {"max_words": max_words, "max_summary_words": max_summary_words}
+        self.keep(by_sentence=by_sentence, **sizes)
+        for name, value in sizes.items():
+            least = int(name != "extra_words")
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(
                     f"`{name}` should be an integer of at least {least}. Received: {name}={value!r}"
@@ -144,8 +145,8 @@ class SummarizationPreprocessor(TextPreprocessor):
     def summary(self, text: str, document: EncodedDocument) -> tuple[list[int], list[int]]:
         """Return the ids of a summary: as the decoder reads them, and in the extended vocabulary.
 
-        The decoder reads the unknown id where a word is unknown. As what it has to write, a word
-        that the document holds has its number there.
+        The decoder reads the unknown id where a word is unknown. The ids that it has to write give
+        such a word its number in the document, where the document holds it.
         """
         written = self._ids(self.tokenizer.tokens(text), document.unknown)
         return [UNK_ID if index >= self.vocabulary_size else index for index in written], written
@@ -187,6 +188,7 @@ class SummarizationPreprocessor(TextPreprocessor):
         if summaries is None:
             return source, None, None
         texts = as_summaries([summaries] if isinstance(summaries, str) else summaries, "y")
+        check_equally_many(x=encoded, y=texts)
         limit = self.max_summary_words
         pairs = [
             self.summary(text[0] if text else "", document)
@@ -268,7 +270,7 @@ def as_summaries(values: Any, name: str) -> list[list[str]]:
 
 
 def _lists_of_texts(values, name, split):
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence, of texts or of lists of texts. "
             f"Received: {name}={shown(values)}"
@@ -277,18 +279,16 @@ def _lists_of_texts(values, name, split):
         values = values.numpy()
     found = []
     for place, value in enumerate(values):
-        text = value.decode("utf-8") if isinstance(value, bytes) else value
-        if isinstance(text, str):
-            texts = split(str(text))
-        else:
-            is_list = isinstance(text, Iterable) and not isinstance(text, dict)
-            texts = list(text) if is_list else [None]
+        is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+        texts = list(value) if is_list else [value]
+        texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in texts]
         if not all(isinstance(each, str) for each in texts):
             raise ValueError(
                 f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "
                 f"ids. Received: {name}[{place}]={shown(value)}"
             )
-        found.append([each for each in texts if each.strip()])
+        texts = texts if is_list else split(texts[0])
+        found.append([str(each) for each in texts if each.strip()])
     return found
 
 

@@ -57,7 +57,7 @@ class Summary(Searched):
         return np.stack([part.sum(axis=1) for part in parts], axis=1)
 
     def plot(self, path: Path | str | None = None) -> Any:
-        """Return a picture of what each word was drawn from as a `matplotlib.figure.Figure`.
+        """Return a picture of where each word comes from, as a `matplotlib.figure.Figure`.
 
         Three panels, a row for each word of the summary: the words that were read the most, in the
         document's order; the sentences; and the probability with which the word was generated.

@@ -15,7 +15,7 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError
+from ..common.errors import UserError, check_range
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.task import SearchTask
@@ -99,7 +99,7 @@ class Summarizer(SearchTask):
         Args:
             documents: texts, or lists of sentences.
             summaries: a summary of each, or a list of several.
-            units: as of `SummarizationModel`, and so are the next ones.
+            units: as for `SummarizationModel`, and so are the next ones.
             embedding_size: width of the word embeddings.
             attention: the mechanism, None for additive attention, False for none.
             encoder: the layer that reads documents.
@@ -113,7 +113,8 @@ class Summarizer(SearchTask):
         Raises:
             ValueError: where there are no texts, or something is no string.
         """
-        extra_words = preprocessing.pop("extra_words", 100) if pointer else 0
+        extra_words = preprocessing.pop("extra_words", 100)
+        extra_words = extra_words if pointer else 0
         preprocessing["by_sentence"] = getattr(encoder, "reads_sentences", False)
         preprocessor = SummarizationPreprocessor.adapt(
             documents, summaries, extra_words=extra_words, **preprocessing
@@ -140,9 +141,8 @@ class Summarizer(SearchTask):
         Args:
             documents: a text, or a sequence of texts and lists of sentences.
             search: how to search; None for the task's own options.
-            return_attention: whether to return what each word was drawn from. Of many long
-                documents that is much: a number for each word of the summary and each of the
-                document.
+            return_attention: whether to return the attention. For many long documents that is
+                much: a number for each word of the summary and each word of the document.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -152,13 +152,12 @@ class Summarizer(SearchTask):
         Raises:
             ValueError: where an option is out of its range, or something is no text.
         """
-        if isinstance(documents, str):
-            given = {"return_attention": return_attention, **options}
-            return self.summarize([documents], search, **given)[0]
         preprocessor = self.require_preprocessor()
         chosen = (search or self.search).replace(**options)
-        encoded = [preprocessor.document(each) for each in as_documents(documents, "documents")]
-        lengths = [len(document.words) for document in encoded]
+        given = [documents] if isinstance(documents, str) else documents
+        encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
+        # A summary takes about so many steps: no more than its document has words.
+        lengths = [min(sum(map(len, each.ids)), chosen.max_length) for each in encoded]
         find, size, streams = self._planned(lengths, chosen, return_attention)
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
@@ -178,7 +177,7 @@ class Summarizer(SearchTask):
         if streams > 1:  # the longest first, so that streams end together
             batches.reverse()
         self._in_streams(find, summarize, batches, streams)
-        return results
+        return results[0] if isinstance(documents, str) else results
 
     def evaluate_text(
         self,
@@ -202,6 +201,7 @@ class Summarizer(SearchTask):
             The figures; `"signature"` says how ROUGE was computed, and `"lead_rouge"` holds that of
             the first sentences.
         """
+        check_range("`lead`", lead, at_least=1)
         documents = as_documents(documents, "documents")
         summaries = as_summaries(summaries, "summaries")
         check_equally_many(documents=documents, summaries=summaries)
@@ -218,14 +218,14 @@ class Summarizer(SearchTask):
         summaries: Sequence[Sequence[str]],
         lead: int = 1,
     ) -> dict[str, Any]:
-        """Return the figures of `evaluate_text` for summaries that are there already."""
+        """Return the figures of `evaluate_text` for given summaries."""
         wanted = [[self._as_written(text) for text in texts] for texts in summaries]
         leads = [self._as_written(" ".join(sentences[:lead])) for sentences in documents]
         tokens = [self.preprocessor.tokenizer.tokens(texts[0]) for texts in wanted if texts]
         return {"lead": lead, **evaluation_report(results, wanted, leads, tokens)}
 
     def draw(self, document: str | Sequence[str], output: Path | str | None = None) -> Summary:
-        """Draw what each word of a document's summary was drawn from.
+        """Draw where in the document each word of its summary comes from.
 
         Args:
             document: a text, or a list of sentences.
@@ -242,7 +242,7 @@ class Summarizer(SearchTask):
             raise ValueError(
                 "There is nothing to draw: this network has no attention (model.attention false)."
             )
-        result = self.summarize([document])[0]
+        (result,) = self.summarize([document])
         if not result.tokens:
             raise ValueError("There is nothing to draw: the document or its summary has no words.")
         if output is not None:
@@ -257,25 +257,13 @@ class Summarizer(SearchTask):
             beam_size: beams of the search, all of which come; None for the task's own.
         """
         size = beam_size or self.search.beam_size
-        result = self.summarize(text, self.search.replace(beam_size=size, n_best=size))
+        (result,) = self.summarize([text], self.search.replace(beam_size=size, n_best=size))
         found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
         return Explanation(self.name_of_task, {"text": text}, result.text, found)
 
     # ---- The hooks of `TextTask`.
 
-    def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
-        if y is None:
-            x = list(x) if hasattr(x, "__iter__") else [x]
-            if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in x):
-                raise ValueError(
-                    "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
-                    f"Received: {x[:1]!r:.60}"
-                )
-            x, y = ([pair[side] for pair in x] for side in (0, 1))
-        documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
-        columns = {} if sample_weight is None else {"sample_weight": sample_weight}
-        check_equally_many(x=documents, y=summaries, **columns)
-        return in_memory(documents, summaries, sample_weight)
+    read_columns = staticmethod(in_memory)
 
     def encode(self, corpus: Corpus) -> EncodedCorpus:
         return encode_corpus(corpus, self.require_preprocessor())
@@ -389,7 +377,7 @@ class Summarizer(SearchTask):
 
         return figures
 
-    # ---- What the methods above are made of.
+    # ---- Parts of the methods above.
 
     def _as_written(self, text: str) -> str:
         """Return a text as the tokenizer writes it: in lower case where it makes it so."""
@@ -430,22 +418,21 @@ class Summarizer(SearchTask):
         """
         read = [self.preprocessor.as_read(document.ids) for document in documents]
         shapes = {row: (len(ids), max(map(len, ids))) for row, ids in enumerate(read) if any(ids)}
-        order = sorted(shapes, key=lambda row: (np.prod(shapes[row]), row))
+
+        def words(rows):  # of a document, padded to the longest of these rows
+            return int(np.prod(np.max([shapes[row] for row in rows], axis=0)))
+
+        order = sorted(shapes, key=lambda row: (words([row]), row))
         while order:
             batch = order[:size]
-            while len(batch) > 1 and _area([shapes[row] for row in batch]) > MOST_WORDS:
+            while len(batch) > 1 and len(batch) * words(batch) > MOST_WORDS:
                 batch.pop()
             yield batch
             del order[: len(batch)]
 
 
-def _area(shapes: Sequence[tuple[int, int]]) -> int:
-    """Return how many words documents `(sentences, words)` have when padded to one shape."""
-    return len(shapes) * int(np.prod(np.max(shapes, axis=0)))
-
-
 def _preprocessing_of(config: SummarizationConfig) -> dict[str, int | bool]:
-    """Return what a configuration says of the preprocessor, but of its vocabulary."""
+    """Return the preprocessor's arguments in a configuration, without those of its vocabulary."""
     names = ("max_sentences", "max_words", "max_summary_words")
     return {
         "extra_words": config.tokenizer.extra_words if config.model.pointer else 0,

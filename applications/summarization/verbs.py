@@ -43,7 +43,7 @@ def predict(task: Summarizer, options: Namespace) -> None:
 
 
 def visualize(task: Summarizer, options: Namespace) -> None:
-    """Draw what each word of a summary was drawn from."""
+    """Draw where in the document each word of a summary comes from."""
     if options.format == "html":
         return write_page(task.explain(options.input), options.output)
     result = task.draw(options.input)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_range, check_ranges
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -120,7 +120,7 @@ class TokenizerConfig:
                 raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
 
 
-# The keys that not all architectures have, and what null stands for in them.
+# The keys that only some architectures have, and the value that null stands for.
 _RECURRENT = {"units": None, "readout_size": None}
 OWN_KEYS = {
     "rnnsearch": {**_RECURRENT, "attention_units": None},
@@ -138,8 +138,8 @@ SIZES = {
     "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
 }
 HALF_WIDTH = 10
-# What says nothing else than a recurrent architecture does by itself: configurations were written
-# with it before null was the default.
+# Values that only repeat the default of a recurrent architecture: version 0.1 wrote them into
+# configurations, where newer ones have null.
 SAYS_NOTHING = {"layers": (1, 2), "half_width": (HALF_WIDTH,), "input_feeding": (True,)} | {
     "attention": ("global",),
     "score": ("general",),
@@ -216,10 +216,9 @@ class ModelConfig:
 
     def __post_init__(self):
         sizes = ("embedding_size", "units", "layers", "attention_units", "half_width", "heads")
-        for name in (*sizes, "readout_size", "feed_forward_size", "decoder_layers"):
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
-        for name in ("dropout", "attention_dropout"):
-            check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
+        sizes = (*sizes, "readout_size", "feed_forward_size", "decoder_layers")
+        check_ranges("model", self, sizes, at_least=1)
+        check_ranges("model", self, ("dropout", "attention_dropout"), at_least=0, below=1)
         own = OWN_KEYS[self.architecture]
         self._refuse(*(key for keys in OWN_KEYS.values() for key in keys if key not in own))
         self._fill(own)
@@ -289,7 +288,7 @@ class TrainingConfig(training_config.TrainingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig(SearchOptions):
-    """How a translation is searched for: `SearchOptions`, and what is shown of it.
+    """How to search for a translation: `SearchOptions`, and the attention to show of it.
 
     Args:
         attention_layer: the decoder layer, from 0, whose attention alignments and pictures show
@@ -306,8 +305,7 @@ class DecodingConfig(SearchOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("attention_layer", "attention_head"):
-            check_range(f"decoding.{name}", getattr(self, name), at_least=0)
+        check_ranges("decoding", self, ("attention_layer", "attention_head"), at_least=0)
 
     def search(self) -> SearchOptions:
         """Return the options of the search alone."""

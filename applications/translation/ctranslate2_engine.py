@@ -1,12 +1,13 @@
 """CTranslate2 in place of our own search: the same network, options and form of results."""
 
+import dataclasses
 import hashlib
 import json
 import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..common.files import checksum, known_checksums, new_folder, write_checksum
 from ..common.presets import PRESETS
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
-from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
+from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model, words_of
 
 FOLDER = "ctranslate2"
 """The folder of a run or preset for converted networks, each in one named after its content."""
@@ -60,18 +61,16 @@ class CTranslate2:
 
         supported = ctranslate2.get_supported_compute_types("cpu")
         check_choice("the compute type of CTranslate2 here", compute_type, sorted(supported))
-        sides = (self._task.preprocessor.source_tokenizer, self._task.preprocessor.target_tokenizer)
-        vocabularies = [list(side.vocabulary) for side in sides]
         streams = options.streams or default_streams()  # on any backend
         size = rows_of_a_batch(rows, options.batch_size, streams)
         streams = max(1, min(streams, math.ceil(rows / size)))
         engine = self._translator(compute_type, streams)
-        return _Search(engine, *vocabularies, options, attention), size, streams
+        return _Search(engine, *words_of(self._task), options, attention), size, streams
 
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
 
-        weights = [_sum_of(each) for each in _arrays(self._task.backbone)]
+        weights = [_sum_of(each) for each in _contents(self._task.backbone)]
         weights.append(self._task.backbone.attention_layer)
         if weights != self._weights:
             self._made, self._weights = {}, weights
@@ -88,7 +87,7 @@ class CTranslate2:
 def converted(task: TextTask) -> Iterator[Path]:
     """Give the folder of a task's network in CTranslate2's form.
 
-    A run folder or preset that can be written to keeps it; what it kept of other weights goes.
+    A run folder or preset keeps it, where it can be written to, and drops those of other weights.
     """
     folder = task.preset_folder
     if folder is None or folder.parent == PRESETS or not _can_be_written(folder / FOLDER):
@@ -137,29 +136,28 @@ def _is_whole(model: Path) -> bool:
 
 def _name_of(task: TextTask) -> str:
     """Return a name for all that a conversion is made of: settings, vocabularies, weights."""
-    digest = hashlib.sha256()
-    read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     settings = {**settings_of(task.backbone), "attention_head": None}
-    parts = [VERSION, settings, list(read.vocabulary), list(write.vocabulary)]
-    digest.update(json.dumps(parts, sort_keys=True).encode())
-    for array in _arrays(task.backbone):
-        digest.update(array.tobytes())
+    parts = [VERSION, settings, *words_of(task)]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    for content in _contents(task.backbone):
+        digest.update(content)
     return digest.hexdigest()[:32]
 
 
-def _arrays(network: Any) -> Iterator[np.ndarray]:
-    return (np.ascontiguousarray(ops.convert_to_numpy(each)) for each in network.weights)
+def _contents(network: Any) -> Iterator[np.ndarray]:
+    """Yield the bytes of each weight."""
+    arrays = (np.ascontiguousarray(ops.convert_to_numpy(each)) for each in network.weights)
+    return (array.reshape(-1).view(np.uint8) for array in arrays)
 
 
-def _sum_of(array: np.ndarray) -> int:
-    """Return the sum of an array's bits, eight bytes a number: ten times as fast as a checksum."""
-    flat = array.reshape(-1).view(np.uint8)
-    whole = len(flat) // 8 * 8
-    return int(flat[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(flat[whole:].sum())
+def _sum_of(content: np.ndarray) -> int:
+    """Return the sum of bytes, eight a number: five times as fast as a checksum."""
+    whole = len(content) // 8 * 8
+    return int(content[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(content[whole:].sum())
 
 
 def _check_options(options: SearchOptions, head: int | None) -> None:
-    """Refuse what CTranslate2 does not do, or not as our own search."""
+    """Refuse options that CTranslate2 does not have, or not as our own search has them."""
     if options.sample:
         raise UserError(f"CTranslate2 does not sample by a seed here: {WAY_OUT}")
     if options.uses_coverage:
@@ -174,25 +172,24 @@ def _check_options(options: SearchOptions, head: int | None) -> None:
         )
 
 
+@dataclasses.dataclass
 class _Search:
     """Translates a batch of ids `(B, S)`; the results are those of `DecodingResult`, as arrays."""
 
-    def __init__(
-        self,
-        translator: Any,
-        source: Sequence[str],
-        target: Sequence[str],
-        options: SearchOptions,
-        attention: bool,
-    ):
-        self._translator, self._options, self._attention = translator, options, attention
-        self._source = source
-        self._ids = {token: place for place, token in enumerate(target)}
-        self._unwritable = [[target[PAD_ID]], [target[START_ID]]]
+    translator: Any
+    read: list[str]
+    """The vocabulary of the source."""
+    written: list[str]
+    """The vocabulary of the target."""
+    options: SearchOptions
+    attention: bool
+
+    def __post_init__(self):
+        self._ids = {token: place for place, token in enumerate(self.written)}
 
     def __call__(self, source: np.ndarray) -> DecodingResult:
-        options = self._options
-        rows = [[self._source[word] for word in row if word != PAD_ID] for row in source]
+        options = self.options
+        rows = [[self.read[word] for word in row if word != PAD_ID] for row in source]
         limits = ops.convert_to_numpy(options.limits(np.array(list(map(len, rows)), "int32")))
         longest = max(int(limits.max()), source.shape[1])
         if longest > LONGEST:
@@ -201,7 +198,7 @@ class _Search:
                 f"limit of {longest} tokens; {WAY_OUT}"
             )
         found = self._translated(rows, int(limits.max()))
-        # A limit is one for all sentences there: those that passed their own once more, by it.
+        # CTranslate2 has one limit for a batch: translate sentences again that passed their own.
         passed = [
             row for row, each in enumerate(found) if max(map(len, each.hypotheses)) > limits[row]
         ]
@@ -211,27 +208,27 @@ class _Search:
             for row, each in zip(same, again, strict=True):
                 found[row] = each
         results = self._as_arrays(found, source.shape[1])
-        if self._attention and options.beam_size > 1:
+        if self.attention and options.beam_size > 1:
             self._mend_first_step(results.attention, rows)
         return results
 
     def _mend_first_step(self, weights: np.ndarray, rows: list[list[str]]) -> None:
-        """Write the attention of the first words, which hang on nothing but the sentence.
+        """Write the attention of the first words, which depends on the sentence alone.
 
-        In a beam search over several sentences CTranslate2 (4.8.5) gives there what belongs to
-        another sentence of the batch.
+        In a beam search over several sentences CTranslate2 (4.8.5) gives the first word the
+        attention of another sentence of the batch.
         """
         settings = {"max_decoding_length": 1, "max_input_length": 0, "return_attention": True}
         settings |= {"beam_size": 1, "return_end_token": True}
-        for row, each in enumerate(self._translator.translate_batch(rows, **settings)):
+        for row, each in enumerate(self.translator.translate_batch(rows, **settings)):
             weights[row, :, 0, : len(rows[row])] = each.attention[0][0]
 
     def _translated(self, rows: list[list[str]], limit: int) -> list[Any]:
-        options = self._options
-        # All of a beam where our length penalty is to rank them; as it does itself, CTranslate2
-        # then goes on until so many are complete.
+        options = self.options
+        # Our length penalty ranks the whole beam. CTranslate2 then also searches until so many
+        # hypotheses are complete, as it does by itself with a length penalty.
         count = options.beam_size if options.length_penalty else options.n_best
-        return self._translator.translate_batch(
+        return self.translator.translate_batch(
             rows,
             beam_size=options.beam_size,
             num_hypotheses=count,
@@ -240,14 +237,14 @@ class _Search:
             max_decoding_length=limit,
             max_input_length=0,
             no_repeat_ngram_size=options.no_repeat_ngram,
-            suppress_sequences=self._unwritable,
+            suppress_sequences=[[self.written[PAD_ID]], [self.written[START_ID]]],
             return_scores=True,
-            return_attention=self._attention,
+            return_attention=self.attention,
             return_end_token=True,
         )
 
     def _as_arrays(self, found: list[Any], width: int) -> DecodingResult:
-        options, count = self._options, self._options.n_best
+        options, count = self.options, self.options.n_best
         divisor = LengthPenalty(options.length_penalty if options.beam_size > 1 else 0.0)
         length = max(len(words) for each in found for words in each.hypotheses)
         shape = (len(found), count)
@@ -255,7 +252,7 @@ class _Search:
         lengths = np.zeros(shape, "int32")
         totals = np.full(shape, -np.inf, "float32")
         scores = totals.copy()
-        weights = np.zeros((*shape, length, width), "float32") if self._attention else None
+        weights = np.zeros((*shape, length, width), "float32") if self.attention else None
         for row, each in enumerate(found):
             sizes = np.array(list(map(len, each.hypotheses)))
             ranked = np.array(each.scores) / np.asarray(divisor(np.maximum(sizes, 1)))

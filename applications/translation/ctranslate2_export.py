@@ -84,9 +84,9 @@ def require_ctranslate2(action: str) -> None:
 def save_model(task: TextTask, folder: Path) -> None:
     """Write the model alone, in float32, into a new folder."""
     specification = _specification(task)
-    folder.mkdir(parents=True)
     specification.validate()
     specification.optimize()
+    folder.mkdir(parents=True)
     specification.save(str(folder))
 
 
@@ -104,8 +104,8 @@ def _specification(task):
         alignment_heads=model.heads,
     )
     encoder, decoder = specification.encoder, specification.decoder
-    codes = PositionalEncoding()(np.zeros((1, LONGEST, model.embedding_size), "float32"))
-    codes = np.asarray(codes)[0]
+    places = np.zeros((1, LONGEST, model.embedding_size), "float32")
+    codes = _array(PositionalEncoding(dtype="float32")(places))[0]
     for side, spec, embeddings, layers, norm in (
         ("source", encoder, model.source_embedding, model.encoders, model.encoder_norm),
         ("target", decoder, model.target_embedding, model.decoders, model.decoder_norm),
@@ -118,14 +118,20 @@ def _specification(task):
         if model.norm == "pre":
             _set_norm(spec.layer_norm, norm)
     _set_linear(decoder.projection, *model.output_matrix())
-    words = list(task.preprocessor.target_tokenizer.vocabulary)
-    specification.register_source_vocabulary(list(task.preprocessor.source_tokenizer.vocabulary))
+    source_words, words = words_of(task)
+    specification.register_source_vocabulary(source_words)
     specification.register_target_vocabulary(words)
     settings = specification.config
     settings.unk_token, settings.eos_token = words[UNK_ID], words[END_ID]
     settings.bos_token = settings.decoder_start_token = words[START_ID]
     settings.layer_norm_epsilon = model.decoders[0].layer_norm_epsilon
     return specification
+
+
+def words_of(task: TextTask) -> list[list[str]]:
+    """Return the vocabularies of source and target."""
+    sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
+    return [list(side.vocabulary) for side in sides]
 
 
 def _set_block(spec, block):

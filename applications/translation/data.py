@@ -22,7 +22,7 @@ from .config import SPLITS, DataConfig
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How many pairs a corpus has, and what became of the others: left out, or cut short."""
+    """How many pairs a corpus has, and how many were left out or cut short."""
 
     name: str
     pairs: int
@@ -31,23 +31,21 @@ class Report:
     truncated: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.pairs:,} sentence pairs"]
-        for count, what in (
-            (self.empty, "empty ones left out"),
-            (self.too_long, "too long ones left out"),
-            (self.truncated, "of them cut short"),
-        ):
-            if count:
-                parts.append(f"{count:,} {what}")
-        return ", ".join(parts)
+        counts = {
+            "empty ones left out": self.empty,
+            "too long ones left out": self.too_long,
+            "of them cut short": self.truncated,
+        }
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+        return ", ".join([f"{self.name}: {self.pairs:,} sentence pairs", *parts])
 
 
 @dataclasses.dataclass(frozen=True)
 class ParallelCorpus:
     """Sentences and their translations, as texts or as ids, and where they come from.
 
-    Those of files are `Lines` and `PackedIds`, which are small. `lines` are the line of each pair
-    there, from 1; `data` says what to do with sentences that are too long or empty, None keeps all
+    Those of files are `Lines` and `PackedIds`, which are small. `lines` holds the line of each pair
+    there, from 1. `data` says how to treat sentences that are too long or empty; None keeps all
     that have words.
     """
 
@@ -68,10 +66,9 @@ class ParallelCorpus:
 
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""
-        columns = {name: getattr(self, name) for name in ("source", "target", "lines", "weights")}
-        columns = {
-            name: None if each is None else taken(each, rows) for name, each in columns.items()
-        }
+        names = ("source", "target", "lines", "weights")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        columns = {name: taken(column, rows) for name, column in given.items()}
         report = dataclasses.replace(self.report, pairs=len(rows), **counts)
         return dataclasses.replace(self, **columns, report=report)
 
@@ -135,16 +132,17 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     corpus = corpus.part(rows, empty=len(source) - len(rows))
     if not held_out or split == "test":
         return corpus
+    count = len(rows_of_parts(len(corpus), data.dev_fraction, "sentence pairs")[1])
     order = np.random.default_rng(len(corpus)).permutation(len(corpus))
-    count = max(1, round(data.dev_fraction * len(corpus)))
     return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
 
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
-    """Return the corpus of what `fit` was given; refuse what is no sentence with words."""
+    """Return the corpus of the arguments of `fit`; refuse sentences without words."""
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
-        if any(isinstance(pair, str) or np.shape(pair) != (2,) for pair in pairs):
+        kinds = (tuple, list, np.ndarray)
+        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
             raise ValueError(
                 "Give sources and targets, as `fit(x, y)`, or pairs of strings as `x`. "
                 f"Received: x={pairs[:1]}"
@@ -154,7 +152,7 @@ def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpu
     check_equally_many(x=sources, y=targets)
     weights = None
     if sample_weight is not None:
-        weights = np.array(list(sample_weight), "float64").tolist()  # None becomes NaN
+        weights = np.ravel(np.asarray(sample_weight, "float64")).tolist()  # None becomes NaN
         check_equally_many(x=sources, y=targets, sample_weight=weights)
         if not np.all(np.isfinite(weights)):
             raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
@@ -177,13 +175,12 @@ def encode_corpus(
     """Return a corpus as ids; pairs that are too long or have no tokens as its `data` says."""
     source = PackedIds(_ids(source_tokenizer, corpus.source))
     target = PackedIds(_ids(target_tokenizer, corpus.target))
-    limit = corpus.data and corpus.data.max_length
-    what_if_long = corpus.data and corpus.data.on_too_long
+    data = corpus.data
+    limit, on_too_long = (data.max_length, data.on_too_long) if data else (None, None)
     empty = np.minimum(source.lengths, target.lengths) == 0
     longest = np.maximum(source.lengths, target.lengths)
     long = ~empty & (longest > (limit or np.inf))
-    refused = empty | long if what_if_long == "error" else empty
-    for row in np.flatnonzero(refused):
+    for row in np.flatnonzero(empty | long if on_too_long == "error" else empty):
         pair, line = (source[row], target[row]), corpus.lines[row]
         if not _is_empty(pair, corpus, line):
             raise UserError(
@@ -191,7 +188,7 @@ def encode_corpus(
                 f"tokens, more than data.max_length {limit}; raise it, or set data.on_too_long to "
                 "skip or truncate."
             )
-    skips = what_if_long == "skip"
+    skips = on_too_long == "skip"
     rows = np.flatnonzero(~(empty | long) if skips else ~empty)
     counts = {"empty": int(empty.sum()) + corpus.report.empty}
     counts |= {"too_long": int(long.sum()) * skips, "truncated": int(long.sum()) * (not skips)}

@@ -28,24 +28,19 @@ _ORDINALS = (
 
 
 class Language(NamedTuple):
-    """How a language writes dates."""
+    """How a language writes dates: forms, between bars, and the words in them, between spaces."""
 
-    forms: tuple[str, ...]
-    months: tuple[str, ...]
-    short_months: tuple[str, ...] = ()
-    weekdays: tuple[str, ...] = ()  # from Monday on
-    first: str = "1"  # the first day of a month, where it is written otherwise: {day}
-
-
-def _language(forms: str, *words: str, first="1") -> Language:
-    """Return a language of forms between `|`, and its months, short months and weekdays."""
-    return Language(
-        tuple(forms.split(" | ")), *(tuple(each.split()) for each in words), first=first
-    )
+    forms: str
+    months: str
+    short_months: str = ""
+    weekdays: str = ""
+    """From Monday on."""
+    first: str = "1"
+    """The first day of a month, as `{day}`."""
 
 
 LANGUAGES = {
-    "English": _language(
+    "English": Language(
         "{d} {month} {y} | {month} {d}, {y} | {month} {ordinal}, {y} | {ordinal} of {month}, {y} | "
         "the {ordinal} of {month} {y} | the {ordinal_word} of {month}, {y} | "
         "{weekday}, {d} {month} {y} | {weekday}, {month} {d}, {y} | {short_month} {d}, {y} | "
@@ -54,14 +49,14 @@ LANGUAGES = {
         "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
         "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
     ),
-    "German": _language(
+    "German": Language(
         "{d}. {month} {y} | den {d}. {month} {y} | {weekday}, {d}. {month} {y} | "
         "{weekday}, den {d}. {month} {y} | {d}. {short_month} {y} | am {dd}.{mm}.{y}",
         "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
         "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
         "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
     ),
-    "French": _language(
+    "French": Language(
         "{day} {month} {y} | le {day} {month} {y} | le {weekday} {day} {month} {y} | "
         "{day} {short_month} {y} | le {dd}/{mm}/{y}",
         "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
@@ -69,69 +64,63 @@ LANGUAGES = {
         "lundi mardi mercredi jeudi vendredi samedi dimanche",
         first="1er",
     ),
-    "Spanish": _language(
+    "Spanish": Language(
         "{d} de {month} de {y} | el {d} de {month} de {y} | {weekday}, {d} de {month} de {y} | "
         "el {dd}/{mm}/{y}",
         "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-        "",
-        "lunes martes miércoles jueves viernes sábado domingo",
+        weekdays="lunes martes miércoles jueves viernes sábado domingo",
     ),
-    "Portuguese": _language(
+    "Portuguese": Language(
         "{d} de {month} de {y} | em {d} de {month} de {y} | {weekday}, {d} de {month} de {y}",
         "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
-        "",
-        "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+        weekdays="segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
     ),
-    "Italian": _language(
+    "Italian": Language(
         "{day} {month} {y} | {weekday} {day} {month} {y}",
         "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
         "dicembre",
-        "",
-        "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+        weekdays="lunedì martedì mercoledì giovedì venerdì sabato domenica",
         first="1º",
     ),
-    "Dutch": _language(
+    "Dutch": Language(
         "{d} {month} {y} | {weekday} {d} {month} {y} | {d} {short_month} {y} | op {dd}-{mm}-{y}",
         "januari februari maart april mei juni juli augustus september oktober november december",
         "jan. feb. mrt. apr. mei jun. jul. aug. sep. okt. nov. dec.",
         "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
     ),
-    "Swedish": _language(
+    "Swedish": Language(
         "den {d} {month} {y} | {weekday} den {d} {month} {y}",
         "januari februari mars april maj juni juli augusti september oktober november december",
-        "",
-        "måndag tisdag onsdag torsdag fredag lördag söndag",
+        weekdays="måndag tisdag onsdag torsdag fredag lördag söndag",
     ),
-    "Polish": _language(
+    "Polish": Language(
         "{d} {month} {y} | {weekday}, {d} {month} {y} r. | {d} {roman} {y}",
         "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
         "listopada grudnia",
-        "",
-        "poniedziałek wtorek środa czwartek piątek sobota niedziela",
+        weekdays="poniedziałek wtorek środa czwartek piątek sobota niedziela",
     ),
-    "Hungarian": _language(
+    "Hungarian": Language(
         "{y}. {month} {d}. | {y}. {month} {d}., {weekday} | {y}. {roman}. {d}.",
         "január február március április május június július augusztus szeptember október november "
         "december",
-        "",
-        "hétfő kedd szerda csütörtök péntek szombat vasárnap",
+        weekdays="hétfő kedd szerda csütörtök péntek szombat vasárnap",
     ),
-    "Russian": _language(
+    "Russian": Language(
         "{d} {month} {y} г. | {weekday}, {d} {month} {y} г.",
         "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
-        "",
-        "понедельник вторник среда четверг пятница суббота воскресенье",
+        weekdays="понедельник вторник среда четверг пятница суббота воскресенье",
     ),
-    "Japanese": _language(
+    "Japanese": Language(
         "{y}年{month}{d}日 | {y}年{month}{d}日{weekday}",
         "1月 2月 3月 4月 5月 6月 7月 8月 9月 10月 11月 12月",
-        "",
-        "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
+        weekdays="月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
     ),
-    "figures": _language("{y}/{mm}/{dd} | {y}.{m}.{d}", "1 2 3 4 5 6 7 8 9 10 11 12"),
+    "figures": Language("{y}/{mm}/{dd} | {y}.{m}.{d}", "1 2 3 4 5 6 7 8 9 10 11 12"),
 }
 
-FORMS = tuple((name, form) for name, language in LANGUAGES.items() for form in language.forms)
+FORMS = tuple(
+    (name, form) for name, language in LANGUAGES.items() for form in language.forms.split(" | ")
+)
 """Every written form, as (language, template)."""
 
 
@@ -142,7 +131,7 @@ def write(date: datetime.date, form: tuple[str, str]) -> str:
     'den 3. Mai 1984'
     """
     language, template = LANGUAGES[form[0]], form[1]
-    month = date.month - 1
+    month = language.months.split()[date.month - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if date.day in (11, 12, 13) else date.day % 10, "th")
     return template.format(
         y=date.year,
@@ -153,11 +142,11 @@ def write(date: datetime.date, form: tuple[str, str]) -> str:
         day=language.first if date.day == 1 else date.day,
         ordinal=f"{date.day}{ending}",
         ordinal_word=_ORDINALS[date.day - 1],
-        month=language.months[month],
-        upper_month=language.months[month].upper(),
-        short_month=language.short_months[month] if language.short_months else "",
-        roman=_ROMAN[month],
-        weekday=language.weekdays[date.weekday()] if language.weekdays else "",
+        month=month,
+        upper_month=month.upper(),
+        short_month=language.short_months and language.short_months.split()[date.month - 1],
+        roman=_ROMAN[date.month - 1],
+        weekday=language.weekdays and language.weekdays.split()[date.weekday()],
     )
 
 

@@ -88,7 +88,7 @@ class TranslationPreprocessor(TextPreprocessor):
             lowercase: make the text lower case first.
             min_count: words that occur less often are unknown (words only).
             model_type: how SentencePiece chooses its pieces, `"unigram"` or `"bpe"`.
-            replace_unknown: as of the class (words only).
+            replace_unknown: as for the class (words only).
 
         Raises:
             ValueError: where there are no texts, something is no string, or an option is unknown.
@@ -118,13 +118,16 @@ class TranslationPreprocessor(TextPreprocessor):
 
     def call(self, x, y=None, sample_weight=None):
         target = y
-        if isinstance(x, (tuple, list)) and len(x) == 2 and not isinstance(x[0], str):
+        if isinstance(x, (tuple, list)) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
             x, target = x
         elif isinstance(x, dict):
             x, target = x["source"], x.get("target", y)
-        inputs, labels = {"source": _padded(self._ids("source_tokenizer", x))}, None
+        source, labels = self._ids("source_tokenizer", x), None
+        inputs = {"source": _padded(source)}
         if target is not None:
             ids = self._ids("target_tokenizer", target)
+            if isinstance(source, list) and isinstance(ids, list):
+                check_equally_many(sources=source, targets=ids)
             inputs["target"], labels = _padded(ids, start=True), _padded(ids, end=True)
         if y is None:
             return inputs

@@ -76,8 +76,8 @@ Links = list[tuple[int, int]]
 def words_of_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
     """Return for each written token which word of the text it belongs to.
 
-    Words are what spaces separate in the text that the tokens stand for, as in alignments in
-    Pharaoh form; punctuation that is joined to a word belongs to it.
+    Spaces in the text that the tokens stand for separate words, as in alignments in Pharaoh form;
+    punctuation that is joined to a word belongs to it.
     """
     texts = (tokenizer.join(tokens[: end + 1]) for end in range(len(tokens)))
     # A token that is a space alone begins the word after it.

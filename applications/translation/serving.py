@@ -1,7 +1,5 @@
 """The graph of an exported translator. Importing this imports TensorFlow."""
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
@@ -10,6 +8,9 @@ from keras_attention.text import END_ID, PAD_ID, UNK_ID
 from ..common.backend import of_at_most
 from .search import search
 from .translator import Translator
+
+_NO_WORD = "\0"
+"""The answer of the dictionary for a word that it lacks."""
 
 
 class TranslationService(tf.Module):
@@ -37,26 +38,32 @@ class TranslationService(tf.Module):
     def __init__(self, translator: Translator, options: SearchOptions, max_letters: int):
         super().__init__()
         model, preprocessor = translator.backbone, translator.preprocessor
-        self._source = preprocessor.source_tokenizer.in_graph()
-        self._target = preprocessor.target_tokenizer.in_graph()
+        self._source = preprocessor.in_graph("source_tokenizer")
+        self._target = preprocessor.in_graph("target_tokenizer")
         self._vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
         # The variables alone: the Keras model around them does not belong in the SavedModel.
         self._weights = [variable.value for variable in model.weights]
         self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
-        self._dictionary = _Dictionary(translator.dictionary) if translator.dictionary else None
+        self._dictionary = None
+        if words := list(translator.dictionary):
+            translations = list(translator.dictionary.values())
+            pairs = tf.lookup.KeyValueTensorInitializer(words, translations)
+            self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
         self._n_best = options.n_best
         self._max_letters = max_letters
         self._search = lambda source: search(model, source, options)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):
-        """Translate strings `(B,)`; see the class for what is returned."""
+        """Translate strings `(B,)`; the class describes the results."""
         (text,) = of_at_most(self._max_letters, text=text)
         ids = self._source.encode(text)
         empty = ids.row_lengths() == 0
-        found = self._search(_at_least_one(ids.to_tensor(PAD_ID)))
         source_tokens = self._source.tokens(text).to_tensor("")
         size, length = tf.shape(source_tokens)[0], tf.shape(source_tokens)[1]
+        # The search needs a row and a column, which no texts, or empty ones, do not give.
+        missing = [[0, tf.maximum(0, 1 - size)], [0, tf.maximum(0, 1 - length)]]
+        found = self._search(tf.pad(ids.to_tensor(PAD_ID), missing))
         kept = tf.sequence_mask(found.lengths[:size], tf.shape(found.tokens)[2])
         kept &= (found.tokens[:size] != END_ID) & ~empty[:, None, None]
         longest = tf.reduce_max(tf.reduce_sum(tf.cast(kept, tf.int32), axis=-1))
@@ -89,7 +96,8 @@ class TranslationService(tf.Module):
         places = tf.argmax(weights, axis=-1)
         words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
         if self._dictionary is not None:
-            words = self._dictionary.look_up(words)
+            translated = self._dictionary.lookup(words)
+            words = tf.where(translated == _NO_WORD, words, translated)
         attends = tf.reduce_max(weights, axis=-1) > 0
         return tf.where((ids == UNK_ID) & attends, words, tokens)
 
@@ -102,28 +110,6 @@ class TranslationService(tf.Module):
         else:
             text = self._target.decode(tf.reshape(ids, rows))
         return tf.reshape(text, shape[:2])
-
-
-class _Dictionary(tf.Module):
-    """Translations of words, in a graph; a word that it lacks stays."""
-
-    def __init__(self, translations: Mapping[str, str]):
-        super().__init__()
-        words = tf.constant(list(translations))
-        places = tf.lookup.KeyValueTensorInitializer(words, tf.range(len(translations)))
-        self._places = tf.lookup.StaticHashTable(places, default_value=-1)
-        self._translations = tf.constant(list(translations.values()))
-
-    def look_up(self, words):
-        places = self._places.lookup(words)
-        found = tf.gather(self._translations, tf.maximum(places, 0))
-        return tf.where(places < 0, words, found)
-
-
-def _at_least_one(ids):
-    """Return ids `(B, S)` with one row and one column of padding, where there would be none."""
-    rows, columns = tf.shape(ids)[0], tf.shape(ids)[1]
-    return tf.pad(ids, [[0, tf.maximum(0, 1 - rows)], [0, tf.maximum(0, 1 - columns)]])
 
 
 def _scores(scores, empty):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -105,7 +104,7 @@ class Translator(SearchTask):
             targets: their translations.
             units: of the network.
             embedding_size: width of its embeddings; None for `units`.
-            kind: `"words"` or `"sentencepiece"`, as of `TranslationPreprocessor.adapt`.
+            kind: `"words"` or `"sentencepiece"`, as for `TranslationPreprocessor.adapt`.
             vocabulary_size: most tokens of a vocabulary.
             search: how translations are searched for.
             **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
@@ -129,8 +128,8 @@ class Translator(SearchTask):
         Raises:
             ValueError: where preprocessors differ: words of other vocabularies have no mean.
         """
-        first, *others = translators
-        configs = [settings_of(each.preprocessor) for each in translators]
+        translators = list(translators)
+        configs = [settings_of(each.require_preprocessor()) for each in translators]
         for place, config in enumerate(configs):
             if config != configs[0]:
                 raise ValueError(
@@ -138,7 +137,7 @@ class Translator(SearchTask):
                     "same data and `tokenizer` settings. "
                     f"Received: another one of translator {place + 1} of {len(configs)}"
                 )
-        network = Ensemble([first.backbone, *(each.backbone for each in others)])
+        network, first = Ensemble([each.backbone for each in translators]), translators[0]
         return cls(network, first.preprocessor, first.search, first.dictionary)
 
     def translate(
@@ -181,7 +180,7 @@ class Translator(SearchTask):
         return results[0] if isinstance(texts, str) else results
 
     def _translated(self, lines, ids, search, return_alignments=True, engine=None, kind=None):
-        """Do as `translate` with sentences whose ids are known."""
+        """Translate sentences whose ids are known, as `translate` does."""
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
@@ -200,7 +199,8 @@ class Translator(SearchTask):
                 source = read.tokens(lines[row])
                 ranked = [
                     make(source, *(x if x is None else x[place, rank] for x in found))
-                    for rank in np.flatnonzero(found[1][place])  # of no length: there is none
+                    for rank, length in enumerate(found[1][place])
+                    if length or not rank  # the best alone may have no length, of NaN scores
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
@@ -263,7 +263,8 @@ class Translator(SearchTask):
         if not results:
             raise ValueError("A perplexity needs at least one pair of sentences. Received: none")
         loss = -sum(result.log_probability for result in results)
-        return math.exp(loss / sum(len(result.tokens) + 1 for result in results))
+        with np.errstate(over="ignore"):  # inf, of a network that has diverged
+            return float(np.exp(loss / sum(len(result.tokens) + 1 for result in results)))
 
     def evaluate_text(
         self,
@@ -281,7 +282,7 @@ class Translator(SearchTask):
             sources: sentences.
             targets: their translations.
             search: how to search; None for the task's own options.
-            engine: as of `translate`; the perplexity comes from our own network.
+            engine: as for `translate`; the perplexity comes from our own network.
             compute_type: of the engine.
             **options: fields of `SearchOptions` to change.
 
@@ -310,7 +311,7 @@ class Translator(SearchTask):
     def draw(
         self, text: str, output: Path | str | None = None, target: str | None = None
     ) -> Translation:
-        """Draw what the network attends to as it translates a sentence; return the translation.
+        """Draw the attention of the network as it translates a sentence; return the translation.
 
         Args:
             text: the sentence.
@@ -322,7 +323,7 @@ class Translator(SearchTask):
                 f"A {type(self.backbone).__name__} has no attention to draw: train RNNSearch, "
                 "Luong or Transformer."
             )
-        result = self.translate(text) if target is None else self.score([text], [target])[0]
+        (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
             raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
         if output is not None:
@@ -341,7 +342,7 @@ class Translator(SearchTask):
         """
         size = beam_size or self.search.beam_size
         search = self.search.replace(beam_size=size, n_best=size)
-        result = self.score([text], [target])[0] if target else self.translate(text, search)
+        (result,) = self.score([text], [target]) if target else self.translate([text], search)
         ranked, maps = result.ranked, {}
         if result.source_tokens:
             ids = self.preprocessor.source_tokenizer.encode([text])
@@ -381,12 +382,11 @@ class Translator(SearchTask):
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
 
     def feature_loss(self, loss) -> keras.losses.Loss | None:
-        network = self.backbone
+        network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
         # The width must tell features from logits.
-        if network.feature_size == network.target_vocabulary_size:
+        if not is_own or network.feature_size == network.target_vocabulary_size:
             return None
-        own = type(loss) is MaskedSparseCategoricalCrossentropy
-        return WordCrossentropy(network, loss.label_smoothing) if own else None
+        return WordCrossentropy(network, loss.label_smoothing)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.
@@ -395,22 +395,26 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
-            **options: fields of `SearchOptions` to change, and `max_letters`, the longest text of a
-                served call (`"saved_model"` only; 10,000): a longer one is an
+            **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
+                `max_letters`, the longest text of a served call (10,000): a longer one is an
                 `InvalidArgumentError` of that call.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
+        if format in ("saved_model", "tf_saved_model"):
+            return super().export(filepath, format, **options)
+        if options:
+            raise ValueError(
+                "The options of a search belong to the format 'saved_model', which holds one. "
+                f"Received: format={format!r}, {', '.join(options)}"
+            )
         if format == "ctranslate2":
             from .ctranslate2_export import export_ctranslate2
 
-            export_ctranslate2(self, filepath)
-        elif format == "keras":
-            with new_folder(filepath) as folder:
-                folder.mkdir()
-                self.save(folder / "model.keras")
-        else:
-            super().export(filepath, format, **options)
+            return export_ctranslate2(self, filepath)
+        with new_folder(filepath) as folder:
+            folder.mkdir()
+            self.save(folder / "model.keras")
 
     def service(
         self, search: SearchOptions | None = None, max_letters: int | None = None, **options: Any
@@ -479,7 +483,7 @@ class Translator(SearchTask):
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
     def _found_by(self, engine, compute_type, lengths, options, attention):
-        """Do as `_planned`, with the search of an engine where one is named."""
+        """Return the same as `_planned`, with the search of an engine where one is named."""
         if engine is None:
             if compute_type is not None:
                 raise ValueError(

@@ -55,8 +55,11 @@ def predict(task: Translator, options: Namespace) -> None:
 
 def score(task: Translator, options: Namespace) -> None:
     """Write the log-probability of each translation, one a line."""
-    corpus = evaluation_corpus(options)
-    results = task.score(corpus.source, corpus.target)
+    corpus, size = evaluation_corpus(options), BATCHES_IN_A_CHUNK * task.search.batch_size
+    parts = (slice(first, first + size) for first in range(0, len(corpus), size))
+    results = (
+        each for part in parts for each in task.score(corpus.source[part], corpus.target[part])
+    )
     lines = (f"{result.log_probability:.6f}" for result in results)
     write_lines(options.output, lines, "there is nothing to score.")
 
@@ -80,8 +83,8 @@ def alignment_errors(
     """Return the alignment error rate of the attention over given translations.
 
     The network reads the source and is made to write the target; each target word is linked to the
-    source word with the highest sum of attention weights (one link a word). Words are what spaces
-    separate in the files, as in gold alignments.
+    source word with the highest sum of attention weights (one link a word). Spaces in the files
+    separate words, as in gold alignments.
     """
     if not task.backbone.has_attention:
         name = type(task.backbone).__name__
@@ -98,8 +101,7 @@ def alignment_errors(
     ]
     rate = alignment_error_rate(links, references)
     shares = {"aer": rate.value, "precision": rate.precision, "recall": rate.recall}
-    percentages = {name: 100 * share for name, share in shares.items()}
-    return {**percentages, "sentences": rate.sentences}
+    return {name: 100 * share for name, share in shares.items()} | {"sentences": rate.sentences}
 
 
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
@@ -121,7 +123,7 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
 
 
 def engine_of(options: Namespace) -> dict[str, str | None]:
-    """Return what the flags of a command say of the engine."""
+    """Return the engine and its compute type, by the flags of a command."""
     if options.compute_type and not options.engine:
         raise UserError("--compute-type goes with --engine ctranslate2 only.")
     return {"engine": options.engine, "compute_type": options.compute_type}
@@ -129,11 +131,10 @@ def engine_of(options: Namespace) -> dict[str, str | None]:
 
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
     number, engine = 0, engine_of(options)
-    chunks = chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size)
-    for index, chunk in enumerate(chunks):
-        if search.sample:  # another seed for each chunk, or they would draw alike
-            search = dataclasses.replace(search, seed=(options.seed or 0) + index)
+    for chunk in chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
         found = task.translate(chunk, search, return_alignments=options.alignments, **engine)
+        if search.seed is not None:  # another one for the next chunk, or they would draw alike
+            search = search.replace(seed=search.seed + 1)
         for result in found:
             for ranked in result.ranked:
                 parts = [ranked.text]

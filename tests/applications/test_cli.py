@@ -116,6 +116,8 @@ def test_predict_sample_is_seeded(trained_run, read_once, capsys, tmp_path):
     other = call_command(capsys, *options, "--seed", 6)
     assert one.status == 0 and len(one.out.splitlines()) == 12
     assert one.out == same.out != other.out
+    first, second = (call_command(capsys, *options).out for _ in range(2))
+    assert first != second  # without a seed, each call draws anew
 
 
 def test_evaluate_gives_a_table_or_json(trained_run, read_once, capsys):

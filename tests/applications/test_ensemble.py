@@ -85,3 +85,7 @@ def test_what_has_no_mean_is_refused(single):
     pieces = make_translator()
     with pytest.raises(ValueError, match="one preprocessor.*another one of translator 2 of 2"):
         Translator.ensemble([single[0], pieces])
+    with pytest.raises(ValueError, match=r"two at least. Received: networks=\[\]"):
+        Translator.ensemble([])
+    with pytest.raises(ValueError, match="Received: preprocessor=None"):
+        Translator.ensemble([single[0], Translator(single[1].backbone)])

@@ -164,6 +164,16 @@ def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere
     assert len(texts) > 5
 
 
+def test_ctranslate2_has_the_same_positions_under_any_policy(tmp_path):
+    pytest.importorskip("ctranslate2")
+    task, files = make_translator(architecture="transformer"), []
+    for policy in ("mixed_bfloat16", "float32"):
+        keras.config.set_dtype_policy(policy)
+        task.export(tmp_path / policy, format="ctranslate2")
+        files.append((tmp_path / policy / "model" / "model.bin").read_bytes())
+    assert files[0] == files[1]
+
+
 def test_what_cannot_be_exported_is_refused(tmp_path):
     recurrent = make_translator()
     alibi = make_translator(architecture="transformer", positions="alibi")
@@ -172,4 +182,6 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
             task.export(tmp_path / "exported", format="ctranslate2")
     with pytest.raises(ValueError, match="`format` should be .*ctranslate2.*Received: .*'onnx'"):
         recurrent.export(tmp_path / "exported", format="onnx")
+    with pytest.raises(ValueError, match="belong to the format 'saved_model'.*'keras', beam_size"):
+        recurrent.export(tmp_path / "exported", format="keras", beam_size=2)
     assert not list(tmp_path.iterdir())

@@ -115,6 +115,29 @@ def test_empty_documents_can_be_skipped(tmp_path):
     assert len(corpus) == 1 and corpus.empty == 1
 
 
+def test_texts_of_every_kind_are_read_alike():
+    read = small_summarizer().read_columns
+    expected = read(["a dog .", "a cat"], ["b", "c"])
+    pairs = [["a dog .", "b"], ["a cat", "c"]]
+    for given in (
+        (pairs,),
+        (np.array(pairs),),
+        ([[b"a dog ."], np.array(["a cat"])], [["b"], b"c"]),
+    ):
+        assert read(*given) == expected
+
+
+def test_each_line_to_summarise_stays_also_without_words(tmp_path):
+    path = write(tmp_path / "f.jsonl", [{"source": ""}, {"source": "b"}])
+    corpus = read_corpus(path, with_summaries=False)
+    assert [each.sentences for each in corpus.documents] == [[], ["b"]]
+
+
+def test_sizes_go_with_a_network_without_pointer_too():
+    task = Summarizer.from_texts(["a b"], ["a"], units=4, pointer=False, extra_words=5)
+    assert task.backbone.extra_size == task.preprocessor.extra_words == 0
+
+
 def test_sentences_end_where_punkt_says_and_at_line_ends():
     text = "It rose 3.5 per cent. Nobody saw it!\nA heading\nThe end."
     assert split_sentences(text) == [
@@ -133,8 +156,17 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         Summarizer(task.backbone, task.preprocessor, search="beam")
     with pytest.raises(ValueError, match="at least one document"):
         task.evaluate_text([], [])
-    with pytest.raises(ValueError, match="Received: 1 in x, 1 in y, 2 in sample_weight"):
-        task.fit(["a"], ["b"], sample_weight=[1.0, 2.0])
+    for weights, message in {
+        (1.0, 2.0): "Received: 1 in x, 1 in y, 2 in sample_weight",
+        (float("nan"),): r"`sample_weight` should hold numbers. Received: \[nan\]",
+        (None,): r"`sample_weight` should hold numbers. Received: \[nan\]",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            task.fit(["a"], ["b"], sample_weight=weights)
+    with pytest.raises(ValueError, match="Received: 2 in x, 1 in y"):
+        task.preprocessor(["a", "b"], y=["c"])
+    with pytest.raises(ValueError, match="`lead` must be at least 1. Received: -1"):
+        task.evaluate_text(["a"], ["b"], lead=-1)
     alone = Summarizer(task.backbone)
     for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):
@@ -248,6 +280,7 @@ def test_batches_hold_each_document_once_with_its_weight(by_sentence):
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
         (None, None, "pairs of them"),
+        ({"a": "b"}, ["c"], r"`x` should be a sequence.*Received: x=\{'a': 'b'\}"),
     ],
 )
 def test_data_that_cannot_be_learnt_from_are_refused(x, y, message):

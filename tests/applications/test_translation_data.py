@@ -262,6 +262,9 @@ def test_a_development_set_is_split_off(tmp_path):
     assert has_split(data, "dev") and not has_split(config(pair), "dev")
     own = replace(data, dev_source=pair[0], dev_target=pair[1])
     assert len(load_corpus(own, "train")) == 10  # a set of its own goes before
+    one = write(tmp_path / "one", ["a"]), write(tmp_path / "eins", ["A"])
+    with pytest.raises(ValueError, match="Too few sentence pairs .* Received: 1"):
+        load_corpus(config(one, dev_fraction=0.3), "train")
 
 
 def test_multi30k_from_a_folder(tmp_path):

@@ -93,8 +93,10 @@ def test_some_examples_may_be_held_out_or_weighted(still):
     assert (given["loss"], given["val_loss"]) == expected
     batches = figures(still, *most, validation_data=dataset)
     assert batches["val_loss"] == pytest.approx(split["val_loss"], rel=0.02)  # mean of batches
-    weighted = figures(still, SOURCES, TARGETS, sample_weight=[1.0] * 7 + [0.0] * 3)
-    assert weighted["loss"] == pytest.approx(given["loss"], rel=1e-5)
+    weights = [1.0] * 7 + [0.0] * 3
+    for each in (weights, np.array(weights)[:, None]):
+        weighted = figures(still, SOURCES, TARGETS, sample_weight=each)
+        assert weighted["loss"] == pytest.approx(given["loss"], rel=1e-5)
     held_out = (SOURCES, TARGETS, [0.0] * 7 + [1.0] * 3)  # with weights, and training without
     judged = figures(still, *most, validation_data=held_out)
     assert judged["val_loss"] == pytest.approx(given["val_loss"], rel=1e-5)
@@ -249,11 +251,13 @@ def test_a_run_is_a_preset(preprocessor, run):
         (lambda t: t.fit(SOURCES), r"as `fit\(x, y\)`, or pairs of strings.*Received: x=\['a man"),
         (lambda t: t.fit([("a", "b", "c")]), r"or pairs of strings.*Received: x=\[\('a', 'b', 'c'"),
         (lambda t: t.fit([1, 2]), "pairs of strings.*Received"),
+        (lambda t: t.fit([("a", ["b", "c"])]), r"hold strings only.*y\[0\]=\['b', 'c'\]"),
         (lambda t: t.fit(None), "pairs of strings.*Received"),
         (
             lambda t: t.fit(SOURCES, TARGETS, sample_weight=[1.0]),
             "equally many.*Received: 10 in x, 10 in y, 1 in sample_weight",
         ),
+        (lambda t: t.fit(SOURCES, TARGETS, sample_weight=0.5), "10 in y, 1 in sample_weight"),
         (
             lambda t: t.fit(["a", "b"], ["b", "c"], sample_weight=[None, 1.0]),
             r"`sample_weight` should hold numbers. Received: \[nan, 1.0\]",

@@ -170,6 +170,10 @@ def test_layer_and_head_of_the_attention_are_chosen():
             "`layers` should be a positive integer. Received: layers=0",
         ),
         (
+            lambda: Transformer(SOURCE, TARGET, embedding_size=8, heads=2, decoder_layers=0),
+            "`decoder_layers` should be a positive integer. Received: decoder_layers=0",
+        ),
+        (
             lambda: Luong(SOURCE, TARGET, encoder=keras.layers.GRU(U), **SIZES),
             "should return annotations and the states",
         ),

@@ -18,6 +18,7 @@ from keras_attention.applications.translation import (
     TranslationConfig,
     Translator,
     load_corpus,
+    verbs,
 )
 from keras_attention.applications.translation.results import (
     align_words,
@@ -158,6 +159,26 @@ def test_evaluation_takes_the_runs_own_sets_or_files(task, config, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n")
     assert evaluation_corpus(asked(None, tsv=str(path))).target == ["b"]  # a preset with files
+
+
+def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypatch, tmp_path):
+    test, parts = load_corpus(config.data, "test"), []
+
+    def score(sources, targets):
+        parts.append(len(sources))
+        return Translator.score(task, sources, targets)
+
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{one}\t{other}\n" for one, other in zip(test.source, test.target, strict=True))
+    )
+    expected = [each.log_probability for each in task.score(test.source, test.target)]
+    monkeypatch.setattr(verbs, "BATCHES_IN_A_CHUNK", 1)
+    monkeypatch.setattr(task, "search", task.search.replace(batch_size=16))
+    monkeypatch.setattr(task, "score", score)
+    options = asked(config, tsv=str(tmp_path / "pairs.tsv"), output=str(tmp_path / "scores"))
+    verbs.score(task, options)
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "scores"), expected, atol=1e-3)
+    assert parts == [16, 16, 8]
 
 
 def test_alignment_errors_of_known_attention(task, tmp_path):

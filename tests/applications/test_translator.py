@@ -355,6 +355,23 @@ def test_weights_in_half_precision_search_close_to_full_precision(transformer, t
         assert abs(one.log_probability - other.log_probability) < 0.05 * (len(one.tokens) + 1)
 
 
+def test_a_network_that_has_diverged_gives_figures_that_say_so():
+    task = make_translator()
+    bias = task.backbone.word_logits.bias
+    bias.assign(1e4 * np.eye(bias.shape[0])[UNK_ID])
+    assert task.perplexity(SOURCE_LINES[:1], TARGET_LINES[:1]) == np.inf
+    bias.assign(np.full(bias.shape, np.nan))
+    for beam_size in (1, 3):
+        for each in task.translate(SOURCE_LINES[:2], beam_size=beam_size):
+            assert (each.text, each.score) == ("", -np.inf)
+
+
+def test_two_sentences_of_bytes_are_no_pair(pieces):
+    read = pieces.preprocessor
+    lines = [line.encode() for line in SOURCE_LINES[:2]]
+    np.testing.assert_array_equal(read(lines)["source"], read(SOURCE_LINES[:2])["source"])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -371,6 +388,8 @@ def test_weights_in_half_precision_search_close_to_full_precision(transformer, t
         (lambda t: t.perplexity([], []), "at least one.*Received"),
         (lambda t: t.backbone({"source": ["a"], "target": ["b"]}), "[Ii]nteger|ids"),
         (lambda t: t.show_attention(0, 0), "RNNSearch has no attention layers and heads"),
+        (lambda t: t.draw(["a"]), r"hold strings.*Received: texts\[0\]=\['a'\]"),
+        (lambda t: t.preprocessor(["a", "b"], y=["c"]), "Received: 2 in sources, 1 in targets"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(pieces, call, message):

@@ -20,7 +20,7 @@ class TranslationModel(Network):
     """Base of the translation networks: embeddings, word scores and the contract of the search.
 
     Token 0 is padding, on either side; sources hold words only, targets begin with the start token
-    (teacher forcing). No mask runs through the decoder's loop: what follows a target's end changes
+    (teacher forcing). The decoder's loop needs no mask: padding after a target's end changes
     nothing before it, and the loss masks it.
 
     ```
@@ -39,8 +39,10 @@ class TranslationModel(Network):
     features, state  = self.advance(words, state)          # embedded words, (B, embedding_size)
     ```
 
-    with what no step changes of the state under `"memory"`, and the weights `(B, S)` of a step
-    under `"attention_scores"`, where the architecture has attention.
+    `"memory"` of the state holds all that no step changes, and `"attention_scores"` the weights
+    `(B, S)` of a step, where the architecture has attention. This class has a `start` for networks
+    whose `decoder` is an `AttentionDecoder`, and whose `encode(source, training)` returns the
+    annotations, their mask and the decoder's first states.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -159,12 +161,22 @@ class TranslationModel(Network):
         scores = self.score(source, target)[1]
         return {} if scores is None else {"cross-attention": scores[:, None, None]}
 
+    def start(self, source, max_length=None):
+        """Return the state before the first word of sources `(B, S)`; every entry has B rows."""
+        annotations, mask, states = self.encode(source)
+        memory = self.decoder.prepare_memory(annotations, mask=mask)
+        return {
+            "memory": memory,
+            "decoder": self.decoder.initial_state(memory, states),
+            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
+        }
+
     def step(self, tokens, state, index=None):
         """Return the logits `(N, V)` and the state after one more word.
 
         Args:
             tokens: The words before, `(N,)`.
-            state: What `start` or the step before returned, its rows tiled and reordered at will.
+            state: The result of `start` or of the step before; its rows may be tiled and reordered.
             index: The step's number, from 0, which no recurrent model needs.
         """
         features, state = self.advance(self.target_embedding(tokens), state)
@@ -183,7 +195,7 @@ class TranslationModel(Network):
         return logits.kernel, logits.bias
 
     def embedded(self, table, ids):
-        """Return what the network reads of ids, before dropout."""
+        """Return the vectors of ids that the network reads, before dropout."""
         return table(ids)
 
     def embed_source(self, source, training=False):
@@ -201,10 +213,11 @@ class TranslationModel(Network):
         return {**super().get_config(), "dropout": self.dropout.rate}
 
 
-def check_layers(layers: int) -> None:
+def check_layers(**counts: int) -> None:
     """Raise a ValueError unless there are layers; Keras checks the other sizes."""
-    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
-        raise ValueError(f"`layers` should be a positive integer. Received: layers={layers!r}")
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"`{name}` should be a positive integer. Received: {name}={count!r}")
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")

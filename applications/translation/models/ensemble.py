@@ -99,7 +99,7 @@ class Ensemble(TranslationModel):
         return _mean_of_words(logits), self._joined(states)
 
     def _joined(self, states):
-        """Return one state: what no step changes together, the rest by the network's number."""
+        """Return one state: the constant entries as a list, the rest by the network's number."""
         joined = {"memory": [each["memory"] for each in states]}
         if self.has_attention:
             scores = [each["attention_scores"] for each in states]

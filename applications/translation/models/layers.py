@@ -172,7 +172,7 @@ def first_states(cell: keras.layers.Layer, first):
 
 
 def last_output(cell: keras.layers.Layer, states):
-    """Return what the (top) cell put out: its first state."""
+    """Return the last output of the (top) cell: its first state."""
     own = getattr(cell, "cells", [cell])[-1]
     return states[-len(keras.tree.flatten(own.state_size))]
 
@@ -184,7 +184,7 @@ def padding_mask(ids):
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class MaxoutReadout(keras.layers.Layer):
-    """Maxout over what the decoder knows of the next word (Bahdanau et al., 2015, A.2.2).
+    """Maxout of state, word and context, before the word scores (Bahdanau et al., 2015, A.2.2).
 
     $$\\tilde t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + b, \\qquad
       t_{i,j} = \\max(\\tilde t_{i,2j}, \\tilde t_{i,2j+1}).$$
@@ -238,8 +238,8 @@ class WordLogits(keras.layers.Layer):
 def flat_matmul(inputs, kernel):
     """Return `inputs (..., D) @ kernel (D, V)` as one product over all rows.
 
-    What a backend makes of a product of rank 3 by rank 2 differs between releases of Keras; a
-    broadcast batch product would make a gradient `(D, V)` for each sentence and add them up.
+    Some releases of Keras compute a product of rank 3 by rank 2 as a broadcast batch product, which
+    makes a gradient `(D, V)` for each sentence and adds them up.
     """
     shape = ops.shape(inputs)
     rows = ops.matmul(ops.reshape(inputs, (-1, shape[-1])), kernel)

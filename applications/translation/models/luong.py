@@ -1,7 +1,6 @@
 """The translation models of Luong, Pham and Manning (2015)."""
 
 import keras
-from keras import ops
 
 from keras_attention.layers import (
     AttentionDecoder,
@@ -60,21 +59,21 @@ class Luong(TranslationModel):
         dropout: float = 0.0,
         **kwargs,
     ):
-        check_layers(layers)
+        check_layers(layers=layers)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(*sizes, readout_size or units, dropout, **kwargs)
         self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
         self.depth = layers
         policy = {"dtype": self.dtype_policy}
-        own = {"name": "encoder", **policy}
         self.encoder = self.part(
-            "encoder", encoder, lambda: StackedEncoder(units, layers, dropout, **own)
+            "encoder",
+            encoder,
+            lambda: StackedEncoder(units, layers, dropout, name="encoder", **policy),
         )
+        rates = [0.0] + [dropout] * (layers - 1)
         cells = [
-            keras.layers.LSTMCell(
-                units, dropout=dropout if index else 0.0, name=f"cell_{index}", **policy
-            )
-            for index in range(layers)
+            keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
+            for index, rate in enumerate(rates)
         ]
         stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
         attention = self.part(
@@ -108,8 +107,7 @@ class Luong(TranslationModel):
         mask = padding_mask(source)
         words = self.embed_source(source, training)
         annotations, *states = self.encoder(words, mask=mask, training=training)
-        states = keras.tree.flatten(states)
-        return self.dropout(annotations, training=training), mask, states
+        return self.dropout(annotations, training=training), mask, keras.tree.flatten(states)
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         annotations, mask, states = self.encode(source, training)
@@ -122,15 +120,6 @@ class Luong(TranslationModel):
             training=training,
         )
         return results if return_attention_scores else (results, None)
-
-    def start(self, source, max_length=None):
-        annotations, mask, states = self.encode(source)
-        memory = self.decoder.prepare_memory(annotations, mask=mask)
-        return {
-            "memory": memory,
-            "decoder": self.decoder.initial_state(memory, states),
-            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
-        }
 
     def advance(self, words, state):
         outputs, scores, decoder = self.decoder.step(words, state["memory"], state["decoder"])

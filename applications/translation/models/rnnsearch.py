@@ -113,31 +113,23 @@ class RNNSearch(TranslationModel):
     def encode(self, source, training=False):
         mask = layers.padding_mask(source)
         annotations, start = layers.encoded(self.encoder, self.embed_source(source, training), mask)
-        return self.dropout(annotations, training=training), mask, self.first_state(start)
+        states = layers.first_states(self.decoder.cell, self.first_state(start))
+        return self.dropout(annotations, training=training), mask, states
 
     def decode(self, source, target, training=False, return_attention_scores=False):
-        annotations, mask, first = self.encode(source, training)
+        annotations, mask, states = self.encode(source, training)
         words = self.embed_target(target, training)
         outputs, contexts, *scores = self.decoder(
             words,
             annotations,
-            initial_state=layers.first_states(self.decoder.cell, first),
+            initial_state=states,
             value_mask=mask,
             return_context=True,
             return_attention_scores=return_attention_scores,
         )
+        first = layers.last_output(self.decoder.cell, states)
         before = ops.concatenate([first[:, None], outputs[:, :-1]], axis=1)
         return self.readout([before, words, contexts]), scores[0] if scores else None
-
-    def start(self, source, max_length=None):
-        annotations, mask, first = self.encode(source)
-        memory = self.decoder.prepare_memory(annotations, mask=mask)
-        states = layers.first_states(self.decoder.cell, first)
-        return {
-            "memory": memory,
-            "decoder": self.decoder.initial_state(memory, states),
-            "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
-        }
 
     def advance(self, words, state):
         before = layers.last_output(self.decoder.cell, state["decoder"]["cell"])
@@ -172,7 +164,7 @@ class RNNEncDec(TranslationModel):
         embedding_size: Integer, width of the embeddings.
         units: Integer, units of the decoder and of each direction of the encoder.
         readout_size: Integer, width after the maxout; None for `embedding_size`.
-        **kwargs: As of `RNNSearch`.
+        **kwargs: As for `RNNSearch`.
 
     Reference:
         - [Cho et al., 2014](https://arxiv.org/abs/1406.1078)

@@ -41,7 +41,7 @@ class Transformer(TranslationModel):
             search is the decoder's: one with a single layer, after a deep encoder, is fast.
         feed_forward_size: Integer, width of the feed-forward networks' hidden layer (2048).
         heads: Integer, attention heads (8).
-        activation: Of the feed-forward networks (`"relu"`), as of `TransformerEncoder`.
+        activation: Of the feed-forward networks (`"relu"`), as for `TransformerEncoder`.
         norm: `"post"`, as published, or `"pre"`.
         positions: `"sinusoidal"`, or `"rotary"`, `"alibi"` or `"relative"`.
         dropout: Rate of dropout on embeddings with positions and on the result of each sublayer
@@ -53,7 +53,7 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
-        **kwargs: `name` and `dtype`; inputs and results are as of `TranslationModel`.
+        **kwargs: `name` and `dtype`; inputs and results are those of `TranslationModel`.
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
@@ -99,9 +99,8 @@ class Transformer(TranslationModel):
         decoder_layers: int | None = None,
         **kwargs,
     ):
-        check_layers(layers)
         self.depth = layers if decoder_layers is None else decoder_layers
-        check_layers(self.depth)
+        check_layers(layers=layers, decoder_layers=self.depth)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
             *sizes,
