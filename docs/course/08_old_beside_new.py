@@ -115,8 +115,8 @@ print(
 # **What was wrong.** The tutorial calls it Bahdanau's attention, but it has no $v$, no tanh and no alignment before the
 # step. The context is added *beside* the recurrent net and never enters it, so the decoder's state knows its written
 # words, but not the source or the places it has read. Every query comes only from the earlier words. On sentences this
-# short both models are right: the last word written is enough to find the next one. The old pattern fails if a word comes
-# twice, and it cannot support [coverage](05_summaries.md).
+# short both models are right: the last word written is enough to find the next one. The fault shows if a word comes
+# twice, and in [coverage](05_summaries.md).
 #
 # **What changes.** Embedding, encoder, loss and training stay. GRU, attention, addition and normalisation become one `AttentionDecoder`.
 #
