@@ -2,15 +2,15 @@
 # # 1. Why a single vector fails
 #
 # The first neural translators (Sutskever et al. 2014; Cho et al. 2014) had two recurrent nets. The **encoder** reads the
-# source word by word; its last state $c$ is the whole sentence. The **decoder** starts from $c$ and writes:
+# source word by word; its last state $c$ stands for the whole sentence. The **decoder** starts from $c$ and writes:
 #
 # $$
 # h_s = f(x_s, h_{s-1}), \qquad c = h_S, \qquad
 # s_t = g(y_{t-1}, s_{t-1}), \quad s_0 = c, \qquad p(y_t) = \mathrm{softmax}(V s_t)
 # $$
 #
-# $c$ has the same width for three words and for thirty. This page measures what that costs: BLEU by the length of the
-# sentence, with a single vector and with attention, on data that it makes itself.
+# $c$ has the same width for three words and for thirty. This page measures the cost: BLEU by the length of the sentence,
+# with a single vector and with attention, on generated data.
 
 # %% [markdown] lang="zh"
 # # 1. 为什么一个向量不够
@@ -73,8 +73,9 @@ print("six words in", sentence.size, "numbers; one vector of", c.shape[-1])
 # %% [markdown] lang="en"
 # ## Data: numbers read out
 #
-# Figures to German number words, at random: "7 3 9" to "sieben drei neun". Nothing in such a sentence can be guessed from the rest, so
-# a model has to carry all of it. Each word is one of thirty: $n$ words are $n \log_2 30 \approx 4.9\,n$ bits.
+# The model translates random figures to German number words: "7 3 9" to "sieben drei neun". No word of such a sentence
+# can be guessed from the others, so a model has to carry all of it. Each word is one of thirty: $n$ words are
+# $n \log_2 30 \approx 4.9\,n$ bits.
 
 # %% [markdown] lang="zh"
 # ## 数据：念数字
@@ -115,8 +116,8 @@ print(
 # %% [markdown] lang="en"
 # ## Two models, one difference
 #
-# Encoder, widths and training are the same. The first decoder is a GRU that starts from $c$. The second starts from $c$
-# too, and may also look at the states $h_1 \dots h_S$ before each word.
+# Encoder, widths and training are the same. The first decoder is a GRU that starts from $c$. The second also starts from
+# $c$, and attends to the states $h_1 \dots h_S$ before each word.
 
 # %% [markdown] lang="zh"
 # ## 两个模型，一处不同
@@ -155,8 +156,8 @@ for name, model in models.items():
 # %% [markdown] lang="en"
 # ## BLEU by length
 #
-# 100 new sentences of each length, translated greedily, and scored by sacrebleu. BLEU counts runs of up to four words, so it is near 0
-# for two words even where all are right: there, read the share of sentences without an error.
+# 100 new sentences of each length, translated greedily, and scored by sacrebleu. BLEU counts runs of up to four words, so
+# it is near 0 for two words even if all are right: read the share of sentences without an error there.
 
 # %% [markdown] lang="zh"
 # ## BLEU 随长度的变化
@@ -211,18 +212,18 @@ assert exact["attention"][-1] > exact["single vector"][-1] + 0.3
 assert exact["single vector"][0] > exact["single vector"][-1] + 0.3
 
 # %% [markdown] lang="en"
-# The single vector is no weak model: it gets short sentences right. It fails where the sentence holds more than $c$ was
-# trained to hold. More units and more training move the edge to the right, and it stays an edge.
+# The single vector is no weak model: it gets short sentences right. It fails if the sentence holds more than $c$ learned
+# to hold. More units and more training move this limit to longer sentences; they do not remove it.
 #
 # ### Question: could the decoder not be given c at every step?
 #
-# It could (Cho et al. 2014 do), and it helps the decoder not to forget. But $c$ itself is still one vector: what did not go
-# in does not come out. What helps is to keep the states, and to look up the one that is needed.
+# Yes (Cho et al. 2014 do so), and then the decoder forgets less. But $c$ is still one vector: the decoder cannot get out
+# what the encoder did not put in. The solution is to keep the states, and to look up the needed one.
 #
 # ## What is forgotten first
 #
-# How much does the last state change with each word? The norm of the gradient $\partial c / \partial x_s$, averaged over
-# sentences of 20 words, for the trained encoder:
+# How much does the last state change with each word? The figure shows the norm of the gradient
+# $\partial c / \partial x_s$ of the trained encoder, averaged over sentences of 20 words:
 
 # %% [markdown] lang="zh"
 # 单个向量并不是弱模型：短句子它译得对。句子的内容一旦超过 $c$ 学会装下的量，它就失败。加宽、多训练，只是把这条边界向右推，边界依然存在。
@@ -251,9 +252,9 @@ axis.set(xlabel="place of the word", ylabel="gradient's norm", xticks=range(1, L
 plt.show()
 
 # %% [markdown] lang="en"
-# One would expect the first words to be forgotten, being the furthest from the end. The trained encoder does the opposite here: it holds the beginning, which
-# the decoder has to write first and which every sentence has, and gives up on the rest. What a vector too small drops is chosen by training, not
-# by distance alone.
+# One would expect the encoder to forget the first words, the furthest from the end. It does the opposite here: it keeps
+# the beginning, which the decoder has to write first and which every sentence has, and gives up the rest. Training, not
+# only distance, decides which words a small vector drops.
 #
 # ## Exercises
 #
@@ -276,8 +277,8 @@ assert np.all(forward == 20) and backward.mean() == 19  # the mean is almost the
 assert backward.min() == 0 and backward.max() == 38  # but the first words become near: a start
 
 # %% [markdown] lang="en"
-# **2.** At least how many bits must $c$ hold for the shortest and the longest sentences here? How many has it, if each of its 64
-# numbers keeps only 2 bits?
+# **2.** How many bits must $c$ hold at least for the shortest and the longest sentences here? How many does it have, if
+# each of its 64 numbers keeps only 2 bits?
 
 # %% [markdown] lang="zh"
 # **2.** 对这里最短和最长的句子，$c$ 至少要装下多少比特？如果 64 个数每个只能可靠地存 2 比特，它有多少？

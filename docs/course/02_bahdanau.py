@@ -1,9 +1,9 @@
 # %% [markdown] lang="en"
 # # 2. Bahdanau's alignment
 #
-# [Lecture 1](01_single_vector.md) pressed a whole sentence into one vector and watched it fail. Bahdanau, Cho and
-# Bengio (2015) keep all states of the encoder, $h_1 \dots h_S$, and let the decoder look them up. Before it writes word
-# $t$, it compares its state $s_{t-1}$ with each of them:
+# [Lecture 1](01_single_vector.md) pressed a whole sentence into one vector, which failed. Bahdanau, Cho and Bengio (2015)
+# keep all states of the encoder, $h_1 \dots h_S$, and let the decoder look them up. Before it writes word $t$, it
+# compares its state $s_{t-1}$ with each of them:
 #
 # $$
 # e_{ts} = v^\top \tanh(W s_{t-1} + U h_s), \qquad
@@ -13,7 +13,7 @@
 #
 # $e_{ts}$ is the **energy** of a pair, $a_{ts}$ its **weight**, and $c_t$ the **context vector**, a new one for each
 # word. The weights of a row sum to 1. A table of them, target words down and source words across, is the **alignment**:
-# which words a word was translated from. Nobody labels it; it is learned from translations alone.
+# it shows the source words of each target word. Nobody labels it; the model learns it from translations alone.
 
 # %% [markdown] lang="zh"
 # # 2. Bahdanau 的对齐
@@ -74,15 +74,15 @@ print("context", context.shape, "weights", weights.shape)
 print(np.round(weights[0], 2))
 
 # %% [markdown] lang="en"
-# The layer gives the same numbers. It also does what the formula leaves out: masks, precision, and a hidden layer of
-# `B T S U` numbers that never stands in memory whole.
+# The layer gives the same numbers. It also handles masks and precision, and never holds the whole hidden layer of
+# `B T S U` numbers in memory.
 #
 # ### Question: what is v?
 #
-# tanh gives a *vector* for each pair, one number a hidden unit; a softmax needs *one number* a pair. $v$ is the output layer
-# of that small network: it says how much each hidden unit counts, and in which direction. It is a weight, learned with
-# the rest, the same for all pairs and all steps. Leave it out, and there is nothing to sum the units by. It is not the
-# "value" of later papers: values here are the states $h_s$.
+# tanh gives a *vector* for each pair, one number for each hidden unit; a softmax needs *one number* for each pair. $v$ is
+# the output layer of that small network: it says how much each hidden unit counts, and in which direction. $v$ is a
+# learned weight, the same for all pairs and all steps. Without it, nothing sums the units. It is not the "value" of later
+# papers: values here are the states $h_s$.
 
 # %% [markdown] lang="zh"
 # 层给出的数字与手写的相同。公式没写的事，层也做了：掩码、数值精度，以及不把 `B T S U` 个数的隐藏层整个放进内存。
@@ -105,8 +105,8 @@ print("energy, their product:   ", np.round(units[0] @ v, 2))
 # %% [markdown] lang="en"
 # ### Question: must s and h be of one width?
 #
-# No. $W$ and $U$ bring both to the width of the hidden layer. Above, $s$ has 5 features, $h$ has 8 and the hidden layer 6.
-# A dot product does need one width, and says so:
+# No. $W$ and $U$ bring both to the width of the hidden layer. Above, $s$ has 5 features, $h$ has 8 and the hidden layer
+# 6. A dot product needs one width, and its error says so:
 
 # %% [markdown] lang="zh"
 # ### 问：s 和 h 的宽度必须一样吗？ {: #bahdanau-width }
@@ -128,9 +128,9 @@ except ValueError as error:
 # c_t = \mathrm{attend}(s_{t-1}), \qquad s_t = \mathrm{GRU}([y_{t-1}; c_t],\; s_{t-1})
 # $$
 #
-# $y_{t-1}$ is read *together with* the context that was fetched for this step. So the weights of step $t$ know the words
-# up to $y_{t-2}$, which are in $s_{t-1}$, and do not know $y_{t-1}$. We change the third input word and look where the
-# weights move. With `query="current"`, Luong's order, the cell goes first, and the weights of the same step know it:
+# The cell reads $y_{t-1}$ *together with* the context of this step. So the weights of step $t$ know the words up to
+# $y_{t-2}$, which are in $s_{t-1}$, but not $y_{t-1}$. We change the third input word and see at which step the weights
+# change. With `query="current"`, Luong's order, the cell goes first, and the weights of the same step know the word:
 
 # %% [markdown] lang="zh"
 # ### 问：y(t-1) 从哪里进来？ {: #bahdanau-y }
@@ -159,9 +159,9 @@ for order in ("previous", "current"):
 # %% [markdown] lang="en"
 # ## A language pair of our own
 #
-# English noun phrases and a French of six nouns. It has what makes translation more than a dictionary: adjectives follow
-# the noun in reverse order ("european economic area", "zone économique européenne"), and articles and adjectives
-# agree with a noun that the English article has not seen yet ("the" is "le" or "la").
+# The pair is English noun phrases and a French with six nouns. A dictionary alone cannot translate it: adjectives follow
+# the noun in reverse order ("european economic area", "zone économique européenne"), and articles and adjectives agree
+# with a noun that comes after the English article ("the" is "le" or "la").
 
 # %% [markdown] lang="zh"
 # ## 自己造一个语言对
@@ -201,8 +201,8 @@ for english, french in pairs[:3]:
     print(" ".join(english), "->", " ".join(french))
 
 # %% [markdown] lang="en"
-# Words become ids: 0 is padding, 1 starts a sentence, 2 ends it. The decoder's input is the answer moved by one place:
-# at each step it gets the right word before, $y_{t-1}$.
+# Words become ids: 0 is padding, 1 starts a sentence, 2 ends it. The decoder's input is the answer moved by one place: at
+# each step it gets the right last word, $y_{t-1}$.
 
 # %% [markdown] lang="zh"
 # 把词变成编号：0 是填充，1 表示句首，2 表示句尾。解码器的输入是答案右移一位：每一步都得到正确的前一个词 $y_{t-1}$。
@@ -225,8 +225,8 @@ previous = np.pad(target, [(0, 0), (1, 0)], constant_values=START)[:, :-1]
 # %% [markdown] lang="en"
 # ## The model
 #
-# A bidirectional GRU reads the source: $h_s$ knows what stands before *and* after word $s$. The decoder's first state is
-# $s_0 = \tanh(W_s \overleftarrow{h}_1)$, from the backward reading's end. Each word is predicted from state and context.
+# A bidirectional GRU reads the source: $h_s$ knows the words before *and* after word $s$. The decoder's first state is
+# $s_0 = \tanh(W_s \overleftarrow{h}_1)$, from the end of the backward reading. State and context predict each word.
 
 # %% [markdown] lang="zh"
 # ## 模型
@@ -265,7 +265,7 @@ history = model.fit(
 print("loss:", *(f"{value:.3f}" for value in history.history["loss"]))
 
 # %% [markdown] lang="en"
-# Translating feeds each predicted word back in. The 500 sentences at the end were not trained on:
+# In translation each predicted word is the next input. The model did not train on the 500 sentences at the end:
 
 # %% [markdown] lang="zh"
 # 翻译时，把每一步预测的词喂回去。最后 500 个句子没有参加训练：
@@ -295,8 +295,8 @@ assert right > 0.9
 #
 # ### Question: how do I plot the weights?
 #
-# Ask the layer for them (`return_attention_scores=True`), in a second `keras.Model` that shares the layers, and draw
-# one sentence with `plot_alignment`. The padding is cut off; its weights are exactly 0.
+# Ask the layer for them (`return_attention_scores=True`), in a second `keras.Model` that shares the layers, and draw one
+# sentence with `plot_alignment`. Cut off the padding; its weights are exactly 0.
 
 # %% [markdown] lang="zh"
 # ## 对齐图
@@ -315,8 +315,8 @@ shown = alignment[0, : len(answer), : len(text) + 1]
 plot_alignment(shown, [*text, "</s>"], answer)
 
 # %% [markdown] lang="en"
-# Read the rows. The adjectives cross, as in the paper's figure 3. And look at "la": it is written for "the", but "the" does
-# not say whether it is "le" or "la", the noun does. So does the article look at "the", or at the noun? Over all 500 sentences:
+# Read the rows. The adjectives cross, as in the paper's figure 3. And look at "la": it translates "the", but only the
+# noun decides between "le" and "la". Does the article attend to "the", or to the noun? Over all 500 sentences:
 
 # %% [markdown] lang="zh"
 # 一行一行地看。形容词的对齐是交叉的，与论文图 3 一样。再看“la”：它译的是“the”，但“the”不说明该用“le”还是“la”，名词才说明。那么冠词看的是“the”，
@@ -352,8 +352,9 @@ axis.legend()
 plt.show()
 
 # %% [markdown] lang="en"
-# The article reads the noun: what it needs to know, not the word that a dictionary would link it to. An alignment of attention is no word
-# alignment of a linguist. And it is not all that the decoder *knows*: the encoder's state at one word has read its neighbours, too.
+# The article attends to the noun, which it needs to know, not to the word in a dictionary. So attention is not a
+# linguist's word alignment. Nor does it show everything that the decoder *knows*: the encoder's state at one word has
+# read its neighbours, too.
 
 # %% [markdown] lang="zh"
 # 冠词读的是名词：它看的是它需要知道的，而不是词典会与它相连的那个词。注意力的对齐不是语言学家的词对齐。它也不是解码器*知道的全部*：编码器在一个词处的状态，
@@ -375,8 +376,8 @@ _, first = zero(query, memory, return_attention_scores=True)
 np.testing.assert_allclose(first, 1 / 4, atol=1e-6)  # four places, all alike: the mean
 
 # %% [markdown] lang="en"
-# **2.** Shuffle the source states. What happens to the weights, and what to the context? What does that say about
-# who has to know the order of the words?
+# **2.** Shuffle the source states. What happens to the weights, and what to the context? Which part of the model has to
+# know the order of the words?
 
 # %% [markdown] lang="zh"
 # **2.** 打乱源端状态的次序。权重会怎样？上下文向量会怎样？这说明词序应由谁来知道？
@@ -402,8 +403,8 @@ assert (
 )  # not at all: the length is in none of the shapes
 
 # %% [markdown] lang="en"
-# **4.** The last two states of the first sentence are padding. Give the layer a mask and show that the other weights are those of
-# a sentence that was two words shorter. Why is multiplying the weights by the mask *after* the softmax not the same?
+# **4.** The last two states of the first sentence are padding. Give the layer a mask and show that the other weights are
+# those of a sentence two words shorter. Why is multiplying the weights by the mask *after* the softmax not the same?
 
 # %% [markdown] lang="zh"
 # **4.** 设第一个句子的最后两个状态是填充。给层一个掩码，并说明其余权重与短两个词的句子相同。为什么在 softmax *之后*再乘掩码就不一样了？

@@ -1,8 +1,8 @@
 # %% [markdown] lang="en"
 # # 3. Luong's scores, windows and input feeding
 #
-# Luong, Pham and Manning (2015) ask of [Bahdanau's attention](02_bahdanau.md): which parts of it matter? They try other scores, look at
-# a part of the source only, and change the order of the step.
+# Luong, Pham and Manning (2015) ask of [Bahdanau's attention](02_bahdanau.md): which parts of it matter? They try other
+# scores, attend to only a part of the source, and change the order of the step.
 #
 # $$
 # e_{ts} = \begin{cases}
@@ -14,7 +14,7 @@
 # \qquad \tilde h_t = \tanh(W_c [c_t; h_t])
 # $$
 #
-# The query is $q_t = h_t$, the state **after** the step, and the word is predicted from the **attentional vector** $\tilde h_t$.
+# The query is $q_t = h_t$, the state **after** the step, and the **attentional vector** $\tilde h_t$ predicts the word.
 
 # %% [markdown] lang="zh"
 # # 3. Luong 的得分、窗口与输入馈送
@@ -47,7 +47,7 @@ keras.utils.set_random_seed(3)
 # %% [markdown] lang="en"
 # ## Four scores, a line each
 #
-# `q` holds the queries `(B, T, D)`, `k` the keys `(B, S, D)`; `concat` is Bahdanau's score without a name of its own, since
+# `q` holds the queries `(B, T, D)`, `k` the keys `(B, S, D)`; `concat` is Bahdanau's score, since
 # $W[q; k] = W_q q + W_k k$.
 
 # %% [markdown] lang="zh"
@@ -83,19 +83,22 @@ for name, attention in attentions.items():
 # %% [markdown] lang="en"
 # ### Question: must query and key be of one width?
 #
-# For `dot`, yes. `general` puts a matrix between them, of any two widths. `location` does not read the keys at all: the query alone says
-# which places count, so it works for the lengths it was built for (`max_length`) and knows no words.
+# For `dot`, yes. `general` puts a matrix between them, of any two widths. `location` does not read the keys: the query
+# alone says which places count, so the score works only up to the length it was built for (`max_length`) and knows no
+# words.
 #
 # ## Windows
 #
-# **Local** attention reads $2D + 1$ places around $p_t$. *Monotonic*: $p_t = t$. *Predictive*: the query says where,
+# **Local** attention reads $2D + 1$ places around $p_t$. *Monotonic*: $p_t = t$. *Predictive*: the query predicts the
+# place,
 #
 # $$
 # p_t = S \cdot \sigma\left(v_p^\top \tanh(W_p q_t)\right), \qquad
 # a_{ts} = \mathrm{softmax}_{|s - p_t| \le D}(e_t)_s\; \exp\left(-\frac{(s - p_t)^2}{2 \sigma^2}\right), \quad \sigma = \frac D 2
 # $$
 #
-# The bell curve lets gradients reach $p_t$: a place that moves a little changes the weights a little. Nothing is normalised after it.
+# The bell curve lets gradients reach $p_t$: if the place moves a little, the weights change a little. The weights are not
+# normalised after it.
 
 # %% [markdown] lang="zh"
 # ### 问：查询和键的宽度必须一样吗？
@@ -138,8 +141,8 @@ print(
 # %% [markdown] lang="en"
 # ## Which score for which task?
 #
-# Two tasks on random words. **Copy**: word for word. **Group**: all even words first, then the odd ones, each in their order; so
-# where to look depends on what is there. One decoder, $\tilde h$, five attentions, the same training.
+# Two tasks on random words. **Copy**: word for word. **Group**: all even words first, then the odd ones, each in their
+# order; so the right place depends on the words. One decoder, $\tilde h$, five attentions, the same training.
 
 # %% [markdown] lang="zh"
 # ## 什么任务用什么得分？
@@ -211,8 +214,8 @@ for task, results in found.items():
     print(f"{task:6}", *(f"{kind} {accuracy:.0%} " for kind, (accuracy, _) in results.items()))
 
 # %% [markdown] lang="en"
-# The figures are the share of words predicted right, given the right words before. A state of an LSTM knows a good deal without any
-# attention, so no row is at the level of chance.
+# The figures are the share of words predicted right, given the right earlier words. A state of an LSTM knows much without
+# attention, so every row is above chance.
 
 # %% [markdown] lang="zh"
 # 数字是：给出正确的前文时，预测正确的词所占的比例。LSTM 的状态本身就知道不少，所以没有一行落到随机水平。
@@ -229,10 +232,11 @@ axes[0, 0].set_ylabel("target")
 plt.show()
 
 # %% [markdown] lang="en"
-# Read the maps by what a score can know. `location` and `local-m` know places alone: enough to copy, too little to group, where the place depends on
-# the words. `general` finds both. `dot` has no matrix of its own, so encoder and decoder must learn to speak one language first; while copying
-# it had not found an alignment in this time, and the LSTMs carried what they could by themselves. `local-p` can look anywhere, but its place moves by
-# gradients of a narrow bell: in the second task it is stuck. Other seeds and longer training move the figures; what a score cannot know stays.
+# Read the maps by the knowledge of each score. `location` and `local-m` know only places: enough to copy, too little to
+# group, where the place depends on the words. `general` learns both tasks. `dot` has no matrix, so encoder and decoder
+# must first learn a common language; in the copy task it found no alignment in this time, and the LSTMs carried the words
+# as far as they could. `local-p` can look anywhere, but its place moves by gradients of a narrow bell: in the second task
+# it is stuck. Other seeds and longer training change the figures, not the knowledge of a score.
 
 # %% [markdown] lang="zh"
 # 看图时想一想每种得分能知道什么。`location` 和 `local-m` 只知道位置：复制够用，分组就不够，因为位置取决于词。`general` 两样都能找到。`dot` 没有自己的矩阵，
@@ -242,8 +246,8 @@ plt.show()
 # %% [markdown] lang="en"
 # ## Input feeding
 #
-# Attention decisions are made one by one: nothing tells step $t$ where step $t - 1$ looked, but for what the word before gives away. With
-# **input feeding** the cell reads $[y_{t-1};\, \tilde h_{t-1}]$. It is $\tilde h$ that is fed, not $c$.
+# Each step attends alone: only the last word hints to step $t$ where step $t - 1$ looked. With **input feeding** the cell
+# reads $[y_{t-1};\, \tilde h_{t-1}]$. The input is $\tilde h$, not $c$.
 
 # %% [markdown] lang="zh"
 # ## 输入馈送
@@ -308,7 +312,8 @@ assert np.all(
 )  # the bell curve takes some of it, and the paper gives none back
 
 # %% [markdown] lang="en"
-# **4.** A location score was trained on sentences of 10 words. What does it give the 11th and 12th word of a longer one?
+# **4.** A location score was trained on sentences of 10 words. Which weights do the 11th and 12th word of a longer one
+# get?
 
 # %% [markdown] lang="zh"
 # **4.** location 得分在 10 个词的句子上训练过。更长的句子里，第 11、12 个词得到多少权重？

@@ -1,15 +1,16 @@
 # %% [markdown] lang="en"
 # # 4. Attention inside and outside
 #
-# Answer selection: a question, some candidate sentences, and which of them answers it? A recurrent net reads the answer, and attention weighs its
-# **states** by the question. That is attention *outside* the net:
+# In answer selection a model finds the candidate sentence that answers a question. A recurrent net reads the candidate,
+# and attention weighs its **states** by the question. This is attention *outside* the net:
 #
 # $$
 # h_t = \mathrm{GRU}(x_t, h_{t-1}), \qquad e_t = v^\top \tanh(W r_q + U h_t), \qquad r_a = \sum_t \mathrm{softmax}(e)_t\, h_t
 # $$
 #
-# Wang, Liu and Zhao (2016) saw a flaw in it. A late state has read more than an early one, so it looks more like an answer,
-# whatever was asked: attention outside leans to the end of the sentence. They move attention *inside*, where a word is read:
+# Wang, Liu and Zhao (2016) saw a flaw in it. A late state has read more than an early one, so it looks more like an
+# answer, whatever the question: attention outside leans to the end of the sentence. They move attention *inside*, to the
+# words before the net reads them:
 #
 # $$
 # \text{word:}\quad \alpha_t = \sigma(r_q^\top M x_t), \qquad
@@ -17,7 +18,7 @@
 # h_t = \mathrm{GRU}(\alpha_t x_t, h_{t-1})
 # $$
 #
-# or into the **gates** of the GRU, with no weight of a word at all:
+# or into the **gates** of the GRU, without word weights:
 #
 # $$
 # z_t = \sigma(W_z x_t + H_z h_{t-1} + M_z r_q), \quad f_t = \sigma(W_f x_t + H_f h_{t-1} + M_f r_q), \quad
@@ -64,8 +65,8 @@ keras.utils.set_random_seed(4)
 # %% [markdown] lang="en"
 # ## The formulas in a few lines
 #
-# With `"word"` the weights do not depend on the state. So the layer must be a plain GRU over weighed words, and it is. The weights are
-# **sigmoids**: each between 0 and 1 by itself. They do not compete, and do not sum to 1.
+# With `"word"` the weights do not depend on the state. So the layer must equal a plain GRU over weighed words, and it
+# does. The weights are **sigmoids**: each is between 0 and 1. They do not compete, and do not sum to 1.
 
 # %% [markdown] lang="zh"
 # ## 几行代码写出公式
@@ -89,7 +90,8 @@ np.testing.assert_allclose(output, gru(x * np.asarray(alpha)[:, :, None]), atol=
 print("weights", np.round(weights[0], 2), "sum", round(float(ops.sum(weights[0])), 2))
 
 # %% [markdown] lang="en"
-# `"context"` needs the state for the next weight, so it goes step by step; `"gate"` is a GRU with one more input in two of three places:
+# `"context"` needs the state for the next weight, so it runs step by step; `"gate"` is a GRU with one more input in two
+# of three places:
 
 # %% [markdown] lang="zh"
 # `"context"` 要用状态算下一个权重，只能一步一步来；`"gate"` 是在三处中的两处多一个输入的 GRU：
@@ -170,8 +172,8 @@ print(*examples[0][0], "?", " ".join(examples[0][1][0]))
 # %% [markdown] lang="en"
 # ## Four models
 #
-# The question is a GRU's state. The answer is read with attention outside, or inside in one of three places; the score is learned from the product of
-# both vectors. States read with inner attention are averaged, as in the paper.
+# A GRU reads the question to a state. The models read the answer with attention outside, or inside in one of three
+# places, and learn the score from the product of both vectors. The inner models average their states, as in the paper.
 
 # %% [markdown] lang="zh"
 # ## 四个模型
@@ -228,8 +230,8 @@ for kind in ("outside", "word", "context", "gate"):
 print(f"{'chance':8} MRR {np.mean(1 / np.arange(1, 6)):.3f}")
 
 # %% [markdown] lang="en"
-# MRR is the mean of $1 / \text{rank}$ of the right answer. What follows is measured, on one seed and one small task: read it as an example of how to
-# look, not as a ranking of the methods.
+# MRR is the mean of $1 / \text{rank}$ of the right answer. The measurement below has one seed and one small task: read it
+# as an example of the method, not as a ranking.
 
 # %% [markdown] lang="zh"
 # MRR 是正确答案名次倒数的平均值。以下是一个随机种子、一个小任务上的测量结果：请把它看作怎样观察的示例，而不是方法的排名。
@@ -254,16 +256,18 @@ plt.show()
 assert all(np.mean(line) > 0.55 for line in by_place.values())  # chance is 0.457
 
 # %% [markdown] lang="en"
-# Outside attention and the gates find the answers here. `word` cannot find all of them, and the formula says why: each word gets its weight by itself, but a
-# clause answers by two words *together*. `context` sees what came before, and does a little better. The lean to the end is hardly there in
-# answers of twelve words, where a GRU forgets little. It was reported for long ones: an exercise in not taking a paper's sentence for your data's.
+# Outside attention and the gates find the answers here. `word` cannot find all of them, and the formula says why: each
+# word gets its weight alone, but a clause answers by two words *together*. `context` knows the earlier words, and does a
+# little better. Answers of twelve words hardly show the lean to the end, since a GRU forgets little in them; the paper
+# reports it for long ones. Do not assume that a paper's finding holds for your data.
 
 # %% [markdown] lang="zh"
 # 在这里，外部注意力和门都能找到答案。`word` 找不全，公式就说明了原因：每个词单独得到权重，而一个分句要靠两个词*一起*才算回答。`context` 看得到前文，好一点。
 # 答案只有十二个词，GRU 忘得不多，偏向句尾的现象几乎看不到。论文报告的是长答案：不要把论文的一句话当成自己数据的结论。
 
 # %% [markdown] lang="en"
-# The same answer, read by three models: outside attention weighs states, which hold all that came before them; inner attention weighs words.
+# Three models read the same answer: outside attention weighs states, which hold all earlier words; inner attention weighs
+# words.
 
 # %% [markdown] lang="zh"
 # 同一个答案，三个模型各读一遍：外部注意力给状态加权，而状态里有前面的一切；内部注意力给词加权。
@@ -284,8 +288,8 @@ plot_alignment(
 # %% [markdown] lang="en"
 # ### Question: what keeps all sigmoids from being 1?
 #
-# Nothing. Occam's penalty of the paper adds a price for each: $J + n_p \sum_t \alpha_t$. In the layer it is
-# `occam=True`; the sum is added to the model's loss.
+# Nothing. The paper's Occam penalty adds a price for each: $J + n_p \sum_t \alpha_t$. In the layer it is `occam=True`;
+# the layer adds the sum to the model's loss.
 #
 # ## Exercises
 #
@@ -339,7 +343,7 @@ stock.set_weights(kernels)
 np.testing.assert_allclose(zero, stock(x), atol=1e-5)  # a plain GRU
 
 # %% [markdown] lang="en"
-# **3.** Five candidates, a model that guesses: what MRR is expected?
+# **3.** A model guesses among five candidates. Which MRR do you expect?
 
 # %% [markdown] lang="zh"
 # **3.** 五个候选，模型瞎猜，MRR 的期望是多少？

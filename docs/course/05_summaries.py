@@ -1,8 +1,9 @@
 # %% [markdown] lang="en"
 # # 5. Attention for summaries
 #
-# A translation uses each source word about once. A summary uses few of them, from all over a long text, and a decoder that forgets what
-# it has said says it again. Three additions to [Bahdanau's attention](02_bahdanau.md), each with a memory of another kind:
+# A translation uses each source word about once. A summary uses few words, from all over a long text, and a decoder that
+# forgets its words repeats them. This lecture shows three additions to [Bahdanau's attention](02_bahdanau.md), each with
+# another kind of memory:
 #
 # **Coverage** (See et al. 2017) sums up all earlier weights, lets the score see the sum, and makes reading twice cost something:
 #
@@ -11,13 +12,15 @@
 # \mathrm{covloss}_t = \sum_s \min(a_{ts}, c_{ts})
 # $$
 #
-# **Temporal** attention (Nallapati et al. 2016) divides a score by those that the place had before, with no weight and no loss:
+# **Temporal** attention (Nallapati et al. 2016) divides a score by the place's earlier scores, with no weight and no
+# loss:
 #
 # $$
 # e'_{ts} = \frac{\exp e_{ts}}{\sum_{j < t} \exp e_{js}}, \qquad a_{ts} = \frac{e'_{ts}}{\sum_{s'} e'_{ts'}}
 # $$
 #
-# **Hierarchical** attention (Nallapati et al. 2016) weighs sentences, too, and a word counts as much as its sentence:
+# **Hierarchical** attention (Nallapati et al. 2016) also weighs sentences, and multiplies the weights of word and
+# sentence:
 #
 # $$
 # P(j) = \frac{P_w(j)\, P_s(s(j))}{\sum_k P_w(k)\, P_s(s(k))}
@@ -71,8 +74,9 @@ memory = np.random.normal(size=(2, 6, 8)).astype("float32")
 # %% [markdown] lang="en"
 # ## Coverage
 #
-# A loop, since each query changes what the next one sees. $c_t$ is the coverage **before** step $t$. With $a_t$ in it the minimum would always be
-# $a_t$, and the loss the constant 1: a fault that is easy to make and hard to see.
+# Coverage needs a loop, since each query changes the next one's score. $c_t$ is the coverage **before** step $t$. With
+# $a_t$ in it the minimum would always be $a_t$, and the loss the constant 1: a mistake that is easy to make and hard to
+# see.
 
 # %% [markdown] lang="zh"
 # ## 覆盖率
@@ -98,7 +102,7 @@ print("coverage loss by step:", np.round(np.mean(losses, axis=1), 2))
 # %% [markdown] lang="en"
 # ## Temporal attention
 #
-# The formula as it stands overflows: an energy of 50, summed over 200 steps. In logarithms it is a softmax of differences.
+# The formula overflows with an energy of 50, summed over 200 steps. In logarithms it is a softmax of differences.
 
 # %% [markdown] lang="zh"
 # ## 时间注意力
@@ -122,7 +126,7 @@ assert np.all(np.isfinite(large))
 # %% [markdown] lang="en"
 # ## Hierarchical attention
 #
-# The weights are multiplied, not the energies, and normalised once over all words of the document.
+# The layer multiplies the weights, not the energies, and normalises once over all words of the document.
 
 # %% [markdown] lang="zh"
 # ## 层次注意力
@@ -143,8 +147,9 @@ np.testing.assert_allclose(weights, product / product.sum((2, 3), keepdims=True)
 # %% [markdown] lang="en"
 # ## A summary to write
 #
-# A document of 24 words holds six facts among filler; the summary is the facts, in their order. Facts look alike, so a decoder that
-# loses its place writes one twice or leaves one out. We train three attentions alike, and count both faults after each epoch.
+# A document of 24 words holds six facts among filler; the summary is the facts, in their order. Facts look alike, so a
+# decoder that loses its place writes one twice or leaves one out. We train three attentions in the same way, and count
+# both faults after each epoch.
 
 # %% [markdown] lang="zh"
 # ## 写一个摘要
@@ -219,9 +224,10 @@ for name, attention in attentions.items():
     maps[name] = weights[0]
 
 # %% [markdown] lang="en"
-# One task and one seed: the counts say what these three did here, no more. After one epoch all of them repeat and miss facts, coverage the most: its loss
-# disturbs a decoder that does not attend yet, and See et al. switch it on late, too (`loss_start`). Then it reads most sharply, and its loss goes to 0. The
-# temporal rule, which cannot be trained away, learns more slowly here. The maps are of the last epoch: for each written fact, a row; facts in the source are marked by a tick.
+# The counts hold for one task and one seed. After one epoch all three repeat and miss facts, coverage the most: its loss
+# disturbs a decoder that does not attend yet, and See et al. therefore switch it on late (`loss_start`). Then coverage
+# reads most sharply, and its loss goes to 0. The temporal rule, which training cannot remove, learns more slowly here.
+# The maps show the last epoch, with a row for each written fact; ticks mark facts in the source.
 
 # %% [markdown] lang="zh"
 # 一个任务、一个种子：这些数字只说明三者在这里的表现。一个周期之后，三者都会重复和遗漏，覆盖率最多：解码器还不会注意时，它的损失是一种干扰，See 等也是很晚才打开它
@@ -245,8 +251,8 @@ plt.show()
 # %% [markdown] lang="en"
 # ## Sentences first
 #
-# Now a document has five sentences of five words. The first word of a sentence is its topic; the summary is the rest of the **one** sentence about
-# "politics". Sentence attention can find it, and word attention can read it.
+# Now a document has five sentences of five words. The first word of a sentence is its topic; the summary is the rest of
+# the **one** sentence about "politics". Sentence attention can find the sentence, and word attention can read it.
 
 # %% [markdown] lang="zh"
 # ## 先看句子
@@ -340,7 +346,7 @@ for name in ("query_kernel", "key_kernel", "score_vector"):
 np.testing.assert_allclose(layer(query, memory), plain(query, memory), atol=1e-5)
 
 # %% [markdown] lang="en"
-# **4.** All sentences weigh the same. What is left of hierarchical attention?
+# **4.** All sentences have the same weight. What does hierarchical attention become?
 
 # %% [markdown] lang="zh"
 # **4.** 所有句子的权重都相同，层次注意力还剩下什么？

@@ -1,16 +1,16 @@
 # %% [markdown] lang="en"
 # # 6. Attention is all you need
 #
-# The attention of the lectures before served a recurrent net. Vaswani et al. (2017) leave the net out: every word reads all
-# the others by attention, in parallel, and nothing else mixes the places of a sentence. The formula is
+# The attention of the earlier lectures served a recurrent net. Vaswani et al. (2017) leave the net out: every word reads
+# all the others by attention, in parallel, and nothing else mixes the places of a sentence. The formula is
 #
 # $$
 # \mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 # $$
 #
-# Each word makes three vectors out of its own: a **query** (what am I looking for?), a **key** (what can I be found by?) and
-# a **value** (what do I hand over?). Compare [lecture 2](02_bahdanau.md): there the query was $s_{t-1}$, and the state
-# $h_s$ was key and value at once.
+# Each word makes three vectors from its vector: a **query** (what am I looking for?), a **key** (what can I be found by?)
+# and a **value** (what do I hand over?). Compare [lecture 2](02_bahdanau.md): there the query was $s_{t-1}$, and the
+# state $h_s$ was key and value at once.
 
 # %% [markdown] lang="zh"
 # # 6. 注意力就是你所需要的一切
@@ -42,7 +42,7 @@ keras.utils.set_random_seed(6)
 # %% [markdown] lang="en"
 # ## By hand: two words, three features
 #
-# Two words with two features each, and projections to three. All numbers are small; do them on paper first.
+# Two words have two features each, and projections to three. All numbers are small; compute them on paper first.
 
 # %% [markdown] lang="zh"
 # ## 手算：两个词，三个特征
@@ -99,10 +99,10 @@ np.testing.assert_allclose(scores[0, 0], weights, atol=1e-5)
 # %% [markdown] lang="en"
 # ### Question: why divide by sqrt(d)?
 #
-# A product of two vectors is a sum of $d$ products. If their entries are independent with variance 1, the sum has variance
-# $d$: with 512 features scores of $\pm 23$ are common. A softmax of such numbers puts all weight on one place, and its
-# gradient is all but 0, so that training stands still. Divided by $\sqrt d$ the variance is 1 again, whatever the width.
-# We draw random queries and keys and look at both:
+# A product of two vectors is a sum of $d$ products. If their entries are independent with variance 1, the sum has
+# variance $d$: with 512 features scores of $\pm 23$ are common. A softmax of such numbers puts all weight on one place,
+# and its gradient is almost 0, so that training stands still. After the division by $\sqrt d$ the variance is 1, for any
+# width. We draw random queries and keys and look at both:
 
 # %% [markdown] lang="zh"
 # ### 问：为什么要除以 sqrt(d)？ {: #transformer-sqrt }
@@ -138,8 +138,8 @@ assert np.ptp(largest["divided by sqrt(d)"]) < 0.1 < np.ptp(largest["not divided
 # %% [markdown] lang="en"
 # ## Eight heads
 #
-# One set of weights can look at one thing at a time. Eight heads look at eight: each has projections of its own to an eighth of the
-# width, reads for itself, and the eight results are laid side by side and mixed by $W^O$:
+# One set of weights can look at one thing at a time. Eight heads look at eight: each projects to an eighth of the width
+# and reads alone. $W^O$ mixes the eight results, laid side by side:
 #
 # $$
 # \mathrm{head}_h = \mathrm{Attention}(x W^Q_h,\; y W^K_h,\; y W^V_h), \qquad
@@ -200,7 +200,7 @@ np.testing.assert_allclose(output, x, atol=1e-5)
 # %% [markdown] lang="en"
 # ### Question: how does it know the order of the words?
 #
-# It does not. Shuffle the words, and the outputs are shuffled alike. Order has to be put into the vectors:
+# It does not. Shuffle the words, and the outputs are shuffled in the same way. So we add the order to the vectors:
 #
 # $$
 # PE(p, 2i) = \sin\left(p / 10000^{2i/D}\right), \qquad PE(p, 2i+1) = \cos\left(p / 10000^{2i/D}\right)
@@ -236,9 +236,9 @@ assert not np.allclose(
 # %% [markdown] lang="en"
 # ## Trained: sort the letters of a word
 #
-# Source "keyboard", target "abdekory". Each written letter has to be found among all of them: the smallest that is not yet written.
-# One encoder block and one decoder block of 64 features and eight heads. The decoder's own words are hidden from
-# those before them by a causal mask; without it, it would read the answer.
+# Source "keyboard", target "abdekory". The model has to find each letter among all of them: the smallest that is not yet
+# written. It has one encoder block and one decoder block of 64 features and eight heads. A causal mask hides later words
+# from the decoder; without it, the decoder would read the answer.
 
 # %% [markdown] lang="zh"
 # ## 训练：给单词的字母排序
@@ -293,7 +293,7 @@ assert right > 0.9
 # %% [markdown] lang="en"
 # ## What eight heads look at
 #
-# Rows are the letters that were written, columns those of the source. Nobody told the heads to divide the work.
+# Rows are the written letters, columns those of the source. Nobody told the heads to divide the work.
 
 # %% [markdown] lang="zh"
 # ## 八个头各看什么
@@ -357,7 +357,7 @@ np.testing.assert_allclose(one_way[:, :-1], other_way[:, :-1], atol=1e-6)
 assert not np.allclose(one_way[:, -1], other_way[:, -1], atol=1e-3)
 
 # %% [markdown] lang="en"
-# **4.** Our sorter's encoder has no positions. Is a sorted word the same whatever the order of its letters? Try it on the model.
+# **4.** Our sorter's encoder has no positions. Does the order of the letters change the sorted word? Try it on the model.
 
 # %% [markdown] lang="zh"
 # **4.** 我们的排序模型的编码器没有位置编码。字母的次序不同，排序结果一样吗？在模型上试试。

@@ -8,12 +8,12 @@
 # p(w \mid \text{sentence}) = \mathrm{softmax}(E\, h_m), \qquad L = -\frac 1{|M|} \sum_{m \in M} \log p(w_m)
 # $$
 #
-# $M$ are the hidden places, $h_m$ the encoder's output there, $E$ the table of embeddings. Then it is **used**: a small layer reads
-# $h_{[CLS]}$, the output at a mark before the text, and says a class; two texts are packed into one sequence, `[CLS] a [SEP] b [SEP]`, so that every word
-# of one attends to every word of the other.
+# $M$ are the hidden places, $h_m$ the encoder's output there, $E$ the table of embeddings. Then we **use** it: a small
+# layer reads $h_{[CLS]}$, the output at a mark before the text, and gives a class. Two texts are packed into one
+# sequence, `[CLS] a [SEP] b [SEP]`, so that every word of one attends to every word of the other.
 #
-# Nothing is downloaded here. We train a BERT of 44,000 weights ourselves, on text that we make, in about a minute. What it shows
-# is *why* pretraining helps; how much it helps on English is in the papers, not on this page.
+# This page downloads nothing. We train a BERT of 44,000 weights on generated text in about a minute. It shows *why*
+# pretraining helps; for how much it helps on English, read the papers.
 
 # %% [markdown] lang="zh"
 # # 7. 预训练模型拿它做什么
@@ -48,8 +48,8 @@ keras.utils.set_random_seed(7)
 # %% [markdown] lang="en"
 # ## Text without labels
 #
-# Reviews of a hotel. Twelve words praise and twelve blame, and nobody tells the model which; but guests who praise come back. Half of the reviews talk about
-# two things, in one mood.
+# The texts are reviews of a hotel. Twelve words praise and twelve blame, and nobody tells the model which; but guests who
+# praise come back. Half of the reviews describe two things, in one mood.
 
 # %% [markdown] lang="zh"
 # ## 没有标注的文本
@@ -108,8 +108,8 @@ print(texts[0], "/", texts[1])
 # %% [markdown] lang="en"
 # ## The backbone, and what is inside
 #
-# `BertBackbone` is KerasHub's, of any size; the command's `--model.backbone` takes the same class. Inside are the blocks of lecture 6: ours, with its
-# weights, gives the same numbers.
+# `BertBackbone` is KerasHub's, of any size; the command's `--model.backbone` takes the same class. Inside are the blocks
+# of lecture 6: our block gives the same numbers with its weights.
 
 # %% [markdown] lang="zh"
 # ## 骨干网络，里面是什么
@@ -141,7 +141,8 @@ print(f"{backbone.count_params():,} weights")
 # %% [markdown] lang="en"
 # ## Pretraining: guess the hidden words
 #
-# One word in four is replaced by `[MASK]`. The loss counts the hidden places alone: the target is 0 elsewhere, and 0 is left out. By hand:
+# `[MASK]` replaces one word in four. The loss counts only the hidden places: the target is 0 elsewhere, and the loss
+# leaves out 0. By hand:
 
 # %% [markdown] lang="zh"
 # ## 预训练：猜被盖住的词
@@ -173,7 +174,7 @@ print("loss:", *(f"{value:.2f}" for value in history.history["loss"]))
 
 
 # %% [markdown] lang="en"
-# What does it guess? Both ends of this sentence were seen in training, never with a label:
+# What does it guess? Training showed both ends of this sentence, never with a label:
 
 # %% [markdown] lang="zh"
 # 它会猜什么？下面两种结尾训练时都见过，但从来没有标注：
@@ -194,8 +195,9 @@ for end in ("we will return", "we left early"):
 # %% [markdown] lang="en"
 # ## Use 1: a class, from few labels
 #
-# Twelve labelled texts of the short form, "the tea was stale", with **three** praising and three blaming words. The test uses the other eighteen. A model from scratch
-# cannot know them. The pretrained one met all of them in text: words with the same neighbours have moved together.
+# Twelve labelled texts of the short form, "the tea was stale", with **three** praising and three blaming words. The test
+# uses the other eighteen. A model from scratch cannot know them. The pretrained model has read all of them: words with
+# the same neighbours have moved together.
 
 # %% [markdown] lang="zh"
 # ## 用法一：少量标注做分类
@@ -288,8 +290,8 @@ for name, trained in (("from scratch", False), ("pretrained, fine-tuned", True))
 # %% [markdown] lang="en"
 # ## Question: where are these attention weights?
 #
-# In every block and head, `layers x heads` maps of all words with all words. The block asks for no weights unless told to; ours gives them. Here the first
-# block reads a pair: do words look across the `[SEP]`?
+# Every block and head has one: `layers x heads` maps of all words with all words. KerasHub's block does not return them
+# by default; ours does. Here the first block reads a pair: do words attend across the `[SEP]`?
 
 # %% [markdown] lang="zh"
 # ## 问：这些注意力权重在哪里？ {: #pretrained-weights }
@@ -318,9 +320,9 @@ plt.show()
 # %% [markdown] lang="en"
 # ## The same with a real BERT
 #
-# The package's classifiers take any KerasHub backbone: a preset's name, which is fetched, or a folder. Ours is written to a folder like this;
-# `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` reads it
-# ([the tutorial](../tutorials/classify.md#a-pretrained-backbone)).
+# The package's classifiers take any KerasHub backbone, by the name of a preset or from a folder. This writes ours to a
+# folder; `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` reads it ([the
+# tutorial](../tutorials/classify.md#a-pretrained-backbone)).
 
 # %% [markdown] lang="zh"
 # ## 换成真正的 BERT
@@ -374,7 +376,7 @@ np.testing.assert_allclose(
 )  # no: the padding has weight 0
 
 # %% [markdown] lang="en"
-# **3.** With a uniform guess over the vocabulary, what is the masked loss? Did ours begin there?
+# **3.** What is the masked loss of a uniform guess over the vocabulary? Did ours begin there?
 
 # %% [markdown] lang="zh"
 # **3.** 若对词表均匀地猜，掩码损失是多少？我们的训练是从那里开始的吗？

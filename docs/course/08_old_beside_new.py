@@ -1,9 +1,9 @@
 # %% [markdown] lang="en"
 # # Old beside new: three tutorials
 #
-# Many people learned attention from one of three tutorials: TensorFlow's `nmt_with_attention`, Keras' English-to-Spanish Transformer, and the
-# translation tutorial of TensorFlow Addons. Here the **pattern** of each, written anew in a few lines, stands beside ours, on small data of its
-# kind. Each pattern's fault is measured, not argued.
+# Many people learned attention from one of three tutorials: TensorFlow's `nmt_with_attention`, Keras' English-to-Spanish
+# Transformer, and the translation tutorial of TensorFlow Addons. This page writes the **pattern** of each anew in a few
+# lines beside our version, on small data of its kind, and measures the fault of each pattern.
 
 # %% [markdown] lang="zh"
 # # 新旧对照：三个教程
@@ -33,7 +33,8 @@ keras.utils.set_random_seed(8)
 random = np.random.default_rng(8)
 
 # %% [markdown] lang="en"
-# Data for all three: "sentences" of 3 to 9 words, padded to 10 by zeros; the translation says the words in reverse, in another vocabulary.
+# All three use the same data: "sentences" of 3 to 9 words, padded to 10 with zeros; the translation gives the words in
+# reverse, in another vocabulary.
 
 # %% [markdown] lang="zh"
 # 三者共用的数据：3 到 9 个词的“句子”，用零填充到 10；译文是用另一套词表把词倒过来说。
@@ -70,8 +71,8 @@ def fit(model):
 # %% [markdown] lang="en"
 # ## 1. `nmt_with_attention`
 #
-# It stopped running when Keras 3 came ([tensorflow/text #1267](https://github.com/tensorflow/text/issues/1267)). Its pattern, which we
-# let run here: a GRU over the target, then one head of dot-product attention over its outputs, added and normalised.
+# It stopped running when Keras 3 came ([tensorflow/text #1267](https://github.com/tensorflow/text/issues/1267)). We run
+# its pattern here: a GRU over the target, then one head of dot-product attention over its outputs, added and normalised.
 
 # %% [markdown] lang="zh"
 # ## 1. `nmt_with_attention`
@@ -111,20 +112,22 @@ print(
 )
 
 # %% [markdown] lang="en"
-# **What was wrong.** It is explained as Bahdanau's attention and is another: no $v$, no tanh, no alignment before the step. The context is
-# added *beside* the recurrent net and never enters it, so the decoder's state knows which words it wrote, and nothing of the source or of where it has read.
-# Every query is made from the words before alone. On sentences this short both are right: where the next word can be found from the last one
-# written, the state need not know more. What the old one lacks shows where a word comes twice, and in [coverage](05_summaries.md).
+# **What was wrong.** The tutorial calls it Bahdanau's attention, but it has no $v$, no tanh and no alignment before the
+# step. The context is added *beside* the recurrent net and never enters it, so the decoder's state knows its written
+# words, but not the source or the places it has read. Every query comes only from the earlier words. On sentences this
+# short both models are right: the last word written is enough to find the next one. The fault shows if a word comes
+# twice, and in [coverage](05_summaries.md).
 #
 # **What changes.** Embedding, encoder, loss and training stay. GRU, attention, addition and normalisation become one `AttentionDecoder`.
 #
 # ## 2. Keras' English-to-Spanish Transformer
 #
-# Until [keras-io #1997](https://github.com/keras-team/keras-io/pull/1997) the example fed the two languages the wrong way round and computed padding masks
-# that nothing used; an earlier mask had been that of the target, laid over the source
-# ([#1046](https://github.com/keras-team/keras-io/pull/1046)). Neither raises an error. Two tests would have found both.
+# Until [keras-io #1997](https://github.com/keras-team/keras-io/pull/1997) the example swapped the two languages and
+# computed padding masks that nothing used. Before that, it laid the target's mask over the source
+# ([#1046](https://github.com/keras-team/keras-io/pull/1046)). Neither fault raises an error. Two tests would have found
+# both.
 #
-# **More padding must not change a result.** The pattern without masks, and ours:
+# **More padding must not change a result.** Here are the pattern without masks, and ours:
 
 # %% [markdown] lang="zh"
 # **问题在哪。** 它被当作 Bahdanau 注意力来讲解，其实是另一种：没有 $v$，没有 tanh，也不是先对齐再走一步。上下文向量加在循环网络*旁边*，从不进入它；
@@ -162,7 +165,8 @@ for name, model in (("without masks", old), ("with masks", new)):
     assert (change < 1e-4) == (name == "with masks")
 
 # %% [markdown] lang="en"
-# **Padding must not count.** A model that predicts nothing but padding, judged by plain accuracy and loss, and by those that leave padding out:
+# **Padding must not count.** This model predicts only padding. We judge it by plain accuracy and loss, and by those that
+# leave padding out:
 
 # %% [markdown] lang="zh"
 # **填充不应计分。** 一个只会预测填充的模型，用普通的正确率和损失，以及不计填充的正确率和损失来评价：
@@ -196,12 +200,13 @@ assert block(spanish, english).shape[1] == 4 and block(english, spanish).shape[1
 print(f"words right after training, ours: {fit(new):.1%}")
 
 # %% [markdown] lang="en"
-# **What changes.** `mask_zero=True` in both embeddings; the masks go on by themselves, those of the source to the cross attention. The loss is
-# `MaskedSparseCategoricalCrossentropy`. The two classes of the example (position embedding, decoder) are no longer yours to write.
+# **What changes.** Set `mask_zero=True` in both embeddings; Keras passes the masks on, that of the source to the cross
+# attention. The loss is `MaskedSparseCategoricalCrossentropy`. You no longer write the two classes of the example
+# (position embedding, decoder).
 #
 # ## 3. A TensorFlow Addons tutorial
 #
-# The package ended in 2024 and does not import beside Keras 3, so its lines can only be shown:
+# The package ended in 2024 and does not import beside Keras 3, so we can only show its lines:
 
 # %% [markdown] lang="zh"
 # **怎样改。** 两个词嵌入都用 `mask_zero=True`，掩码会自己往下传，源端的掩码传到交叉注意力。损失用 `MaskedSparseCategoricalCrossentropy`。
@@ -220,9 +225,10 @@ print(f"words right after training, ours: {fit(new):.1%}")
 # outputs = BasicDecoder(cell, TrainingSampler(), output_layer=Dense(words))(embedded, initial_state=state)
 # ```
 #
-# **What was wrong.** The length of every sentence is given as that of the longest, so attention reads the padding as if it were words. The memory is an attribute that has to be
-# set before each batch; forget it, and the decoder reads the last batch's. The batch size is fixed in the model. Here is what the first of these costs, with any
-# weights: how much attention goes to padding.
+# **What was wrong.** The code gives the longest length for every sentence, so attention reads the padding like words. You
+# must set the memory, an attribute, before each batch; if you forget it, the decoder reads the last batch's memory. The
+# batch size is fixed in the model. The next lines measure the first fault, with any weights: the share of attention on
+# padding.
 
 # %% [markdown] lang="zh"
 # ```text
@@ -269,8 +275,9 @@ print(f"words right after training, with the mask: {fit(model):.1%}")
 assert accuracy(model) > 0.8 and accuracy(new) > 0.8
 
 # %% [markdown] lang="en"
-# **What changes.** The memory and its mask are arguments of the call; nothing is set up or cloned, and one model serves every batch size. The table of all names is in
-# [Moving over](../moving_over.md), with greedy and beam search in the place of samplers.
+# **What changes.** The memory and its mask are arguments of the call. You set up and clone nothing, and one model serves
+# every batch size. The table of all names is in [Moving over](../moving_over.md), with greedy and beam search in place of
+# samplers.
 #
 # ## Exercise
 #
