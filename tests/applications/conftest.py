@@ -1,5 +1,8 @@
 """Fixtures of the applications' tests."""
 
+import os
+
+import filelock
 import pytest
 
 from tests.applications.commands import run_command, train_arguments, write_dates
@@ -13,10 +16,17 @@ def dates_data(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory, dates_data):
-    """The run folder of a small rnnsearch that the real command trained; not to be written to."""
-    path = tmp_path_factory.mktemp("runs") / "dates"
-    done = run_command(*train_arguments(dates_data, path))
-    assert done.returncode == 0, done.stderr
-    (path.parent / "stdout").write_text(done.stdout)
-    (path.parent / "stderr").write_text(done.stderr)
-    return path
+    """The run folder of a small rnnsearch that the real command trained; not to be written to.
+
+    The first test process that needs it trains, for all of them.
+    """
+    base = tmp_path_factory.getbasetemp()
+    runs = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runs"
+    with filelock.FileLock(f"{runs}.lock"):
+        if not runs.exists():
+            runs.mkdir()
+            done = run_command(*train_arguments(dates_data, runs / "dates"))
+            assert done.returncode == 0, done.stderr
+            (runs / "stdout").write_text(done.stdout)
+            (runs / "stderr").write_text(done.stderr)
+    return runs / "dates"

@@ -1,4 +1,4 @@
-"""A small training of each task, and what two runs of it have to agree in."""
+"""A small training of each task, what two runs of it have to agree in, and a column of texts."""
 
 from pathlib import Path
 
@@ -30,6 +30,19 @@ TASKS = {
 }
 FAST = "answer-selection"
 """One of them for the default suite; all go through the same run module."""
+
+
+class Column:
+    """A column as `datasets` and pandas have it: no list, and nothing but its values."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
 
 
 def figures(path: Path) -> list[dict]:

@@ -93,7 +93,7 @@ def test_predict_reads_and_writes_files_or_streams(trained_run, monkeypatch, cap
     assert output.read_text(encoding="utf-8") == done.out
 
 
-def test_predict_n_best_alignments_and_beam(trained_run, capsys, tmp_path):
+def test_predict_n_best_alignments_and_beam(trained_run, read_once, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     options = ("--input", source, "--n-best", 2, "--beam-size", 4, "--alignments")
@@ -148,7 +148,7 @@ def test_evaluate_on_files_with_gold_alignments(trained_run, read_once, capsys, 
     assert json.loads(wrong.out)["alignment"]["aer"] == 100.0
 
 
-def test_visualize_draws_and_does_not_overwrite(trained_run, capsys, tmp_path):
+def test_visualize_draws_and_does_not_overwrite(trained_run, read_once, capsys, tmp_path):
     picture = tmp_path / "x.png"
     options = ("visualize", trained_run, "--input", LINES[0], "--output", picture)
     done = call_command(capsys, *options)
@@ -157,14 +157,14 @@ def test_visualize_draws_and_does_not_overwrite(trained_run, capsys, tmp_path):
     assert_refused(call_command(capsys, *options), "already exists")
 
 
-def test_visualize_draws_in_the_terminal_where_no_file_is_named(trained_run, capsys):
+def test_visualize_draws_in_the_terminal_where_no_file_is_named(trained_run, read_once, capsys):
     done = call_command(capsys, "visualize", trained_run, "--input", LINES[0])
     expected = Translator.load(trained_run).translate(LINES[0])
     assert (done.status, done.err) == (0, "")
     assert done.out == f"{expected.text}\n{expected.show()}\n"
 
 
-def test_score_writes_a_log_probability_for_each_pair(trained_run, capsys, tmp_path):
+def test_score_writes_a_log_probability_for_each_pair(trained_run, read_once, capsys, tmp_path):
     pairs = [("2 ottobre 1999", "1999-10-02"), ("am 10.01.2095", "2095-01-10")]
     table = tmp_path / "pairs.tsv"
     table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
@@ -219,7 +219,7 @@ def test_predict_answers_each_line_that_is_typed(trained_run):
     assert errors == "Type a line; Ctrl-D ends.\n"  # nothing of TensorFlow's
 
 
-def test_visualize_a_given_translation(trained_run, capsys, tmp_path):
+def test_visualize_a_given_translation(trained_run, read_once, capsys, tmp_path):
     options = ("--input", LINES[0], "--target", "1999-10-02", "--output", tmp_path / "x.svg")
     done = call_command(capsys, "visualize", trained_run, *options)
     assert (done.status, done.out) == (0, "1999-10-02\n")

@@ -10,7 +10,7 @@ from keras_attention.applications.command import main
 from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.ctranslate2_engine import CTranslate2
 from tests.applications.test_streams import random_lines
-from tests.applications.translation_runs import SOURCE_LINES, make_translator
+from tests.applications.translation_runs import MAX_LENGTH, SOURCE_LINES, make_translator
 
 ENGINE = "ctranslate2"
 ONE_BATCH = {"batch_size": 40}
@@ -91,7 +91,7 @@ def test_hypotheses_are_ranked_by_our_length_penalty(transformer):
         scores = [ranked.score for ranked in each.ranked]
         assert scores == sorted(scores, reverse=True)
         for ranked in each.ranked if each.source_tokens else ():
-            length = min(len(ranked.tokens) + 1, 13)
+            length = min(len(ranked.tokens) + 1, MAX_LENGTH)
             divisor = ((5 + length) / 6) ** 0.8
             assert ranked.score == pytest.approx(ranked.log_probability / divisor, rel=1e-4)
 

@@ -47,7 +47,7 @@ def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.requests, server.gate, server.released = [], None, threading.Event()
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         server.url = f"http://127.0.0.1:{server.server_port}"
         yield server

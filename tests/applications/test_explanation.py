@@ -22,15 +22,8 @@ from keras_attention.text import UNK_ID
 from tests.applications.commands import call_command
 from tests.contracts.tasks import DOCUMENTS, LABELS, TEXTS, translator
 
-
-@pytest.fixture(autouse=True, scope="module")
-def traced_nowhere():
-    """Searches run as they are: tracing each costs more than running it once."""
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+# Searches run once here: tracing each costs more.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 
 
 @pytest.fixture(scope="module")

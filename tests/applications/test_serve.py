@@ -47,16 +47,6 @@ def refused(response, status, message):
     assert message in response.json()["error"] and "\n" not in response.json()["error"]
 
 
-@pytest.fixture
-def traced_nowhere():
-    """Searches run as they are: tracing each costs more than running it once."""
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
-
 def test_a_model_answers_as_it_does_in_python(traced_nowhere):
     task = translator()
     with client_of(runs=task, other=Stub()) as client:

@@ -91,7 +91,7 @@ def test_stopping_at_an_epoch_and_going_on_is_the_same_as_going_on(unbroken, tmp
     assert_same_runs(saved(run), saved(unbroken))
 
 
-def test_a_finished_run_with_damaged_weights_is_refused(tmp_path):
+def test_a_finished_run_with_damaged_weights_is_refused(tmp_path, traced_nowhere):
     run = make_run(tmp_path / "run")
     fit(run, epochs=1)
     files.write_checksums(run.path)
@@ -144,7 +144,9 @@ def spoilt_batches(spoilt_step):
 
 
 @pytest.mark.parametrize("where", ["loss", "val_loss"])
-def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(tmp_path, where):
+def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(
+    tmp_path, where, traced_nowhere
+):
     run = make_run(tmp_path / "run")
     fit(run, epochs=1)
     before = saved(run)
@@ -160,7 +162,9 @@ def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(t
     assert_same_runs(saved(run), before)
 
 
-def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(tmp_path):
+def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(
+    tmp_path, traced_nowhere
+):
     run = make_run(tmp_path / "run")
     with pytest.raises(TrainingDiverged, match="^loss became nan at step 3") as caught:
         fit(run, batches=spoilt_batches(2))
@@ -276,7 +280,7 @@ def test_the_learning_rate_halves_on_a_plateau(tmp_path):
     assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
 
 
-def test_time_that_is_over_stops_training_in_mid_epoch(tmp_path):
+def test_time_that_is_over_stops_training_in_mid_epoch(tmp_path, traced_nowhere):
     run = make_run(tmp_path / "run")
     outcome, _ = fit(run, max_minutes=1e-9)
     assert (outcome.epoch, outcome.step) == (1, 1)

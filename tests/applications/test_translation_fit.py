@@ -12,25 +12,13 @@ from keras_attention.applications.training.run_folder import RunFolder, read_met
 from keras_attention.applications.translation import RNNSearch, Transformer, Translator
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.commands import assert_same_training
+from tests.applications.small_tasks import Column
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_preprocessor
 
 # Each task trains for a few steps: one test traces them.
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 SOURCES, TARGETS = SOURCE_LINES * 2, TARGET_LINES[::-1] * 2
 COUNT = len(SOURCES)
-
-
-class Column:
-    """A column of a table, as pandas and `datasets` have it."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def __len__(self):
-        return len(self.values)
-
-    def __iter__(self):
-        return iter(self.values)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +61,7 @@ def test_strings_of_every_kind_train_alike(still):
         (SOURCES, TARGETS),
         (tuple(SOURCES), np.array(TARGETS, object)),
         (np.array(SOURCES), np.array([target.encode() for target in TARGETS])),
-        (Column(SOURCES), Column(TARGETS)),
+        (Column(*SOURCES), Column(*TARGETS)),
         (tf.constant(SOURCES), tf.constant(TARGETS)),
         (list(zip(SOURCES, TARGETS, strict=True)),),
         (batches,),

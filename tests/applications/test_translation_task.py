@@ -31,6 +31,9 @@ from keras_attention.applications.translation.verbs import alignment_errors, eva
 from keras_attention.metrics import bleu
 from tests.applications.commands import write_dates
 
+# Each search or score is of a batch or two: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
+
 
 @pytest.fixture(scope="module")
 def task(trained_run):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.common.preprocessor import padded
 from keras_attention.applications.translation import Translator
 from keras_attention.decoding import SearchOptions
 from keras_attention.metrics import bleu
@@ -18,6 +19,7 @@ from tests.applications.translation_runs import (
 # Nearly every test searches a batch or two by other options: tracing that would be most of it.
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
+FEW, GIVEN = SOURCE_LINES[2::2], TARGET_LINES[2::2]  # short ones: an encoder runs over each piece
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +80,8 @@ def greedy(model, source):
 @pytest.mark.parametrize("name", ["pieces", "transformer"])
 def test_greedy_takes_the_likeliest_token_of_each_sentence_alone(request, name):
     translator = request.getfixturevalue(name)
-    lines = SOURCE_LINES[2:]
-    results = translator.translate(lines, beam_size=1)
-    for line, result in zip(lines, results, strict=True):
+    results = translator.translate(FEW, beam_size=1)
+    for line, result in zip(FEW, results, strict=True):
         tokens, total = greedy(translator.backbone, encoded(translator, line))
         assert ids_of(translator, result) == tokens
         assert result.log_probability == pytest.approx(total, rel=1e-3)
@@ -112,7 +113,7 @@ def test_a_wider_beam_finds_what_is_likelier(transformer):
 
 
 def test_empty_lines_have_empty_translations(pieces):
-    for result in (pieces.translate(LINES)[5], *pieces.translate(["", " \t"], n_best=2)):
+    for result in (pieces.translate(LINES[4:6])[1], *pieces.translate(["", " \t"], n_best=2)):
         assert (result.text, result.score, result.tokens, result.alternatives) == ("", 0, [], ())
         assert result.alignment.shape == (0, 0) and pieces.links(result) == []
         assert result._repr_png_() is None
@@ -123,34 +124,36 @@ def test_empty_lines_have_empty_translations(pieces):
 
 def test_n_best_are_ranked_different_and_scored_by_the_model(pieces):
     penalty = 0.6
-    for line, best in zip(
-        SOURCE_LINES, pieces.translate(SOURCE_LINES, n_best=3, length_penalty=penalty), strict=True
-    ):
+    results = pieces.translate(SOURCE_LINES, n_best=3, length_penalty=penalty)
+    rows = [encoded(pieces, line) for line in SOURCE_LINES for _ in range(3)]
+    found = [ids_of(pieces, each) for best in results for each in best.ranked]
+    labels = [ids if len(ids) == MAX_LENGTH else [*ids, END_ID] for ids in found]
+    inputs = [[START_ID, *ids[:-1]] for ids in labels]
+    logits = np.asarray(pieces.backbone({"source": padded(rows), "target": padded(inputs)}))
+    totals = [
+        sum(log_softmax(step)[label] for step, label in zip(steps, ids, strict=False))
+        for steps, ids in zip(logits, labels, strict=True)
+    ]
+    for place, best in enumerate(results):
         assert len(best.ranked) == 3
         assert len({tuple(each.tokens) for each in best.ranked}) == 3
         scores = [each.score for each in best.ranked]
         assert scores == sorted(scores, reverse=True)
-        source = np.array([encoded(pieces, line)], np.int32)
-        for each in best.ranked:
-            ids = ids_of(pieces, each)
-            labels = ids if len(ids) == MAX_LENGTH else [*ids, END_ID]
-            inputs = np.array([[START_ID, *labels[:-1]]], np.int32)
-            logits = np.asarray(pieces.backbone({"source": source, "target": inputs}))[0]
-            total = sum(log_softmax(row)[label] for row, label in zip(logits, labels, strict=True))
-            assert each.log_probability == pytest.approx(total, rel=1e-3)
-            divisor = ((5 + len(labels)) / 6) ** penalty
-            assert each.score == pytest.approx(total / divisor, rel=1e-3)
+        for rank, each in enumerate(best.ranked, 3 * place):
+            assert each.log_probability == pytest.approx(totals[rank], rel=1e-3)
+            divisor = ((5 + len(labels[rank])) / 6) ** penalty
+            assert each.score == pytest.approx(totals[rank] / divisor, rel=1e-3)
 
 
 def test_lengths_stay_within_their_limits(pieces):
     for beam_size in (1, 2):
-        results = pieces.translate(SOURCE_LINES, beam_size=beam_size, min_length=3, max_length=4)
+        results = pieces.translate(FEW, beam_size=beam_size, min_length=3, max_length=4)
         assert {len(result.tokens) for result in results} <= {3, 4}
 
 
 def test_sampling_repeats_itself_with_a_seed_only(pieces):
     def texts(**options):
-        results = pieces.translate(SOURCE_LINES, sample=True, n_best=2, **options)
+        results = pieces.translate(FEW, sample=True, n_best=2, **options)
         return [each.text for result in results for each in result.ranked]
 
     first = texts(seed=7)
@@ -161,27 +164,28 @@ def test_sampling_repeats_itself_with_a_seed_only(pieces):
 
 
 def test_sampling_from_one_token_is_greedy(pieces):
-    drawn = pieces.translate(SOURCE_LINES, sample=True, top_k=1, seed=1)
-    searched = pieces.translate(SOURCE_LINES, beam_size=1)
+    drawn = pieces.translate(FEW, sample=True, top_k=1, seed=1)
+    searched = pieces.translate(FEW, beam_size=1)
     assert [result.tokens for result in drawn] == [result.tokens for result in searched]
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("pieces", 1e-3), ("transformer", 1e-4)])
 def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance, traced):
     translator = request.getfixturevalue(name)
-    for line, result in zip(LINES, translator.translate(LINES), strict=True):
+    results = translator.translate(LINES)
+    sources = padded([encoded(translator, line) for line in LINES])
+    inputs = padded([[START_ID, *ids_of(translator, each)[:-1]] for each in results])
+    _, scores = translator.backbone.score(sources, inputs)
+    for line, result, expected in zip(LINES, results, np.asarray(scores), strict=True):
         assert result.source_tokens == translator.preprocessor.source_tokenizer.tokens(line)
         assert result.alignment.shape == (len(result.tokens), len(result.source_tokens))
         if result.tokens:
             np.testing.assert_allclose(result.alignment.sum(axis=1), 1, atol=1e-4)
             # Not uniform, so that the comparison below says something.
             assert np.ptp(result.alignment, axis=1).max() > 10 * tolerance
-            ids = np.array([[START_ID, *ids_of(translator, result)]], np.int32)
-            source = np.array([encoded(translator, line)], np.int32)
-            _, expected = translator.backbone.score(source, ids[:, :-1])
-            expected = np.asarray(expected)[0]
-            np.testing.assert_allclose(result.alignment, expected, atol=tolerance)
-    without = translator.translate(LINES[:2], return_alignments=False)
+            steps, pieces = result.alignment.shape
+            np.testing.assert_allclose(result.alignment, expected[:steps, :pieces], atol=tolerance)
+    without = translator.translate(FEW, return_alignments=False)
     assert all(result.alignment is None for result in without)
     with pytest.raises(ValueError, match="Links need a translation with an alignment"):
         translator.links(without[0])
@@ -206,13 +210,14 @@ def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
 
 def test_weights_that_change_are_used(pieces):
     """Training translates the development set with one translator, epoch after epoch."""
-    before = pieces.translate(SOURCE_LINES[:1], beam_size=1)[0]
+    before = pieces.translate(FEW, beam_size=1)
     bias = pieces.backbone.word_logits.bias
     kept = np.array(bias)
     bias.assign(np.where(np.arange(len(kept)) == END_ID, 50.0, 0.0))
-    assert pieces.translate(SOURCE_LINES[:1], beam_size=1)[0].tokens == []
+    assert [each.tokens for each in pieces.translate(FEW, beam_size=1)] == [[], []]
     bias.assign(kept)
-    assert pieces.translate(SOURCE_LINES[:1], beam_size=1)[0].tokens == before.tokens
+    again = pieces.translate(FEW, beam_size=1)
+    assert [each.tokens for each in again] == [each.tokens for each in before] != [[], []]
 
 
 def test_unknown_words_become_the_source_word_attended_to_the_most(words):
@@ -248,9 +253,9 @@ def test_a_sentence_without_end_is_refused(words):
 
 
 def test_models_without_attention_translate_without_alignments(plain):
-    results = plain.translate(LINES, n_best=2)
+    results = plain.translate(FEW, n_best=2)
     assert results[0].text and all(result.alignment is None for result in results)
-    assert all(result.alignment is None for result in plain.score(LINES[:2], TARGET_LINES[:2]))
+    assert all(result.alignment is None for result in plain.score(FEW, GIVEN))
     with pytest.raises(ValueError, match="coverage penalty needs a network with attention"):
         plain.translate(LINES, coverage_penalty=0.2)
     with pytest.raises(ValueError, match="RNNEncDec has no attention to draw"):
@@ -259,42 +264,41 @@ def test_models_without_attention_translate_without_alignments(plain):
 
 def test_coverage_penalty_needs_no_alignments_to_be_returned(pieces):
     options = {"coverage_penalty": 0.9, "n_best": 3}
-    kept = pieces.translate(SOURCE_LINES, **options)
-    left_out = pieces.translate(SOURCE_LINES, return_alignments=False, **options)
+    kept = pieces.translate(FEW, **options)
+    left_out = pieces.translate(FEW, return_alignments=False, **options)
     assert [r.score for r in kept] == pytest.approx([r.score for r in left_out])
-    unpenalised = pieces.translate(SOURCE_LINES, n_best=3)
+    unpenalised = pieces.translate(FEW, n_best=3)
     assert [r.score for r in kept] != pytest.approx([r.score for r in unpenalised])
 
 
 def test_given_translations_have_the_scores_and_alignments_of_the_model(pieces):
     sources, targets = [*SOURCE_LINES, ""], [*TARGET_LINES, ""]
     results = pieces.score(sources, targets, batch_size=2)
+    rows = [encoded(pieces, source) for source in sources]
+    labels = [[*ids, END_ID] for ids in pieces.preprocessor.target_tokenizer.encode(targets)]
+    inputs = padded([[START_ID, *ids[:-1]] for ids in labels])
+    logits, scores = map(np.asarray, pieces.backbone.score(padded(rows), inputs))
     total, count = 0.0, 0
-    for source, target, result in zip(sources, targets, results, strict=True):
-        ids = encoded(pieces, source), pieces.preprocessor.target_tokenizer.encode([target])[0]
-        logits, scores = pieces.backbone.score(
-            np.array([ids[0] or [0]], np.int32), np.array([[START_ID, *ids[1]]], np.int32)
-        )
-        labels = [*ids[1], END_ID]
-        rows = zip(np.asarray(logits)[0], labels, strict=True)
-        expected = sum(log_softmax(row)[label] for row, label in rows)
+    for place, (target, result) in enumerate(zip(targets, results, strict=True)):
+        steps = zip(logits[place], labels[place], strict=False)
+        expected = sum(log_softmax(row)[label] for row, label in steps)
         assert result.text == target
         assert result.log_probability == pytest.approx(expected, rel=1e-3)
-        assert result.alignment.shape == (len(ids[1]), len(ids[0]))
-        if ids[1]:
-            np.testing.assert_allclose(result.alignment, np.asarray(scores)[0, :-1], atol=1e-3)
-        total, count = total + expected, count + len(labels)
+        written, read = len(labels[place]) - 1, len(rows[place])
+        assert result.alignment.shape == (written, read)
+        np.testing.assert_allclose(result.alignment, scores[place, :written, :read], atol=1e-3)
+        total, count = total + expected, count + len(labels[place])
     assert pieces.perplexity(sources, targets) == pytest.approx(np.exp(-total / count), rel=1e-3)
 
 
 def test_evaluation_measures_what_translate_gives(pieces):
-    report = pieces.evaluate_text(SOURCE_LINES, TARGET_LINES, beam_size=2)
-    texts = [each.text for each in pieces.translate(SOURCE_LINES, beam_size=2)]
-    score = bleu(texts, TARGET_LINES)
+    report = pieces.evaluate_text(FEW, GIVEN, beam_size=2)
+    texts = [each.text for each in pieces.translate(FEW, beam_size=2)]
+    score = bleu(texts, GIVEN)
     assert (report["bleu"], report["signature"]) == (score.value, score.signature)
-    assert report["beam_size"] == 2 and report["sentences"] == len(SOURCE_LINES)
-    assert report["perplexity"] == pieces.perplexity(SOURCE_LINES, TARGET_LINES)
-    same = pieces.evaluate_text(SOURCE_LINES, texts, beam_size=2)
+    assert report["beam_size"] == 2 and report["sentences"] == len(FEW)
+    assert report["perplexity"] == pieces.perplexity(FEW, GIVEN)
+    same = pieces.evaluate_text(FEW, texts, beam_size=2)
     assert same["exact_match"] == 100
     assert sum(bucket["sentences"] for bucket in same["bleu_by_source_words"]) == len(texts)
 
@@ -320,13 +324,13 @@ def test_links_join_whole_words(pieces):
 
 
 def test_a_translation_shows_itself(pieces, tmp_path):
-    result = pieces.draw(SOURCE_LINES[0], tmp_path / "x.png")
-    assert result.text == pieces.translate(SOURCE_LINES[0]).text
+    result = pieces.draw(FEW[0], tmp_path / "x.png")
+    assert result.text == pieces.translate(FEW[0]).text
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert result._repr_png_().startswith(b"\x89PNG")
     assert all(token.strip("\u2581") in result.show() for token in result.tokens)
-    given = pieces.draw(SOURCE_LINES[0], target=TARGET_LINES[0])
-    assert given.text == TARGET_LINES[0]
+    given = pieces.draw(FEW[0], target=GIVEN[0])
+    assert given.text == GIVEN[0]
     with pytest.raises(ValueError, match="nothing to draw"):
         pieces.draw(" ")
 
@@ -334,7 +338,7 @@ def test_a_translation_shows_itself(pieces, tmp_path):
 def test_the_layer_and_head_that_is_shown_can_change(transformer):
     def alignment(*chosen):
         transformer.show_attention(*chosen)
-        return transformer.translate(SOURCE_LINES[0], beam_size=1).alignment
+        return transformer.translate(FEW[0], beam_size=1, max_length=3).alignment
 
     last, first, default = alignment(1), alignment(0, 1), alignment()
     np.testing.assert_allclose(last, default, atol=1e-5)
@@ -349,8 +353,8 @@ def test_weights_in_half_precision_search_close_to_full_precision(transformer, t
         np.testing.assert_allclose(
             np.array(keras.ops.cast(one, "float32")), np.array(other), rtol=2**-8
         )
-    texts = [each.text for each in half.translate(SOURCE_LINES[:2], beam_size=1)]
-    found, exact = (each.score(SOURCE_LINES[:2], texts) for each in (half, transformer))
+    texts = [each.text for each in half.translate(FEW, beam_size=1, max_length=5)]
+    found, exact = (each.score(FEW, texts) for each in (half, transformer))
     for one, other in zip(found, exact, strict=True):
         assert abs(one.log_probability - other.log_probability) < 0.05 * (len(one.tokens) + 1)
 

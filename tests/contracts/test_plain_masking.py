@@ -16,7 +16,7 @@ from tests.contracts.backend import (
 )
 from tests.contracts.kinds import BATCH
 from tests.contracts.registry import PLAIN
-from tests.contracts.test_calls import assert_close, built, results_of, weights_of
+from tests.contracts.test_calls import assert_close, built, called, results_of, weights_of
 from tests.contracts.test_masking import MaskProbe
 
 every_plain_case = pytest.mark.parametrize("name", PLAIN)
@@ -48,7 +48,7 @@ def assert_no_weight_on_padding(case, results, inputs):
 def test_more_padding_changes_nothing(name, extra):
     case, layer = PLAIN[name], built(name)
     inputs = case.inputs()
-    expected = results_of(lambda x: case.call(layer, x), inputs)
+    expected = called(name)
     longer = case.padded(inputs, extra)
     results = results_of(lambda x: case.call(layer, x), longer)
     for given, arrays in ((expected, inputs), (results, longer)):
@@ -63,11 +63,10 @@ def test_an_example_alone_gives_what_it_gives_in_a_batch(name):
     """No trace of the other examples, of their lengths or of the batch's padding."""
     case, layer = PLAIN[name], built(name)
     inputs = case.inputs()
-    together = results_of(lambda x: case.call(layer, x), inputs)
     for b in range(BATCH):
         example = case.example(inputs, b)
         results = results_of(lambda x: case.call(layer, x), example)
-        expected = {key: value[b : b + 1] for key, value in together.items()}
+        expected = {key: value[b : b + 1] for key, value in called(name).items()}
         expected = of_real_steps(case, expected, example, results)
         assert_close(of_real_steps(case, results, example), expected)
 

@@ -1,12 +1,9 @@
 """Training in several processes that talk over loopback, beside a single one."""
 
 import json
-import os
 import socket
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,46 +11,22 @@ import tensorflow as tf
 
 from keras_attention.distribute import Cluster, find_cluster
 from keras_attention.distribute.workers import wait_for_workers
-from tests.applications.cluster import free_addresses
+from tests.applications.cluster import free_addresses, start_workers, wait_for
 from tests.distribute.same_training import train
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+WORKER = (sys.executable, "-m", "tests.distribute.worker")
 
 
 def run_workers(count, folder, *options):
-    """Run so many workers; return exit status and standard error of each."""
-    addresses = free_addresses(count)
-    processes = []
-    for index in range(count):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        environment = {
-            **os.environ,
-            "TF_CONFIG": json.dumps(task),
-            "PYTHONPATH": str(REPOSITORY),
-            "CUDA_VISIBLE_DEVICES": "",
-        }
-        command = [sys.executable, "-m", "tests.distribute.worker", str(folder / f"{index}.npz")]
-        processes.append(
-            subprocess.Popen(
-                [*command, *options],
-                env=environment,
-                cwd=REPOSITORY,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-            )
-        )
-    try:
-        return [(each.communicate(timeout=150)[1], each.returncode) for each in processes]
-    finally:
-        for each in processes:
-            each.kill()
+    """Run so many workers; return what each left."""
+    return wait_for(start_workers([[folder / f"{n}.npz", *options] for n in range(count)], WORKER))
 
 
 def assert_workers_agree(count, folder):
     model, log, evaluated = train(tf.distribute.get_strategy())
     expected = [np.asarray(v) for v in [*model.variables, *model.optimizer.variables]]
-    for errors, status in run_workers(count, folder):
-        assert status == 0, errors[-3000:]
+    for done in run_workers(count, folder):
+        assert done.status == 0, done.err[-3000:]
     for index in range(count):
         with np.load(folder / f"{index}.npz") as saved:
             logs = json.loads(str(saved["log"]))
@@ -78,8 +51,8 @@ def test_three_workers_agree_with_one_process(tmp_path):
 @pytest.mark.slow
 def test_keras_alone_still_fails(tmp_path):
     """When this fails, keras-team/keras#20585 is mended: see what make_replica_safe still does."""
-    for errors, status in run_workers(2, tmp_path, "plain"):
-        assert status != 0 and "(PerReplica:" in errors, errors[-3000:]
+    for done in run_workers(2, tmp_path, "plain"):
+        assert done.status != 0 and "(PerReplica:" in done.err, done.err[-3000:]
 
 
 def tf_config(kind="worker", index=1, **jobs):

@@ -58,7 +58,7 @@ def events(folder):
 
 
 @pytest.mark.parametrize(("every", "steps"), [(1, [0, 1, 2, 3]), (2, [0, 2])])
-def test_a_film_has_a_frame_of_each_epoch(tmp_path, every, steps):
+def test_a_film_has_a_frame_of_each_epoch(tmp_path, every, steps, traced_nowhere):
     pytest.importorskip("tensorboard")
     model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
     model.compile(keras.optimizers.SGD(0.1), "mse")

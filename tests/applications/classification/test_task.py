@@ -20,6 +20,7 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.text import WordTokenizer
 from tests.applications.classification.conftest import randomize, train_arguments
 from tests.applications.commands import assert_same_training, call_command
+from tests.applications.small_tasks import Column
 
 # Each test reads or trains a little by itself: tracing that would be most of it.
 pytestmark = pytest.mark.usefixtures("traced_nowhere")
@@ -100,19 +101,6 @@ def test_a_graph_reads_texts_and_labels_as_python_does(traced):
         found, found_targets = in_graph(tf.constant(REVIEWS), tf.constant(["good", "bad"] * 2))
         np.testing.assert_array_equal(found["text"], expected["text"])
         np.testing.assert_array_equal(found_targets, targets)
-
-
-class Column:
-    """A column as `datasets` and pandas have it: no list, and nothing but its values."""
-
-    def __init__(self, *values):
-        self.values = values
-
-    def __iter__(self):
-        return iter(self.values)
-
-    def __len__(self):
-        return len(self.values)
 
 
 class Table(Column):
