@@ -10,11 +10,15 @@ from keras import ops
 from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
 from keras_attention.text import PAD_ID, UNK_ID
 
+from ..common.errors import check_choice
+
 PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)
 """How many words each convolution sees."""
 CHANNELS = ("tuned", "static", "both")
 """How training treats the vectors of words: it changes them, keeps them, or has one of each."""
+CONTEXTS = ("gru", "convolution", "self-attention", "transformer", "none")
+POOLS = ("attention", "mean")
 
 
 class Part(keras.layers.Layer):
@@ -85,8 +89,7 @@ class WordVectors(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if channels not in CHANNELS:
-            raise ValueError(f"`channels` should be in {CHANNELS}. Received: channels={channels!r}")
+        check_choice("channels", channels, CHANNELS)
         self.describe(vocabulary_size, size, dropout, word_dropout, channels)
 
         def embedding(name, trainable):
@@ -213,6 +216,7 @@ class Contextual(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        check_choice("kind", kind, CONTEXTS)
         self.describe(kind, units, layers, heads, positions, feed_forward, dropout)
         self.supports_masking = True
 
@@ -230,12 +234,7 @@ class Contextual(Part):
         common |= {"positions": self.positions, "dropout": self.dropout}
         if self.kind == "self-attention":
             return SelfAttentionBlock(self.heads, **common)
-        if self.kind == "transformer":
-            return TransformerEncoder(self.feed_forward or 4 * width, self.heads, **common)
-        raise ValueError(
-            "`kind` must be 'gru', 'convolution', 'self-attention', 'transformer' or 'none'. "
-            f"Received: kind={self.kind!r}"
-        )
+        return TransformerEncoder(self.feed_forward or 4 * width, self.heads, **common)
 
     @property
     def has_heads(self) -> bool:
@@ -281,6 +280,7 @@ class Pool(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        check_choice("kind", kind, POOLS)
         self.describe(kind, units, with_maximum)
         self.supports_masking = True
         self.attention = None
