@@ -151,9 +151,9 @@ class AnswerPreprocessor(TextPreprocessor):
             check_equally_many(question=question, candidates=rows)
             width = max(map(len, rows), default=0)
             filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
-            asked = padded(self.encode(question)[0])
-            answers = padded(self.encode(filled)[0]).reshape(len(rows), width, -1)
-            inputs = {"question": asked, "candidates": answers}
+            answers = padded(self.encode(filled)[0])
+            answers = answers.reshape(len(rows), width, answers.shape[1])
+            inputs = {"question": padded(self.encode(question)[0]), "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
     def read_start(self, folder: Path) -> None:

@@ -14,14 +14,14 @@ from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
 from ..common.errors import UserError, check_choice, say
-from ..common.explanation import ExplainedAnswer, Explanation, attention_map
+from ..common.explanation import Explanation
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import write_start
+from ..common.vectors import start_vectors, write_start
 from .batches import EncodedQuestions, TrainingBatches, encode
-from .config import PRESETS, AnswerSelectionConfig, TrainingConfig, VectorsConfig
+from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
 from .model import HardestHinge, build_model, make_network
 from .network import AnswerNetwork
@@ -126,13 +126,10 @@ class AnswerRanker(TextTask):
         """
         texts = as_questions(questions, name="questions").texts
         adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
-        config, file = VectorsConfig(), None
-        if vectors is not None:
-            config = VectorsConfig(source="file", file=str(vectors))
-            file = read_vectors(vectors, embedding_size)
-        start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
-        sizes = {"units": units, "embedding_size": embedding_size}
-        backbone = make_network(adapted.vocabulary_size, **sizes, **network)
+        known = read_vectors(vectors, embedding_size).vectors if vectors is not None else None
+        count, size = adapted.vocabulary_size, embedding_size
+        start, _ = start_vectors(adapted.tokenizer, count, size, seed, known)
+        backbone = make_network(count, units=units, embedding_size=size, **network)
         backbone.set_vectors(start)
         return cls(backbone, adapted, objective=objective)
 
@@ -160,17 +157,16 @@ class AnswerRanker(TextTask):
         check_equally_many(question=question, candidates=candidates)
         asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
         scores, weights = self.score(QuestionSet("the questions", asked))
+        tokens = self.preprocessor.tokens
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
-            shades = shades if self.backbone.has_weights else [None] * len(shades)
-            answers = []
-            read = self.preprocessor.tokens(each.text)
-            for place, candidate in enumerate(each.candidates):
-                words, score = self.preprocessor.tokens(candidate.text), float(values[place])
-                shade = by_word(shades[place])
-                matrix = None if shade is shades[place] else shades[place]
-                answers.append(Answer(candidate.text, score, words, shade, place, read, matrix))
-            answers.sort(key=lambda answer: (-answer.score, answer.position))
+            answers, read = [], tokens(each.text)
+            for place, (candidate, value) in enumerate(zip(each.candidates, values, strict=True)):
+                weight = shades[place] if self.backbone.has_weights else None
+                matrix = weight if np.ndim(weight) == 2 else None
+                more = (by_word(weight), place, read, matrix)
+                answers.append(Answer(candidate.text, float(value), tokens(candidate.text), *more))
+            answers.sort(key=lambda answer: -answer.score)  # equal ones in the order given
             rankings.append(Ranking(each.text, tuple(answers)))
         return rankings
 
@@ -249,6 +245,8 @@ class AnswerRanker(TextTask):
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
                 "inner-word, inner-context or compare-aggregate."
             )
+        if not isinstance(question, str):
+            raise UserError(f"an AnswerRanker draws a single question. Received: {question!r}")
         ranking = self.rank(question, candidates)
         if output is not None:
             ranking.plot(output)
@@ -263,15 +261,10 @@ class AnswerRanker(TextTask):
         """
         if isinstance(candidates, str):
             candidates = [line for line in candidates.splitlines() if line.strip()]
-        answers = []
-        for each in self.rank(question, candidates):
-            side, weights = [f"{each.score:.3f}"], [each.weights]
-            if each.matrix is not None:
-                side, weights = each.question, each.matrix
-            shown = each.weights is not None
-            maps = [attention_map("attention", side, each.tokens, weights)] if shown else []
-            answers.append(ExplainedAnswer(each.text, each.score, maps))
-        inputs = {"question": question, "candidates": "\n".join(candidates)}
+        ranking = self.rank(question, candidates)
+        answers = [each.explained() for each in ranking]
+        given = [each.text for each in sorted(ranking, key=lambda each: each.position)]
+        inputs = {"question": question, "candidates": "\n".join(given)}
         return Explanation(self.name_of_task, inputs, answers[0].text, answers)
 
     # ---- The hooks of TextTask.
@@ -320,7 +313,7 @@ class AnswerRanker(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        write_start(folder, self.preprocessor.vectors)
+        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     # ---- The hooks of the command.
 
@@ -378,9 +371,10 @@ class AnswerRanker(TextTask):
         `val_map` and `val_mrr` are of the filtered protocol; `val_loss` is the mean over the same
         questions of the training loss with all wrong candidates.
         """
+        corpus = corpus.check(judged=True)
         kept = [q for q, each in enumerate(corpus.questions) if each.right and each.wrong]
         questions = dataclasses.replace(corpus, questions=[corpus.questions[q] for q in kept])
-        encoded = batches.encoded.part(kept)
+        encoded, judgements = batches.encoded.part(kept), questions.judgements
 
         def figures() -> dict[str, float]:
             scores, _ = self._score(encoded)
@@ -389,7 +383,7 @@ class AnswerRanker(TextTask):
             loss = float(np.mean(losses))
             if not np.isfinite(loss):  # the training stops at it, and ranks nothing
                 return {"val_loss": loss, "val_map": 0.0, "val_mrr": 0.0}
-            result = ranking_score(questions.scored(scores), questions.judgements)
+            result = ranking_score(questions.scored(scores), judgements)
             return {"val_loss": loss, "val_map": result.map, "val_mrr": result.mrr}
 
         return figures

@@ -11,6 +11,7 @@ import numpy as np
 from keras_attention.metrics import ranking_score
 from keras_attention.visualization import ShadedTokens
 
+from ..common.explanation import ExplainedAnswer, attention_map
 from ..common.shown import Shown
 from .data import QuestionSet
 from .preprocessor import Coverage
@@ -47,6 +48,16 @@ class Answer(Shown):
     def shaded(self) -> list[ShadedTokens]:
         weights = np.zeros(len(self.tokens)) if self.weights is None else self.weights
         return [ShadedTokens(self.tokens, weights, label=f"{self.score:.3f}")]
+
+    def explained(self) -> ExplainedAnswer:
+        """Return the answer with its attention, for a page."""
+        if self.weights is None:
+            return ExplainedAnswer(self.text, self.score)
+        of_question = self.matrix is not None
+        rows = self.question if of_question else [f"{self.score:.3f}"]
+        weights = self.matrix if of_question else [self.weights]
+        shown = attention_map("attention", rows, self.tokens, weights)
+        return ExplainedAnswer(self.text, self.score, [shown])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,7 +130,7 @@ def by_words(
     bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
     every = [bag for row in bags for bag in row]
     spread = Counter(word for bag in every for word in bag)
-    mean = sum(bag.total() for bag in every) / len(every)
+    mean = sum(bag.total() for bag in every) / len(every) or 1.0  # 0 where none has words
 
     def rarity(word):
         return math.log(1 + (len(every) - spread[word] + 0.5) / (spread[word] + 0.5))

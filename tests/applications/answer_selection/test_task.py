@@ -294,6 +294,19 @@ def test_words_alone_rank_as_their_equations_say():
             assert score == pytest.approx(wanted)
 
 
+def test_words_alone_rank_where_no_candidate_has_any():
+    rows = [("a b ?", ["a", "b"], [1, 0])]
+    assert by_words(as_questions(rows), lambda _: [])["bm25"] == [[0, 0]]
+
+
+def test_a_run_is_judged_by_questions_with_right_and_wrong_candidates(tmp_path):
+    rows = [(QUESTION, CANDIDATES, [0, 1, 0])] * 2
+    ranker = AnswerRanker.from_questions(rows, units=4)
+    judge = [(QUESTION, CANDIDATES[:1], [1]), ("who ?", CANDIDATES[:1], [0])]
+    with pytest.raises(UserError, match="no question has both a right and a wrong candidate"):
+        ranker.fit(rows, validation_data=judge, epochs=1, verbose=0, run=tmp_path / "run")
+
+
 def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
     ranker = AnswerRanker.load(answers_run)
     both = ranker.rank([QUESTION, "who ?"], [CANDIDATES, CANDIDATES[:1]])
@@ -310,6 +323,10 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             ranker.rank(*wrong)
+    with pytest.raises(UserError, match="draws a single question"):
+        ranker.draw([QUESTION], [CANDIDATES], tmp_path / "many.png")
+    found = ranker.explain(QUESTION, iter(CANDIDATES))
+    assert found.inputs["candidates"] == "\n".join(CANDIDATES)
     rows, alone = [(QUESTION, CANDIDATES, [0, 1, 0])], AnswerRanker(ranker.backbone)
     with pytest.raises(ValueError, match="must be one of filtered, unfiltered. Received: 'all'"):
         ranker.evaluate_text(rows, "all")

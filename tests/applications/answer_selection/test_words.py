@@ -65,6 +65,11 @@ def test_each_question_has_candidates(words):
         words({"question": ["it", "was"], "candidates": [["a"]]})
 
 
+def test_questions_without_candidates_have_none(words):
+    inputs = words({"question": ["it"], "candidates": [[]]})
+    assert inputs["candidates"].shape == (1, 0, 8)
+
+
 def test_padding_is_to_a_multiple():
     np.testing.assert_array_equal(padded([[1, 2, 3], []], 2), [[1, 2, 3, 0], [0, 0, 0, 0]])
     assert padded([[]]).shape == (1, 8)
