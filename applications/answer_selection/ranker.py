@@ -13,7 +13,7 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, say
+from ..common.errors import UserError, check_choice, say, shown
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
@@ -83,8 +83,12 @@ class AnswerRanker(TextTask):
         objective: str | None = None,
         **kwargs: Any,
     ):
-        if not isinstance(negatives, int) or negatives < 1:
-            raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
+        is_number = isinstance(negatives, (int, np.integer)) and not isinstance(negatives, bool)
+        if not is_number or negatives < 1:
+            raise ValueError(
+                "`negatives` should be a whole number of at least 1. "
+                f"Received: negatives={negatives!r}"
+            )
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)
@@ -94,7 +98,7 @@ class AnswerRanker(TextTask):
                 "log_odds=True, or a CompareAggregate."
             )
         objective = objective or ("log" if log_odds else "hinge")
-        self.keep(negatives=negatives, margin=margin, objective=objective)
+        self.keep(negatives=int(negatives), margin=margin, objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -246,7 +250,7 @@ class AnswerRanker(TextTask):
                 "inner-word, inner-context or compare-aggregate."
             )
         if not isinstance(question, str):
-            raise UserError(f"an AnswerRanker draws a single question. Received: {question!r}")
+            raise UserError(f"an AnswerRanker draws a single question. Received: {shown(question)}")
         ranking = self.rank(question, candidates)
         if output is not None:
             ranking.plot(output)

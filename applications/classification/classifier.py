@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, say
+from ..common.errors import UserError, check_key, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
@@ -110,12 +110,13 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
-        tokenizer, vectors = dict(tokenizer or {}), dict(vectors or {})
-        for section, given in (
-            (ModelConfig, model),
-            (TokenizerConfig, tokenizer),
-            (VectorsConfig, vectors),
-        ):
+        tokenizer, vectors = tokenizer or {}, vectors or {}
+        sections = {ModelConfig: model, TokenizerConfig: tokenizer, VectorsConfig: vectors}
+        for section, given in sections.items():
+            if not isinstance(given, Mapping):
+                raise ValueError(
+                    f"Expected a dict for {section.__name__}. Received: {shown(given)}"
+                )
             for name in given:
                 check_key(name, section.__dataclass_fields__, section.__name__)
         columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
@@ -230,7 +231,7 @@ class ClassificationTask(TextTask):
             )
         if not self._is_one(text):
             kind = "a pair of texts" if self.pairs else "a single text"
-            raise UserError(f"a {type(self).__name__} draws {kind}. Received: {text!r}")
+            raise UserError(f"a {type(self).__name__} draws {kind}. Received: {shown(text)}")
         result = self.classify(text)
         if result.empty:
             raise UserError("there is nothing to draw: the text is empty.")

@@ -193,6 +193,10 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
             "Expected at least one text and its label",
         ),
         (
+            lambda task: TextClassifier.from_texts(TEXTS, LABELS, tokenizer="words"),
+            "Expected a dict for TokenizerConfig. Received: 'words'",
+        ),
+        (
             lambda task: TextClassifier.from_texts([], [], label_kind="number"),
             "Expected at least one text and its label",
         ),
