@@ -77,6 +77,7 @@ class TrainingBatches:
         self._wrong = [
             [place for place, label in enumerate(labels) if not label] for labels in encoded.labels
         ]
+        self._is_alone = len({question for question, _ in self._all}) == 1
         self._epoch: tuple[int, list] | None = None
 
     def __len__(self) -> int:
@@ -115,7 +116,8 @@ class TrainingBatches:
             row = [(question, place), *((question, wrong) for wrong in drawn)]
             while len(row) <= self.negatives:
                 other = self._all[random.integers(len(self._all))]
-                if other[0] != question or len(self.encoded.questions) == 1:
+                # A question that is alone has its own wrong ones again.
+                if other[1] in own if self._is_alone else other[0] != question:
                     row.append(other)
             rows.append(row)
 

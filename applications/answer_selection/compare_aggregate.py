@@ -113,46 +113,19 @@ class CompareAggregate(AnswerNetwork):
     def score(self, inputs: Mapping[str, Any], training: bool = False) -> tuple[Any, Any]:
         """Return scores `(B, N)`, and how question words weigh a candidate's, `(B, N, S, T)`."""
         (asked, asked_mask), (words, mask), shape = self.pairs(inputs, training)
-        asked = ops.repeat(self.filtered(asked), shape[1], axis=0)
+        words = self.gate(words) * self.content(words)
+        asked = ops.repeat(self.gate(asked) * self.content(asked), shape[1], axis=0)
         asked_mask = ops.repeat(asked_mask, shape[1], axis=0)
-        of_answer, of_question, weights = self.compare(
-            asked, asked_mask, self.filtered(words), mask
+        found = self.attention(words, asked, query_mask=mask, value_mask=asked_mask)
+        found_in_answer, weights = self.attention(
+            asked, words, query_mask=asked_mask, value_mask=mask, return_attention_scores=True
         )
-        read = [
-            self.of_answer(of_answer, mask),
-            self.of_question(of_question, asked_mask),
-        ]
-        read = self.dropout(ops.concatenate(read, axis=-1), training=training)
-        scores = self.answer(self.hidden(read))
+        of_answer = self.of_answer(words * found, mask)
+        of_question = self.of_question(asked * found_in_answer, asked_mask)
+        read = ops.concatenate([of_answer, of_question], axis=-1)
+        scores = self.answer(self.hidden(self.dropout(read, training=training)))
         weights = ops.reshape(weights, (*shape[:2], *ops.shape(weights)[1:]))
         return ops.reshape(scores, shape[:2]), weights
-
-    def filtered(self, words):
-        """Return words of which a gate lets through what matters, `(…, units)`."""
-        return self.gate(words) * self.content(words)
-
-    def compare(self, question, question_mask, answer, answer_mask):
-        """Return each side's words times what they find in the other, and the question's weights.
-
-        Args:
-            question: filtered words `(P, S, U)`.
-            question_mask: boolean `(P, S)`, True = a word.
-            answer: filtered words `(P, T, U)`.
-            answer_mask: boolean `(P, T)`.
-
-        Returns:
-            The answer's comparisons `(P, T, U)`, the question's `(P, S, U)`, and weights of the
-            answer's words for each of the question `(P, S, T)`.
-        """
-        found = self.attention(answer, question, query_mask=answer_mask, value_mask=question_mask)
-        found_in_answer, weights = self.attention(
-            question,
-            answer,
-            query_mask=question_mask,
-            value_mask=answer_mask,
-            return_attention_scores=True,
-        )
-        return answer * found, question * found_in_answer, weights
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_range, check_ranges
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -75,8 +75,7 @@ class VocabularyConfig:
     unknown_buckets: int = 1000
 
     def __post_init__(self):
-        for name in ("size", "min_count", "unknown_buckets"):
-            check_range(f"vocabulary.{name}", getattr(self, name), at_least=1)
+        check_ranges("vocabulary", self, ("size", "min_count", "unknown_buckets"), at_least=1)
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ class VectorsConfig:
 
     def __post_init__(self):
         check_range("vectors.extra_words", self.extra_words, at_least=0)
-        check_range("vectors.epochs", self.epochs, at_least=1)
-        check_range("vectors.window", self.window, at_least=1)
+        check_ranges("vectors", self, ("epochs", "window"), at_least=1)
         if (self.source == "file") != (self.file is not None):
             raise UserError("vectors.source file and vectors.file go together: give both.")
         if self.extra_words and self.source != "file":
@@ -147,8 +145,7 @@ class ModelConfig:
     dropout: float = 0.2
 
     def __post_init__(self):
-        for name in ("embedding_size", "units", "attention_units"):
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
+        check_ranges("model", self, ("embedding_size", "units", "attention_units"), at_least=1)
         check_range("model.dropout", self.dropout, at_least=0, below=1)
         check_range("model.occam_minimum", self.occam_minimum, above=0)
         if self.occam and self.encoder not in ("inner-word", "inner-context"):

@@ -3,12 +3,14 @@
 import csv
 import dataclasses
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.errors import UserError
+import numpy as np
+
+from ..common.errors import UserError, shown
 from ..common.files import read_lines
 from ..common.preprocessor import as_texts, rows_of_parts
 from .config import SPLITS, DataConfig
@@ -16,6 +18,7 @@ from .config import SPLITS, DataConfig
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
 WIKIQA = ("QuestionID", "Question", "SentenceID", "Sentence", "Label")
 TRECQA = "qtext,label,atext"
+LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long answer
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,19 @@ class QuestionSet:
 
     @property
     def judgements(self) -> dict[str, dict[str, int]]:
-        """The labels by the ids of question and candidate, as the metrics want them."""
-        return {q.id: {each.id: each.label for each in q.candidates} for q in self.questions}
+        """The labels by the ids of question and candidate, as the metrics want them.
+
+        Raises:
+            ValueError: where two questions, or two candidates of one, have the same id.
+        """
+        found = {q.id: {each.id: each.label for each in q.candidates} for q in self.questions}
+        count = sum(len(question.candidates) for question in self.questions)
+        if len(found) < len(self) or sum(map(len, found.values())) < count:
+            raise ValueError(
+                f"{self.name}: questions, and the candidates of a question, should have different "
+                "ids. Received: an id twice"
+            )
+        return found
 
     @property
     def texts(self) -> list[str]:
@@ -121,7 +135,7 @@ class QuestionSet:
                 f"{self.name}: no question has both a right and a wrong candidate; without them, "
                 "no ranking is better than another."
             )
-        if len(self) == 1 and not right[0].wrong:
+        if sum(bool(each.candidates) for each in self.questions) == 1 and not right[0].wrong:
             raise UserError(f"{self.name}: there is no wrong candidate (label 0) to learn from.")
         return self
 
@@ -148,11 +162,13 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
         ValueError: where something is missing, is no text, or has no words.
     """
     if isinstance(x, QuestionSet):
-        return x
+        if y is None and weights is None:
+            return x
+        x = x.questions
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of (question, candidates, labels). "
-            f"Received: {name}={x!r}"
+            f"Received: {name}={shown(x)}"
         )
     rows = list(x)
     if not rows:
@@ -163,6 +179,8 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
                 f"`{other}` should have an entry for each question. "
                 f"Received: {len(column)} for {len(rows)} questions"
             )
+    if y is not None and any(isinstance(row, Question) for row in rows):
+        raise ValueError("A Question holds its labels. Received: others in `y`")
     if y is not None:
         pairs = zip(rows, y, strict=True)
         rows = [(*row, labels) if hasattr(row, "__len__") else row for row, labels in pairs]
@@ -170,35 +188,41 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
         _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
     ]
     if weights is not None:
+        weights = np.asarray(list(weights), "float64").tolist()  # None becomes NaN
+        if not np.isfinite(weights).all():
+            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
         pairs = zip(questions, weights, strict=True)
-        questions = [dataclasses.replace(each, weight=float(weight)) for each, weight in pairs]
+        questions = [dataclasses.replace(each, weight=weight) for each, weight in pairs]
     return QuestionSet("the questions given", questions)
 
 
 def _at_hand(row: Any, place: str, number: str) -> Question:
     if isinstance(row, Question):
         return row
-    if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != 3:
+    is_row = hasattr(row, "__len__") and not isinstance(row, (str, bytes, Mapping))
+    if not is_row or len(row) != 3:
         raise ValueError(
             "A question should be (question, candidates, labels): a string, strings, and for each "
-            f"of them 1 (right) or 0 (wrong). Received: {place}={row!r}"
+            f"of them 1 (right) or 0 (wrong). Received: {place}={shown(row)}"
         )
     (text,) = as_texts([row[0]], f"question of {place}")
     answers = as_texts(row[1], f"candidates of {place}")
-    labels = row[2] if hasattr(row[2], "__iter__") else [row[2]]
-    labels = [int(label) if label in (0, 1) else label for label in labels]
-    if len(labels) != len(answers) or not labels or not set(labels) <= {0, 1}:
+    labels = list(row[2]) if hasattr(row[2], "__iter__") else [row[2]]
+    are_labels = all(np.ndim(label) == 0 and label in (0, 1) for label in labels)
+    if len(labels) != len(answers) or not labels or not are_labels:
         raise ValueError(
             "Each candidate should have a label, 1 (right) or 0 (wrong), and there should be at "
-            f"least one. Received: {len(answers)} candidates and labels {labels} in {place}"
+            f"least one. Received: {len(answers)} candidates and labels {shown(labels)} in {place}"
         )
     for each in (text, *answers):
         if not each.strip():
             raise ValueError(
                 f"A question or candidate should have words. Received: {each!r} in {place}"
             )
-    named = enumerate(zip(answers, labels, strict=True))
-    candidates = [Candidate(f"{number}-{index}", *answer) for index, answer in named]
+    candidates = [
+        Candidate(f"{number}-{index}", answer, int(label))
+        for index, (answer, label) in enumerate(zip(answers, labels, strict=True))
+    ]
     return Question(number, text, candidates)
 
 
@@ -313,12 +337,15 @@ def _rows(path: str) -> Iterator[_Row]:
 
 
 def _csv(path: str, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(lines, strict=True)
+    """Yield the number of the first line of each record, and its fields."""
+    csv.field_size_limit(LONGEST_FIELD)
+    reader, first = csv.reader((f"{line}\n" for line in lines), strict=True), 1
     try:
         for fields in reader:
-            yield reader.line_num, fields
+            yield first, fields
+            first = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: no CSV ({error}).") from None
+        raise UserError(f"{path}, line {first}: no CSV ({error}).") from None
 
 
 def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:

@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
 
 from ..common.arguments import KeepsArguments
+from ..common.errors import check_choice
 from .compare_aggregate import CompareAggregate
 from .config import READERS, ModelConfig
 from .network import AnswerNetwork
@@ -64,12 +65,14 @@ class Reader(KeepsArguments, keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.attention = "outer" if isinstance(attention, keras.layers.Layer) else attention
+        self._given = attention if isinstance(attention, keras.layers.Layer) else None
+        self.attention = "outer" if self._given is not None else attention
+        check_choice("attention", self.attention, (None, "outer", *INNER))
+        check_choice("pooling", pooling, ("mean", "max"))
         self.keep(units=units, pooling=pooling, bidirectional=bidirectional)
         self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
         self.supports_masking = True
         self.nets = [self._net(backwards) for backwards in (False, True)[: 1 + bidirectional]]
-        self._given = attention if isinstance(attention, keras.layers.Layer) else None
         self.outer = self._given
         if attention == "outer":
             size = attention_units or units
@@ -243,7 +246,7 @@ class AnswerSelector(AnswerNetwork):
         **kwargs: Any,
     ):
         super().__init__(vocabulary_size, embedding_size, dropout, trainable_vectors, **kwargs)
-        _check(encoder, attention, reader, pooling, occam)
+        _check(encoder, attention, reader, occam)
         self.keep(units=units, log_odds=log_odds)
         self.keep(encoder=encoder, pooling=pooling, bidirectional=bidirectional, shared=shared)
         self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
@@ -375,13 +378,11 @@ def make_network(
     return AnswerSelector(vocabulary_size, encoder=encoder, **options)
 
 
-def _check(encoder, attention, reader, pooling, occam) -> None:
+def _check(encoder, attention, reader, occam) -> None:
     if encoder not in READERS:
         raise ValueError(
             f"`encoder` should be one of {list(READERS)}. Received: encoder={encoder!r}"
         )
-    if pooling not in ("mean", "max"):
-        raise ValueError(f"`pooling` should be 'mean' or 'max'. Received: pooling={pooling!r}")
     if attention is not None and (encoder != "outer" or reader is not None):
         raise ValueError(
             "`attention` goes with encoder='outer' and without `reader`. "

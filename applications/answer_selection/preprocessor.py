@@ -1,7 +1,7 @@
 """From questions and answers to the ids that the network reads: known words, and the others."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
 from ..common import vectors
+from ..common.errors import shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
 
 
@@ -126,7 +127,8 @@ class AnswerPreprocessor(TextPreprocessor):
             if UNK_ID in row:
                 words = zip(self.tokenizer.tokens(text), row, strict=True)
                 unknown += [word for word, index in words if index == UNK_ID]
-        hashed = iter(np.asarray(self._bucket(unknown)).tolist() if unknown else ())
+        letters = [word.encode("utf-8", "surrogatepass") for word in unknown]
+        hashed = iter(np.asarray(self._bucket(letters)).tolist() if unknown else ())
         ids = [[next(hashed) if index == UNK_ID else index for index in row] for row in rows]
         cut = sum(len(row) > self.max_length for row in rows)
         coverage = Coverage(sum(map(len, rows)), len(unknown), cut)
@@ -142,6 +144,10 @@ class AnswerPreprocessor(TextPreprocessor):
         return tokens.with_values(ids)[:, : self.max_length]
 
     def call(self, x, y=None, sample_weight=None):
+        if not (isinstance(x, Mapping) and {"question", "candidates"} <= set(x)):
+            raise ValueError(
+                f'`x` should be a dict of "question" and "candidates". Received: x={shown(x)}'
+            )
         question, candidates = x["question"], x["candidates"]
         if hasattr(question, "dtype") and not isinstance(question, np.ndarray):
             inputs = self._padded_in_graph(question, candidates)
@@ -151,9 +157,9 @@ class AnswerPreprocessor(TextPreprocessor):
             check_equally_many(question=question, candidates=rows)
             width = max(map(len, rows), default=0)
             filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
-            asked = padded(self.encode(question)[0])
-            answers = padded(self.encode(filled)[0]).reshape(len(rows), width, -1)
-            inputs = {"question": asked, "candidates": answers}
+            answers = padded(self.encode(filled)[0])
+            answers = answers.reshape(len(rows), width, answers.shape[1])
+            inputs = {"question": padded(self.encode(question)[0]), "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
     def read_start(self, folder: Path) -> None:

@@ -13,15 +13,15 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, say
-from ..common.explanation import ExplainedAnswer, Explanation, attention_map
+from ..common.errors import UserError, check_choice, say, shown
+from ..common.explanation import Explanation
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import write_start
+from ..common.vectors import start_vectors, write_start
 from .batches import EncodedQuestions, TrainingBatches, encode
-from .config import PRESETS, AnswerSelectionConfig, TrainingConfig, VectorsConfig
+from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
 from .model import HardestHinge, build_model, make_network
 from .network import AnswerNetwork
@@ -83,8 +83,12 @@ class AnswerRanker(TextTask):
         objective: str | None = None,
         **kwargs: Any,
     ):
-        if not isinstance(negatives, int) or negatives < 1:
-            raise ValueError(f"`negatives` should be at least 1. Received: negatives={negatives}")
+        is_number = isinstance(negatives, (int, np.integer)) and not isinstance(negatives, bool)
+        if not is_number or negatives < 1:
+            raise ValueError(
+                "`negatives` should be a whole number of at least 1. "
+                f"Received: negatives={negatives!r}"
+            )
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)
@@ -94,7 +98,7 @@ class AnswerRanker(TextTask):
                 "log_odds=True, or a CompareAggregate."
             )
         objective = objective or ("log" if log_odds else "hinge")
-        self.keep(negatives=negatives, margin=margin, objective=objective)
+        self.keep(negatives=int(negatives), margin=margin, objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -126,13 +130,10 @@ class AnswerRanker(TextTask):
         """
         texts = as_questions(questions, name="questions").texts
         adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
-        config, file = VectorsConfig(), None
-        if vectors is not None:
-            config = VectorsConfig(source="file", file=str(vectors))
-            file = read_vectors(vectors, embedding_size)
-        start, _ = first_vectors(config, adapted, embedding_size, seed, texts, file)
-        sizes = {"units": units, "embedding_size": embedding_size}
-        backbone = make_network(adapted.vocabulary_size, **sizes, **network)
+        known = read_vectors(vectors, embedding_size).vectors if vectors is not None else None
+        count, size = adapted.vocabulary_size, embedding_size
+        start, _ = start_vectors(adapted.tokenizer, count, size, seed, known)
+        backbone = make_network(count, units=units, embedding_size=size, **network)
         backbone.set_vectors(start)
         return cls(backbone, adapted, objective=objective)
 
@@ -160,17 +161,16 @@ class AnswerRanker(TextTask):
         check_equally_many(question=question, candidates=candidates)
         asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
         scores, weights = self.score(QuestionSet("the questions", asked))
+        tokens = self.preprocessor.tokens
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
-            shades = shades if self.backbone.has_weights else [None] * len(shades)
-            answers = []
-            read = self.preprocessor.tokens(each.text)
-            for place, candidate in enumerate(each.candidates):
-                words, score = self.preprocessor.tokens(candidate.text), float(values[place])
-                shade = by_word(shades[place])
-                matrix = None if shade is shades[place] else shades[place]
-                answers.append(Answer(candidate.text, score, words, shade, place, read, matrix))
-            answers.sort(key=lambda answer: (-answer.score, answer.position))
+            answers, read = [], tokens(each.text)
+            for place, (candidate, value) in enumerate(zip(each.candidates, values, strict=True)):
+                weight = shades[place] if self.backbone.has_weights else None
+                matrix = weight if np.ndim(weight) == 2 else None
+                more = (by_word(weight), place, read, matrix)
+                answers.append(Answer(candidate.text, float(value), tokens(candidate.text), *more))
+            answers.sort(key=lambda answer: -answer.score)  # equal ones in the order given
             rankings.append(Ranking(each.text, tuple(answers)))
         return rankings
 
@@ -249,6 +249,8 @@ class AnswerRanker(TextTask):
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
                 "inner-word, inner-context or compare-aggregate."
             )
+        if not isinstance(question, str):
+            raise UserError(f"an AnswerRanker draws a single question. Received: {shown(question)}")
         ranking = self.rank(question, candidates)
         if output is not None:
             ranking.plot(output)
@@ -263,15 +265,10 @@ class AnswerRanker(TextTask):
         """
         if isinstance(candidates, str):
             candidates = [line for line in candidates.splitlines() if line.strip()]
-        answers = []
-        for each in self.rank(question, candidates):
-            side, weights = [f"{each.score:.3f}"], [each.weights]
-            if each.matrix is not None:
-                side, weights = each.question, each.matrix
-            shown = each.weights is not None
-            maps = [attention_map("attention", side, each.tokens, weights)] if shown else []
-            answers.append(ExplainedAnswer(each.text, each.score, maps))
-        inputs = {"question": question, "candidates": "\n".join(candidates)}
+        ranking = self.rank(question, candidates)
+        answers = [each.explained() for each in ranking]
+        given = [each.text for each in sorted(ranking, key=lambda each: each.position)]
+        inputs = {"question": question, "candidates": "\n".join(given)}
         return Explanation(self.name_of_task, inputs, answers[0].text, answers)
 
     # ---- The hooks of TextTask.
@@ -320,7 +317,7 @@ class AnswerRanker(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        write_start(folder, self.preprocessor.vectors)
+        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     # ---- The hooks of the command.
 
@@ -378,9 +375,10 @@ class AnswerRanker(TextTask):
         `val_map` and `val_mrr` are of the filtered protocol; `val_loss` is the mean over the same
         questions of the training loss with all wrong candidates.
         """
+        corpus = corpus.check(judged=True)
         kept = [q for q, each in enumerate(corpus.questions) if each.right and each.wrong]
         questions = dataclasses.replace(corpus, questions=[corpus.questions[q] for q in kept])
-        encoded = batches.encoded.part(kept)
+        encoded, judgements = batches.encoded.part(kept), questions.judgements
 
         def figures() -> dict[str, float]:
             scores, _ = self._score(encoded)
@@ -389,7 +387,7 @@ class AnswerRanker(TextTask):
             loss = float(np.mean(losses))
             if not np.isfinite(loss):  # the training stops at it, and ranks nothing
                 return {"val_loss": loss, "val_map": 0.0, "val_mrr": 0.0}
-            result = ranking_score(questions.scored(scores), questions.judgements)
+            result = ranking_score(questions.scored(scores), judgements)
             return {"val_loss": loss, "val_map": result.map, "val_mrr": result.mrr}
 
         return figures

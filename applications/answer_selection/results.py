@@ -11,6 +11,7 @@ import numpy as np
 from keras_attention.metrics import ranking_score
 from keras_attention.visualization import ShadedTokens
 
+from ..common.explanation import ExplainedAnswer, attention_map
 from ..common.shown import Shown
 from .data import QuestionSet
 from .preprocessor import Coverage
@@ -48,6 +49,16 @@ class Answer(Shown):
         weights = np.zeros(len(self.tokens)) if self.weights is None else self.weights
         return [ShadedTokens(self.tokens, weights, label=f"{self.score:.3f}")]
 
+    def explained(self) -> ExplainedAnswer:
+        """Return the answer with its attention, for a page."""
+        if self.weights is None:
+            return ExplainedAnswer(self.text, self.score)
+        of_question = self.matrix is not None
+        rows = self.question if of_question else [f"{self.score:.3f}"]
+        weights = self.matrix if of_question else [self.weights]
+        shown = attention_map("attention", rows, self.tokens, weights)
+        return ExplainedAnswer(self.text, self.score, [shown])
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ranking(Shown, Sequence):
@@ -84,13 +95,23 @@ def evaluation_report(
 ) -> dict[str, Any]:
     """Return MAP, MRR and precision at 1, and those of rankings by words alone, as JSON types.
 
-    On top stand the figures of `protocol`; `"filtered"` and `"unfiltered"` hold those of both.
+    On top stand the figures of `protocol`; `"filtered"` and `"unfiltered"` hold those of both, but
+    for one that leaves no question to measure.
+
+    Raises:
+        ValueError: where `protocol` leaves no question.
     """
+    judgements = questions.judgements
 
     def figures(values):
-        ranked, judgements = questions.scored(values), questions.judgements
-        scores = {each: ranking_score(ranked, judgements, each) for each in PROTOCOLS}
-        return {each: dataclasses.asdict(score) for each, score in scores.items()}
+        ranked, found = questions.scored(values), {}
+        for each in PROTOCOLS:
+            try:
+                found[each] = dataclasses.asdict(ranking_score(ranked, judgements, each))
+            except ValueError:
+                if each == protocol:
+                    raise
+        return found
 
     own = figures(scores)
     chosen = own[protocol]
@@ -119,7 +140,7 @@ def by_words(
     bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
     every = [bag for row in bags for bag in row]
     spread = Counter(word for bag in every for word in bag)
-    mean = sum(bag.total() for bag in every) / len(every)
+    mean = sum(bag.total() for bag in every) / len(every) or 1.0  # 0 where none has words
 
     def rarity(word):
         return math.log(1 + (len(every) - spread[word] + 0.5) / (spread[word] + 0.5))
@@ -168,14 +189,15 @@ def table(report: dict[str, Any]) -> str:
         lines.append(f"{report['empty_left_out']:,} empty texts left out")
     lines.append(str(Coverage(report["words"], report["unknown"], report["cut"])))
     lines += ["", f"{'protocol':<12} {'questions':>9} {'MAP':>8} {'MRR':>8} {'P@1':>8}"]
-    for protocol in PROTOCOLS:
+    measured = [protocol for protocol in PROTOCOLS if protocol in report]
+    for protocol in measured:
         rows = {protocol: report[protocol]}
         named = {"  BM25": "bm25", "  overlap": "word_overlap"}
         rows |= {name: report["baselines"][key][protocol] for name, key in named.items()}
         for name, row in rows.items():
             figures = (f"{row[key]:>8.4f}" for key in ("map", "mrr", "precision_at_1"))
             lines.append(f"{name:<12} {row['questions']:>9,} {' '.join(figures)}")
-    row = report["filtered"]
+    row = report[measured[0]]
     lines += [
         "",
         f"{row['without_right']:,} questions have no right candidate: left out by both protocols.",

@@ -182,9 +182,10 @@ def load_pretrained(source: Path | str, weights: bool = True, dtype: Any = None)
             f"bert_tiny_en_uncased.{did_you_mean(str(source), names)} {WRITTEN_BY}"
         )
     given = {} if dtype is None else {"dtype": dtype}
+    preset = str(path if path.is_dir() else source)
     try:
-        backbone = keras_hub.models.Backbone.from_preset(str(source), load_weights=weights, **given)
-        tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(source))
+        backbone = keras_hub.models.Backbone.from_preset(preset, load_weights=weights, **given)
+        tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(preset)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise UserError(
             f"model.backbone {source} cannot be loaded: {one_line(error)} {WRITTEN_BY}"
@@ -197,7 +198,8 @@ def _check_backbone(backbone: keras.Model, source: Path | str) -> None:
     inputs, outputs = backbone.input, backbone.output
     names = set(inputs) if isinstance(inputs, dict) else set()
     states = outputs.get("sequence_output") if isinstance(outputs, dict) else outputs
-    if not {"token_ids", "padding_mask"} <= names <= READS or len(states.shape) != 3:
+    shape = getattr(states, "shape", ())
+    if not {"token_ids", "padding_mask"} <= names <= READS or len(shape) != 3:
         raise UserError(
             f"model.backbone {source} ({type(backbone).__name__}) is not one that reads a text as "
             f"token_ids and padding_mask. Received: one with {', '.join(sorted(names)) or 'none'}."

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, say
+from ..common.errors import UserError, check_key, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many
 from ..common.shown import HTML, check_shaded
@@ -110,12 +110,13 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
-        tokenizer, vectors = dict(tokenizer or {}), dict(vectors or {})
-        for section, given in (
-            (ModelConfig, model),
-            (TokenizerConfig, tokenizer),
-            (VectorsConfig, vectors),
-        ):
+        tokenizer, vectors = tokenizer or {}, vectors or {}
+        sections = {ModelConfig: model, TokenizerConfig: tokenizer, VectorsConfig: vectors}
+        for section, given in sections.items():
+            if not isinstance(given, Mapping):
+                raise ValueError(
+                    f"Expected a dict for {section.__name__}. Received: {shown(given)}"
+                )
             for name in given:
                 check_key(name, section.__dataclass_fields__, section.__name__)
         columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
@@ -230,7 +231,7 @@ class ClassificationTask(TextTask):
             )
         if not self._is_one(text):
             kind = "a pair of texts" if self.pairs else "a single text"
-            raise UserError(f"a {type(self).__name__} draws {kind}. Received: {text!r}")
+            raise UserError(f"a {type(self).__name__} draws {kind}. Received: {shown(text)}")
         result = self.classify(text)
         if result.empty:
             raise UserError("there is nothing to draw: the text is empty.")
@@ -317,14 +318,14 @@ class ClassificationTask(TextTask):
         return keras.optimizers.Adam(3e-5 if tuned else 3e-3, clipnorm=1.0)
 
     def service(self, **options: Any):
-        from .serving import ClassificationService
+        from .serving import service
 
-        return ClassificationService(self, **options)
+        return service(self, **options)
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        write_start(folder, self.preprocessor.vectors)
-        encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
+        write_start(folder, getattr(self.preprocessor, "vectors", None))
+        encoder, tokenizer = self.backbone.encoder, getattr(self.preprocessor, "tokenizer", None)
         kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
             backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
@@ -357,17 +358,17 @@ class ClassificationTask(TextTask):
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         lines = [text for item in corpus.items for text in item.texts]
-        tokenizer, size = train_tokenizer(config.tokenizer, lines), config.model.embedding_size
-        if config.vectors.file is None:
-            return preprocessor_of(config, tokenizer, labels)
-        file = read_vectors(config.vectors.file, size)
-        say(str(file))
-        if extra := list(file.vectors)[: config.vectors.extra_words]:
-            tokenizer = with_words(tokenizer, extra)
-        preprocessor, count = preprocessor_of(config, tokenizer, labels), tokenizer.vocabulary_size
-        origin = (config.training.seed, file.vectors, file.path)
-        preprocessor.vectors, report = start_vectors(tokenizer, count, size, *origin)
-        say(report)
+        tokenizer, file = train_tokenizer(config.tokenizer, lines), None
+        if config.vectors.file is not None:
+            file = read_vectors(config.vectors.file, config.model.embedding_size)
+            say(str(file))
+            if extra := list(file.vectors)[: config.vectors.extra_words]:
+                tokenizer = with_words(tokenizer, extra)
+        preprocessor = preprocessor_of(config, tokenizer, labels)
+        if file is not None:
+            sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
+            preprocessor.vectors, report = start_vectors(tokenizer, *sizes, file.vectors, file.path)
+            say(report)
         return preprocessor
 
     @classmethod

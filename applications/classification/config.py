@@ -1,31 +1,33 @@
 """The configuration of the classification application."""
 
 import codecs
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from ..common.errors import UserError, check_choice, check_range
+from ..common.errors import UserError, check_choice, check_range, check_ranges
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
 PAIRS = ("cross", "inner")
 RECURRENT = ("pooling", "mean", "han", "cross", "inner")
 STACKS = ("self-attention", "transformer")
-# Keys that a backbone decides by itself.
-NOT_OF_BACKBONES = ("embedding_size", "embedding_dropout", "word_dropout")
-
-# The meaning of null in keys that only some architectures have.
+WITH_WORD_VECTORS = (*RECURRENT, *STACKS)
+# Keys that only some architectures have: what null means there, and which ones.
 DEFAULTS = {
+    "embedding_size": (None, WITH_WORD_VECTORS),
     "encoder": ("gru", RECURRENT),
     "attention_units": (None, ("pooling", "han", *STACKS, "cross", "backbone")),
     "layers": (2, STACKS),
     "heads": (4, STACKS),
     "positions": ("relative", STACKS),
     "feed_forward": (None, ("transformer",)),
-    "layer_dropout": (0.1, STACKS),
     "inner_attention": ("word", ("inner",)),
     "backbone": (None, ("backbone",)),
     "fine_tune": (False, ("backbone",)),
+    "embedding_dropout": (None, WITH_WORD_VECTORS),
+    "layer_dropout": (0.1, STACKS),
+    "word_dropout": (None, WITH_WORD_VECTORS),
 }
 
 SPLITS = ("train", "dev", "test")
@@ -46,6 +48,13 @@ def _check_choices(section: Any, name: str) -> None:
         for kind in (key.type, *get_args(key.type)):
             if get_origin(kind) is Literal and value is not None:
                 check_choice(f"{name}.{key.name}", value, get_args(kind))
+
+
+def _check_unused(section: Any, name: str, keys: Iterable[str], why: str) -> None:
+    """Refuse keys without effect that are not at their defaults."""
+    for key in keys:
+        if (value := getattr(section, key)) != getattr(type(section), key):
+            raise UserError(f"{name}.{key} {why} Received: {value}.")
 
 
 @dataclass(frozen=True)
@@ -110,12 +119,10 @@ class DataConfig:
 
     def __post_init__(self):
         _check_choices(self, "data")
-        check_range("data.max_length", self.max_length, at_least=1)
-        check_range("data.min_examples", self.min_examples, at_least=1)
+        check_ranges("data", self, ("max_length", "min_examples"), at_least=1)
+        check_ranges("data", self, ("fold", "split_seed"), at_least=0)
         check_range("data.dev_fraction", self.dev_fraction, above=0, below=1)
         check_range("data.folds", self.folds, at_least=2)
-        check_range("data.fold", self.fold, at_least=0)
-        check_range("data.split_seed", self.split_seed, at_least=0)
         dataset = self.dataset
         file = next((f"data.{each}_file" for each in SPLITS if getattr(self, f"{each}_file")), None)
         _refuse(
@@ -178,11 +185,10 @@ class TokenizerConfig:
     def __post_init__(self):
         _check_choices(self, "tokenizer")
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
-        check_range("tokenizer.min_count", self.min_count, at_least=1)
-        check_range("tokenizer.max_sentence_length", self.max_sentence_length, at_least=1)
-        for name in ("min_count", "split") if self.kind == "sentencepiece" else ():
-            if getattr(self, name) != getattr(TokenizerConfig, name):
-                raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
+        check_ranges("tokenizer", self, ("min_count", "max_sentence_length"), at_least=1)
+        if self.kind == "sentencepiece":
+            why = "goes with tokenizer.kind words only."
+            _check_unused(self, "tokenizer", ("min_count", "split"), why)
 
 
 @dataclass(frozen=True)
@@ -207,9 +213,9 @@ class VectorsConfig:
     def __post_init__(self):
         _check_choices(self, "vectors")
         check_range("vectors.extra_words", self.extra_words, at_least=0)
-        for name in ("extra_words", "channels") if self.file is None else ():
-            if getattr(self, name) != getattr(VectorsConfig, name):
-                raise UserError(f"vectors.{name} goes with vectors.file only.")
+        if self.file is None:
+            why = "goes with vectors.file only."
+            _check_unused(self, "vectors", ("extra_words", "channels"), why)
 
 
 @dataclass(frozen=True)
@@ -274,21 +280,12 @@ class ModelConfig:
     def __post_init__(self):
         _check_choices(self, "model")
         sizes = ("embedding_size", "units", "attention_units", "layers", "heads", "feed_forward")
-        for name in sizes:
-            check_range(f"model.{name}", getattr(self, name), at_least=1)
-        for name in ("dropout", "embedding_dropout", "layer_dropout", "word_dropout"):
-            check_range(f"model.{name}", getattr(self, name), at_least=0, below=1)
-        given = {name: getattr(self, name) for name in DEFAULTS}
-        others = {name: value for name, value in given.items() if value is not None}
-        others = {k: v for k, v in others.items() if self.architecture not in DEFAULTS[k][1]}
-        if self.architecture == "backbone":
-            given = {name: getattr(self, name) for name in NOT_OF_BACKBONES}
-            others |= {k: v for k, v in given.items() if v != getattr(ModelConfig, k)}
-        for name, value in others.items():
-            raise UserError(
-                f"model.{name} does not apply to model.architecture {self.architecture}: leave it "
-                f"out, or at its default. Received: {value}."
-            )
+        check_ranges("model", self, sizes, at_least=1)
+        rates = ("dropout", "embedding_dropout", "layer_dropout", "word_dropout")
+        check_ranges("model", self, rates, at_least=0, below=1)
+        unused = [name for name, (_, users) in DEFAULTS.items() if self.architecture not in users]
+        why = f"does not apply to model.architecture {self.architecture}: leave it out."
+        _check_unused(self, "model", unused, why)
         if self.architecture == "backbone" and not self.backbone:
             raise UserError(
                 "model.architecture backbone needs model.backbone: the name of a preset of "
@@ -372,12 +369,9 @@ class ClassificationConfig:
                 "text in data.second_column.",
             ),
         )
-        for name, value in vars(self.tokenizer).items():
-            if architecture == "backbone" and value != getattr(TokenizerConfig, name):
-                raise UserError(
-                    f"tokenizer.{name} does not apply to model.architecture backbone, which has "
-                    f"its own tokenizer: leave it out. Received: {value}."
-                )
+        if architecture == "backbone":
+            why = "does not apply to model.architecture backbone, which has its own: leave it out."
+            _check_unused(self.tokenizer, "tokenizer", vars(self.tokenizer), why)
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

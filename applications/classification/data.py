@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils.class_weight import compute_sample_weight
 
 from keras_attention.text import BucketedBatches
 
+from ..common.arguments import is_finite
 from ..common.errors import UserError
 from ..common.preprocessor import rows_of_parts
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
 from .tables import Row, check_column, read_known, read_table, splits_of
+
+CORRECT = "correct the file, or skip"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +82,9 @@ class Examples:
         return tuple(
             dataclasses.replace(
                 self,
-                items=[self.items[row] for row in rows],
+                items=self.items[rows.start : rows.stop],
                 report=dataclasses.replace(self.report, examples=len(rows)),
-                weights=None if self.weights is None else [self.weights[row] for row in rows],
+                weights=None if self.weights is None else self.weights[rows.start : rows.stop],
             )
             for rows in parts
         )
@@ -162,6 +166,10 @@ def in_memory(
     """Return the examples of a column of texts, or of two of pairs, and their labels."""
     if not labels:
         raise ValueError("Expected at least one text and its label. Received: none")
+    if weights is not None:
+        weights = list(weights)
+        if not np.isfinite(np.asarray(weights, "float32")).all():  # None becomes NaN
+            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
     rows = enumerate(zip(zip(*columns, strict=True), labels, strict=True))
     items = [Example(texts, label, f"x[{place}]") for place, (texts, label) in rows]
     return Examples(items, Report("the texts given", len(items)), weights=weights)
@@ -191,7 +199,7 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
         raise UserError(f"{report}: no example is left.")
     targets, weights = targets[kept], np.ones(len(kept), "float32")
     if examples.balanced:
-        weights = balanced_weights(targets)
+        weights = compute_sample_weight("balanced", targets.argmax(axis=1)).astype("float32")
     elif examples.weights is not None:
         weights = np.asarray(examples.weights, "float32")[kept]
     columns = tuple(map(list, zip(*rows, strict=True)))
@@ -201,33 +209,33 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
 def _fault(item, ids, targets, preprocessor, data: DataConfig | None) -> str | None:
     """Return why an example is left out; raise an error where it is not to be left out."""
     if np.isnan(targets).any():
-        labels = preprocessor.labels
-        known, label = ", ".join(map(str, labels.names)), labels.unknown(item.label)
+        label = preprocessor.labels.unknown(item.label)
+        known = ", ".join(map(str, preprocessor.labels.names))
         if data is None:
             raise ValueError(
                 f"Labels should be among {known}. Received: {label!r}, of {item.place}"
             )
         problem = f"the training data have no label '{label}'. Known: {known}"
-        _check_skipped(data, "on_unknown_label", item.place, problem)
-        return "unknown label"
+        return _skipped("unknown label", data, "on_unknown_label", item.place, problem)
     if not all(ids):
         if data is None:
             raise ValueError(f"A text should have words. Received: {item.place}={item.text!r}")
-        _check_skipped(data, "on_empty", item.place, "there are no words in the text")
-        return "empty"
+        return _skipped("empty", data, "on_empty", item.place, "there are no words in the text")
     longest, limit = max(map(length_of, ids)), preprocessor.max_length
-    if longest > limit and data is not None and data.on_too_long != "truncate":
-        problem = f"{longest:,} tokens, more than data.max_length {limit}"
-        _check_skipped(data, "on_too_long", item.place, problem, "raise it, or skip or truncate")
-        return "too long"
-    return None
+    if longest <= limit or data is None or data.on_too_long == "truncate":
+        return None
+    problem = f"{longest:,} tokens, more than data.max_length {limit}"
+    remedy = "raise it, or skip or truncate"
+    return _skipped("too long", data, "on_too_long", item.place, problem, remedy)
 
 
-def _check_skipped(
-    data: DataConfig, key: str, place: str, problem: str, remedy="correct the file, or skip"
-) -> None:
+def _skipped(
+    reason: str, data: DataConfig, key: str, place: str, problem: str, remedy=CORRECT
+) -> str:
+    """Return the reason to leave a text out, or raise an error where `data` does not skip it."""
     if getattr(data, key) == "error":
         raise UserError(f"{place}: {problem}; {remedy} such texts: data.{key}, or evaluate --skip.")
+    return reason
 
 
 def make_batches(
@@ -263,13 +271,6 @@ def make_batches(
     )
 
 
-def balanced_weights(targets: np.ndarray) -> np.ndarray:
-    """Return a weight for each example, so that all labels count alike and the mean weight is 1."""
-    counts = targets.sum(axis=0)
-    per_label = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
-    return (targets @ np.where(counts > 0, per_label, 0.0)).astype("float32")
-
-
 def _source(data: DataConfig, split: str) -> str | None:
     """Return the name of the data that a split is read from, None where it is not read."""
     if data.dataset:
@@ -298,7 +299,7 @@ def _examples(data: DataConfig, rows: Sequence[Row], name: str, labelled=True) -
         texts = tuple(_text(row, column) for column in columns)
         blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
         if blank and labelled:
-            _check_skipped(data, "on_empty", row.place, f"column '{blank[0]}' is empty")
+            _skipped("empty", data, "on_empty", row.place, f"column '{blank[0]}' is empty")
             empty += 1
             continue
         items.append(Example(texts, _label(row, data) if labelled else None, row.place))
@@ -318,19 +319,27 @@ def _text(row: Row, column: str) -> str:
 
 def _label(row: Row, data: DataConfig) -> Any:
     value, wanted = row.values[data.label_column], "one label"
-    if data.labels == "many":
-        parts = value if isinstance(value, list) else str(value).split(data.label_separator)
-        return tuple(sorted({str(part).strip() for part in parts} - {""}))
     if data.labels == "number":
         wanted = "a number, as data.labels is number"
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if math.isfinite(float(value)):
                 return float(value)
-    elif not isinstance(value, (list, dict, type(None))) and str(value).strip():
+    elif data.labels == "many":
+        wanted = "labels, in JSON a list of them"
+        parts = value.split(data.label_separator) if isinstance(value, str) else value
+        parts = parts if isinstance(parts, list) else [parts]
+        if all(map(_is_label, parts)):
+            return tuple(sorted({str(part).strip() for part in parts} - {""}))
+    elif _is_label(value) and str(value).strip():
         return str(value).strip()
     raise UserError(
         f"{row.place}: column '{data.label_column}' must hold {wanted}. Received: {value!r}."
     )
+
+
+def _is_label(value: Any) -> bool:
+    """Whether a value of a table is a label: JSON has null, NaN, lists and objects, too."""
+    return isinstance(value, str) or isinstance(value, (int, float)) and is_finite(value)
 
 
 def _without_rare(examples: Examples, data: DataConfig) -> Examples:
@@ -338,22 +347,29 @@ def _without_rare(examples: Examples, data: DataConfig) -> Examples:
     if data.labels == "number":
         return examples
     items, name, least = examples.items, examples.report.name, data.min_examples
-    labels = [{item.label} if data.labels == "one" else set(item.label) for item in items]
-    counts = collections.Counter(label for each in labels for label in sorted(each))
-    rare = {label for label, count in counts.items() if count < least}
-    if rare and data.on_rare_label == "error":
-        item, found = next(each for each in zip(items, labels, strict=True) if each[1] & rare)
-        label = min(found & rare)
+    labels = [(item.label,) if data.labels == "one" else item.label for item in items]
+    counts = collections.Counter(itertools.chain(*labels))
+    kept = [
+        item
+        for item, found in zip(items, labels, strict=True)
+        if all(counts[label] >= least for label in found)
+    ]
+    if len(kept) == len(items):
+        return examples
+    if data.on_rare_label == "error":
+        pairs = (
+            (item, label) for item, found in zip(items, labels, strict=True) for label in found
+        )
+        item, label = next(pair for pair in pairs if counts[pair[1]] < least)
         raise UserError(
             f"{item.place}: label '{label}' has {counts[label]} example"
             f"{'s' if counts[label] > 1 else ''}, fewer than data.min_examples {least}; "
             "correct the file, lower data.min_examples, or set data.on_rare_label to skip."
         )
-    kept = [item for item, found in zip(items, labels, strict=True) if not found & rare]
     if not kept:
         raise UserError(f"{name}: no label has {least} examples.")
     left_out = {**examples.report.left_out, "rare label": len(items) - len(kept)}
-    return Examples(kept, Report(name, len(kept), left_out if rare else examples.report.left_out))
+    return Examples(kept, Report(name, len(kept), left_out))
 
 
 def _parts(items: Sequence[Example], data: DataConfig) -> dict[str, list[Example]]:

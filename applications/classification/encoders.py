@@ -26,6 +26,8 @@ class TextEncoder(Part):
         `sentences` `(B, N)`, and for pairs `second`.
     """
 
+    described: ClassVar[tuple[str, ...]] = ()
+    """The arguments of the constructor, in their order."""
     rank: ClassVar[int] = 2
     """Axes of the ids of a text: 3 where it is read in sentences."""
     text_counts: ClassVar[tuple[int, ...]] = (1,)
@@ -40,7 +42,7 @@ class TextEncoder(Part):
                 f"A {type(self).__name__} takes {', '.join(self.described)}. "
                 f"Received: {len(layers)} layers and {sorted(given)}"
             )
-        self.describe(*(given[name] for name in self.described))
+        self.keep(**{name: given[name] for name in self.described})
 
     @property
     def vocabulary_size(self) -> int | None:

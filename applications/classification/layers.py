@@ -1,7 +1,7 @@
 """The layers between ids and a vector: words embedded, read in context, pooled."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,38 +10,35 @@ from keras import ops
 from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
 from keras_attention.text import PAD_ID, UNK_ID
 
+from ..common.arguments import KeepsArguments
+from ..common.errors import check_choice
+
 PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)
 """How many words each convolution sees."""
 CHANNELS = ("tuned", "static", "both")
 """How training treats the vectors of words: it changes them, keeps them, or has one of each."""
+CONTEXTS = ("gru", "convolution", "self-attention", "transformer", "none")
+POOLS = ("attention", "mean")
 
 
-class Part(keras.layers.Layer):
-    """A layer that is described by arguments of its constructor, values or layers.
+class Part(KeepsArguments, keras.layers.Layer):
+    """A layer whose configuration is what it keeps of its constructor: values or layers.
 
     Its layers are built by its first call, as Keras does it: no file needs to hold their shapes.
     """
-
-    described: ClassVar[tuple[str, ...]] = ()
-
-    def describe(self, *values: Any) -> None:
-        """Set the attributes that `described` names."""
-        for name, value in zip(self.described, values, strict=True):
-            setattr(self, name, value)
 
     def build(self, input_shape=None):
         """Leave it to the call: without this, Keras would trace every level on its own first."""
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
-        own = {name: serialize(getattr(self, name)) for name in self.described}
-        return {**super().get_config(), **own}
+        config, serialize = super().get_config(), keras.saving.serialize_keras_object
+        return config | {name: serialize(config[name]) for name in self._kept}
 
     @classmethod
     def from_config(cls, config):
         revive = keras.saving.deserialize_keras_object
-        return cls(**{k: revive(v) if k in cls.described else v for k, v in config.items()})
+        return cls(**{k: v if k == "dtype" else revive(v) for k, v in config.items()})
 
     def get_build_config(self):
         return None
@@ -73,8 +70,6 @@ class WordVectors(Part):
         filters add up what they read of the two; here each has weights of its own for them).
     """
 
-    described = ("vocabulary_size", "size", "dropout", "word_dropout", "channels")
-
     def __init__(
         self,
         vocabulary_size: int,
@@ -85,9 +80,9 @@ class WordVectors(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if channels not in CHANNELS:
-            raise ValueError(f"`channels` should be in {CHANNELS}. Received: channels={channels!r}")
-        self.describe(vocabulary_size, size, dropout, word_dropout, channels)
+        check_choice("channels", channels, CHANNELS)
+        self.keep(vocabulary_size=vocabulary_size, size=size, channels=channels)
+        self.keep(dropout=dropout, word_dropout=word_dropout)
 
         def embedding(name, trainable):
             start = keras.initializers.RandomUniform(-0.25, 0.25)
@@ -120,13 +115,11 @@ class WordVectors(Part):
 class SelfAttentionBlock(Part):
     """Self-attention without feed-forward: `y = LayerNorm(x + Dropout(Attention(x, x)))`."""
 
-    described = ("heads", "positions", "dropout")
-
     def __init__(
         self, heads: int, positions: str = "relative", dropout: float = 0.0, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        self.describe(heads, positions, dropout)
+        self.keep(heads=heads, positions=positions, dropout=dropout)
         self.supports_masking = True
         self.norm = keras.layers.LayerNormalization(name="norm", dtype=self.dtype_policy)
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -155,11 +148,9 @@ class NGrams(Part):
     section 2, where the maximum over the text follows.
     """
 
-    described = ("filters", "widths")
-
     def __init__(self, filters: int, widths: Sequence[int] = WIDTHS, **kwargs: Any):
         super().__init__(**kwargs)
-        self.describe(filters, list(widths))
+        self.keep(filters=filters, widths=list(widths))
         self.supports_masking = True
         common = {"padding": "same", "activation": "relu", "dtype": self.dtype_policy}
         self.convolutions = [
@@ -199,8 +190,6 @@ class Contextual(Part):
         with the weights, where asked for, `(B, layers, heads, S, S)`.
     """
 
-    described = ("kind", "units", "layers", "heads", "positions", "feed_forward", "dropout")
-
     def __init__(
         self,
         kind: str = "gru",
@@ -213,7 +202,9 @@ class Contextual(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.describe(kind, units, layers, heads, positions, feed_forward, dropout)
+        check_choice("kind", kind, CONTEXTS)
+        self.keep(kind=kind, units=units, layers=layers, heads=heads, positions=positions)
+        self.keep(feed_forward=feed_forward, dropout=dropout)
         self.supports_masking = True
 
     def build(self, inputs_shape):
@@ -230,12 +221,7 @@ class Contextual(Part):
         common |= {"positions": self.positions, "dropout": self.dropout}
         if self.kind == "self-attention":
             return SelfAttentionBlock(self.heads, **common)
-        if self.kind == "transformer":
-            return TransformerEncoder(self.feed_forward or 4 * width, self.heads, **common)
-        raise ValueError(
-            "`kind` must be 'gru', 'convolution', 'self-attention', 'transformer' or 'none'. "
-            f"Received: kind={self.kind!r}"
-        )
+        return TransformerEncoder(self.feed_forward or 4 * width, self.heads, **common)
 
     @property
     def has_heads(self) -> bool:
@@ -271,8 +257,6 @@ class Pool(Part):
         too: all alike. Where everything is masked, both are zeros.
     """
 
-    described = ("kind", "units", "with_maximum")
-
     def __init__(
         self,
         kind: str = "attention",
@@ -281,7 +265,8 @@ class Pool(Part):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.describe(kind, units, with_maximum)
+        check_choice("kind", kind, POOLS)
+        self.keep(kind=kind, units=units, with_maximum=with_maximum)
         self.supports_masking = True
         self.attention = None
         if kind == "attention":

@@ -147,58 +147,51 @@ def build_model(
     Returns:
         The network, built.
     """
+    name, kind, stack = config.architecture, config.chosen("encoder"), {}
+    if name in STACKS:
+        kind, stack = name, {"dropout": config.chosen("layer_dropout")}
+        for key in ("layers", "heads", "positions", "feed_forward"):
+            stack[key] = config.chosen(key)
+
+    def context(name):
+        return Contextual(kind, config.units, name=name, dtype=dtype, **stack)
+
+    def pool(name):
+        kind = "mean" if config.architecture == "mean" else "attention"
+        units = config.attention_units or config.units
+        return Pool(kind, units, config.max_pooling, name=name, dtype=dtype)
+
+    def dense(activation, name):
+        return keras.layers.Dense(config.units, activation, name=name, dtype=dtype)
+
+    def inner_gru(name):
+        options = {"attention": config.chosen("inner_attention"), "return_sequences": True}
+        options |= {"go_backwards": name == "backward", "name": name, "dtype": dtype}
+        return InnerAttentionGRU(config.units, **options)
+
     common = {"name": "encoder", "dtype": dtype}
-    name = config.architecture
     if pretrained is not None:
-        pool, tuned = _pool(config, "pool", dtype), config.chosen("fine_tune")
-        encoder = BackboneEncoder(
-            pretrained.backbone, pool, **pretrained.marks, fine_tuned=tuned, **common
-        )
+        layers, tuned = (pretrained.backbone, pool("pool")), config.chosen("fine_tune")
+        encoder = BackboneEncoder(*layers, **pretrained.marks, fine_tuned=tuned, **common)
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     sizes = vocabulary_size, config.embedding_size
     options = {"name": "vectors", "dtype": dtype}
     vectors = WordVectors(*sizes, dropout, config.word_dropout, channels, **options)
-    context, pool = _context(config, "context", dtype), _pool(config, "pool", dtype)
+    # Their order decides which weights a seed gives.
+    words, pooled = (vectors, context("context")), pool("pool")
     if name == "han":
-        above = _context(config, "sentence_context", dtype), _pool(config, "sentence_pool", dtype)
-        encoder = HierarchicalEncoder(vectors, context, pool, *above, **common)
+        above = context("sentence_context"), pool("sentence_pool")
+        encoder = HierarchicalEncoder(*words, pooled, *above, **common)
     elif name == "cross":
-        compare = _dense(config, "tanh", "compare", dtype)
-        start = {"kernel_initializer": "glorot_uniform"}
+        compare, start = dense("tanh", "compare"), {"kernel_initializer": "glorot_uniform"}
         cross = LuongAttention("general", **start, name="cross", dtype=dtype)
-        match = _dense(config, "relu", "match", dtype)
-        composition = _context(config, "composition", dtype)
-        encoder = CrossEncoder(vectors, context, cross, match, composition, pool, compare, **common)
+        match = cross, dense("relu", "match"), context("composition")
+        encoder = CrossEncoder(*words, *match, pooled, compare, **common)
     elif name == "inner":
-        compare = _dense(config, "tanh", "compare", dtype)
-        grus = [_inner_gru(config, direction, dtype) for direction in ("forward", "backward")]
-        encoder = InnerEncoder(vectors, context, *grus, pool, compare, **common)
+        compare = dense("tanh", "compare")
+        grus = inner_gru("forward"), inner_gru("backward")
+        encoder = InnerEncoder(*words, *grus, pooled, compare, **common)
     else:
-        encoder = FlatEncoder(vectors, context, pool, **common)
+        encoder = FlatEncoder(*words, pooled, **common)
     return Classifier(encoder, outputs, config.dropout, name=name.replace("-", "_"), dtype=dtype)
-
-
-def _context(config: ModelConfig, name: str, dtype: Any) -> Contextual:
-    kind, options = config.chosen("encoder"), {}
-    if config.architecture in STACKS:
-        kind = config.architecture
-        names = ("layers", "heads", "positions", "feed_forward")
-        options = {name: config.chosen(name) for name in names}
-        options["dropout"] = config.chosen("layer_dropout")
-    return Contextual(kind, config.units, name=name, dtype=dtype, **options)
-
-
-def _pool(config: ModelConfig, name: str, dtype: Any) -> Pool:
-    kind = "mean" if config.architecture == "mean" else "attention"
-    units = config.attention_units or config.units
-    return Pool(kind, units, config.max_pooling, name=name, dtype=dtype)
-
-
-def _dense(config: ModelConfig, activation: str, name: str, dtype: Any) -> keras.layers.Dense:
-    return keras.layers.Dense(config.units, activation=activation, name=name, dtype=dtype)
-
-
-def _inner_gru(config: ModelConfig, name: str, dtype: Any) -> InnerAttentionGRU:
-    options = {"attention": config.chosen("inner_attention"), "go_backwards": name == "backward"}
-    return InnerAttentionGRU(config.units, return_sequences=True, name=name, dtype=dtype, **options)

@@ -1,7 +1,7 @@
 """From texts and labels to ids and targets, in Python and inside a TensorFlow graph."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from pathlib import Path
@@ -14,7 +14,7 @@ from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokeniz
 
 from ..common import vectors
 from ..common.arguments import is_finite
-from ..common.errors import UserError, check_choice, shown
+from ..common.errors import UserError, check_choice, check_range, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from . import backbones
 from .config import ClassificationConfig, TokenizerConfig
@@ -46,11 +46,10 @@ class Labels:
 
     def __post_init__(self):
         check_choice("kind", self.kind, KINDS)
-        names = tuple(self.names)
-        object.__setattr__(self, "names", names)
-        if not all(isinstance(name, (str, int, np.integer)) for name in names) or len(
-            set(names)
-        ) < len(names):
+        object.__setattr__(self, "names", names := tuple(self.names))
+        # As a graph and JSON write them, 1 and "1" are the same.
+        is_once = len(set(map(str, names))) == len(names)
+        if not (is_once and all(isinstance(name, (str, int, np.integer)) for name in names)):
             raise ValueError(
                 f"`names` should be strings or whole numbers, each once. Received: {shown(names)}"
             )
@@ -74,13 +73,13 @@ class Labels:
                 raise UserError(f"{name}: all texts have the number {numbers[0]:g}.")
             return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()))
         names = {label for value in values for label in ([value] if kind == "one" else value)}
-        names = sorted(names, key=_order)
+        names = tuple(sorted(names, key=_order))
         if kind == "one" and len(names) < 2:
             found = ", ".join(map(str, names))
             raise UserError(f"{name}: expected at least two labels. Received: {found}.")
         if not names:
             raise UserError(f"{name}: no text has a label.")
-        return cls(kind, tuple(names))
+        return cls(kind, names)
 
     @property
     def outputs(self) -> int:
@@ -96,10 +95,10 @@ class Labels:
         targets = np.zeros((len(values), self.outputs), "float32")
         for row, value in zip(targets, values, strict=True):
             wanted = [value] if self.kind == "one" else value
-            if any(label not in index for label in wanted):
-                row[:] = np.nan
-            else:
+            if set(wanted) <= index.keys():
                 row[[index[label] for label in wanted]] = 1.0
+            else:
+                row[:] = np.nan
         return targets
 
     def unknown(self, value: Any) -> str | int:
@@ -149,7 +148,7 @@ def _as_label(value: Any, kind: str, place: str) -> Any:
 
 
 def _bad_label(value: Any, place: str, expected: str) -> ValueError:
-    return ValueError(f"Expected {expected}. Received: {place}={value!r}")
+    return ValueError(f"Expected {expected}. Received: {place}={shown(value)}")
 
 
 def _order(label: str | int) -> tuple[bool, str | int]:
@@ -211,6 +210,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         if not isinstance(self.labels, Labels):
             raise ValueError(f"`labels` should be a Labels. Received: labels={labels!r}")
         check_choice("sentences", sentences, (None, "lines", "punctuation"))
+        check_range("max_length", max_length, at_least=1)
+        check_range("max_sentence_length", max_sentence_length, at_least=1)
         self.keep(pairs=pairs, max_length=max_length, sentences=sentences)
         self.keep(max_sentence_length=max_sentence_length)
         self.backbone_folder: Path | None = None
@@ -242,6 +243,7 @@ class ClassificationPreprocessor(TextPreprocessor):
         Raises:
             ValueError: where there are no texts, one is no string, or there are not two labels.
         """
+        texts = list(texts) if isinstance(texts, Iterator) else texts
         first = next(iter(texts), None)
         pairs = hasattr(first, "__len__") and not isinstance(first, (str, bytes))
         columns, values, kind = as_examples(texts, labels, pairs, label_kind)
@@ -258,7 +260,9 @@ class ClassificationPreprocessor(TextPreprocessor):
     def call(self, x, y=None, sample_weight=None):
         columns = self._columns(x)
         if _is_tensor(columns[0]):
-            read = [self.graph_reader().read(column)[0] for column in columns]
+            from . import serving
+
+            read = [serving.read(self, column)[0] for column in columns]
         else:
             read = [padded(list(map(self.cut, self.ids(column)))) for column in columns]
             read = map(in_sentences, read) if self.sentences else read
@@ -291,21 +295,13 @@ class ClassificationPreprocessor(TextPreprocessor):
             left -= len(kept[-1])
         return [row for row in kept if row] if self.sentences else kept
 
-    def graph_reader(self) -> Any:
-        """Return what reads strings inside a graph, made once, outside of the one being traced."""
-        import tensorflow as tf
-
-        from .serving import GraphReader
-
-        if "reader" not in self._in_graph:
-            with tf.init_scope():
-                self._in_graph["reader"] = GraphReader(self)
-        return self._in_graph["reader"]
-
     def _columns(self, x):
         """Return the texts of each side: lists, or tensors of strings."""
         if isinstance(x, Mapping):
-            return [x[side] for side in SIDES[: 1 + self.pairs]]
+            columns = {side: x.get(side) for side in SIDES[: 1 + self.pairs]}
+            if any(map(_is_tensor, columns.values())):
+                return list(columns.values())
+            return [as_texts(column, side) for side, column in columns.items()]
         if _is_tensor(x):
             return [x[:, 0], x[:, 1]] if self.pairs else [x]
         if isinstance(x, (tuple, list)) and any(map(_is_tensor, x)):
@@ -314,7 +310,9 @@ class ClassificationPreprocessor(TextPreprocessor):
 
     def _targets(self, y):
         if _is_tensor(y):
-            return self.graph_reader().targets(y)
+            from . import serving
+
+            return serving.targets(self.labels, y)
         values = as_labels([y] if isinstance(y, str) else y, self.labels.kind, "y")
         targets = self.labels.targets(values)
         for place in np.flatnonzero(np.isnan(targets).any(axis=1))[:1]:
@@ -384,6 +382,9 @@ def as_examples(
 ) -> tuple[list[list[str]], list[Any], str]:
     """Return texts as columns, their labels, and the kind of these, that of the first if None."""
     columns = as_columns(texts, pairs, "texts")
+    labels = list(labels) if isinstance(labels, Iterator) else labels
+    if not columns[0]:
+        raise ValueError("Expected at least one text and its label. Received: none")
     kind = kind or kind_of(labels)
     values = as_labels(labels, kind)
     check_equally_many(texts=columns[0], labels=values)
@@ -400,15 +401,16 @@ def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
         check_equally_many(**dict(zip(("first", "second"), columns, strict=True)))
         return columns
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
-        raise ValueError(f"`{name}` should be a sequence of pairs of texts. Received: {x!r}")
-    for place, pair in enumerate(x):
+        raise ValueError(f"`{name}` should be a sequence of pairs of texts. Received: {shown(x)}")
+    rows = list(x)
+    for place, pair in enumerate(rows):
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
                 f"`{name}` should hold pairs of texts, each a tuple of two. "
-                f"Received: {name}[{place}]={pair!r}"
+                f"Received: {name}[{place}]={shown(pair)}"
             )
-    pairs = [as_texts(pair, f"{name}[{place}]") for place, pair in enumerate(x)]
-    return [[first for first, _ in pairs], [second for _, second in pairs]]
+    rows = [as_texts(pair, f"{name}[{place}]") for place, pair in enumerate(rows)]
+    return [[row[side] for row in rows] for side in range(2)]
 
 
 def length_of(ids: Sequence[int]) -> int:

@@ -15,12 +15,12 @@ LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a
 
 TREC = {"train": "TREC.train", "test": "TREC.test"}
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-# The sets of NLTK that hold one sentence a line: the file of each label.
-SENTENCES = {
+# The sets of NLTK: the file of each label, or its folder.
+NLTK = {
     "sentence_polarity": {"negative": "rt-polarity.neg", "positive": "rt-polarity.pos"},
     "subjectivity": {"objective": "plot.tok.gt9.5000", "subjective": "quote.tok.gt9.5000"},
+    "movie_reviews": {"negative": "neg", "positive": "pos"},
 }
-REVIEWS = {"negative": "neg", "positive": "pos"}
 
 
 class Row(NamedTuple):
@@ -45,10 +45,8 @@ def read_table(
     lines = read_lines(path, encoding)
     if kind == ".jsonl":
         return list(_objects(path, lines, columns))
-    if kind == ".csv":
-        return list(_named(path, _records(path, lines), columns))
-    fields = (line.split("\t") if line else [] for line in lines)
-    return list(_named(path, enumerate(fields, 1), columns))
+    tabbed = enumerate((line.split("\t") if line else [] for line in lines), 1)
+    return list(_named(path, _records(path, lines) if kind == ".csv" else tabbed, columns))
 
 
 def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -104,8 +102,8 @@ def check_column(column: str, columns: Sequence[str], place: str) -> None:
 
 def splits_of(dataset: str) -> tuple[str, ...]:
     """Return the splits that a known data set comes in; one in a single piece has `train`."""
-    known = {"opinions": tuple(SIZES), "trec": tuple(TREC), "sick": tuple(SICK)}
-    return known.get(dataset, ("train",))
+    known = {"opinions": SIZES, "trec": TREC, "sick": SICK}
+    return tuple(known.get(dataset, ("train",)))
 
 
 def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
@@ -123,9 +121,9 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
     if dataset == "trec":
         return list(_trec(Path(folder) / TREC[split]))
     if dataset == "sick":
-        return _sick(Path(folder) / SICK[split])
-    root = _unpacked(Path(folder), dataset)
-    return list(_sentences(root, dataset) if dataset in SENTENCES else _reviews(root))
+        columns = ("sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+        return read_table(Path(folder) / SICK[split], columns, kind=".tsv")
+    return list(_of_nltk(_unpacked(Path(folder), dataset), dataset))
 
 
 def _trec(path: Path) -> Iterator[Row]:
@@ -134,13 +132,7 @@ def _trec(path: Path) -> Iterator[Row]:
         coarse, colon, _ = label.partition(":")
         if not (space and colon):
             raise UserError(f"{path}, line {number}: expected COARSE:fine and the question.")
-        values = {"text": text, "coarse": coarse, "fine": label}
-        yield Row(values, f"{path}, line {number}")
-
-
-def _sick(path: Path) -> list[Row]:
-    columns = ("sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-    return read_table(path, columns, kind=".tsv")
+        yield Row({"text": text, "coarse": coarse, "fine": label}, f"{path}, line {number}")
 
 
 def _unpacked(folder: Path, dataset: str):
@@ -156,20 +148,20 @@ def _unpacked(folder: Path, dataset: str):
         raise UserError(f"{archive} is no whole zip archive.") from None
 
 
-def _sentences(root, dataset: str) -> Iterator[Row]:
-    for label, name in SENTENCES[dataset].items():
-        for number, line in enumerate(_text(root / name).split("\n"), 1):
-            if line.strip():
-                yield Row({"text": line.strip(), "label": label}, f"{root / name}, line {number}")
-
-
-def _reviews(root) -> Iterator[Row]:
-    for label, name in REVIEWS.items():
-        if not (root / name).is_dir():
+def _of_nltk(root, dataset: str) -> Iterator[Row]:
+    """Yield sentences, one on each line of the file of a label, or reviews, a file each."""
+    for label, name in NLTK[dataset].items():
+        path = root / name
+        if dataset != "movie_reviews":
+            for number, line in enumerate(_text(path).split("\n"), 1):
+                if line.strip():
+                    yield Row({"text": line.strip(), "label": label}, f"{path}, line {number}")
+            continue
+        if not path.is_dir():
             raise UserError(f"{root} has no folder {name}.")
-        for path in sorted((root / name).iterdir(), key=lambda each: each.name):
-            if path.name.endswith(".txt"):
-                yield Row({"text": _text(path).strip(), "label": label}, f"{path}, line 1")
+        for file in sorted(path.iterdir(), key=lambda each: each.name):
+            if file.name.endswith(".txt"):
+                yield Row({"text": _text(file).strip(), "label": label}, f"{file}, line 1")
 
 
 def _text(path) -> str:
@@ -201,14 +193,14 @@ SUMS = ("overall , it was {} .", "all in all , the stay was {} .", "in the end ,
 SIZES = {"train": 800, "dev": 120, "test": 200}
 
 
-def generate(split: str, seed: int = 0) -> list[dict[str, str]]:
-    """Return the reviews of a split, the same ones for the same seed.
+def generate(split: str) -> list[dict[str, str]]:
+    """Return the reviews of a split, the same ones at every call.
 
     The columns are `text`; `sentiment` (good or bad) and `stars` (1, 2, 4, 5), of the sentence that
     sums up; `aspects`, those spoken of, with `;` between; `claim`, a sentence about one aspect, and
     `verdict`, whether the review says so (yes, no or open).
     """
-    draw = random.Random(f"opinions {split} {seed}")
+    draw = random.Random(f"opinions {split} 0")
     return [_review(draw) for _ in range(SIZES[split])]
 
 

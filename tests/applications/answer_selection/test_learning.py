@@ -52,6 +52,17 @@ def test_each_right_candidate_comes_once_with_wrong_ones(encoded):
         assert len(own) == min(NEGATIVES, len(wrong[question]))  # own ones first, each once
 
 
+def test_a_question_alone_has_its_own_wrong_candidates_again(encoded):
+    alone = dataclasses.replace(encoded.part([4]), questions=[[104]])
+    # Another question without candidates has none to lend.
+    empty = dataclasses.replace(alone, questions=[[104], [1]], labels=[*alone.labels, []])
+    empty = dataclasses.replace(empty, candidates=[*alone.candidates, []])
+    for each in (alone, empty):
+        found = rows(TrainingBatches(each, batch_size=2, negatives=7, seed=5), epoch=0)
+        for _, (first, *drawn) in found:
+            assert first in (41, 43) and set(drawn) == {42, 44, 45} and len(drawn) == 7
+
+
 def test_batches_are_a_function_of_seed_and_epoch(encoded):
     def stream(seed, start, number):
         batches = TrainingBatches(encoded, batch_size=2, negatives=NEGATIVES, seed=seed)

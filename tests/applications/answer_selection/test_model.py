@@ -197,7 +197,7 @@ def test_a_file_of_0_1_describes_the_same_network():
     ("settings", "message"),
     [
         ({"encoder": "cnn"}, "`encoder` should be one of .* Received: encoder='cnn'"),
-        ({"pooling": "sum"}, "Received: pooling='sum'"),
+        ({"pooling": "sum"}, "pooling must be one of mean, max. Received: 'sum'"),
         ({"encoder": "gru", "occam": True}, "Received: encoder='gru'"),
         ({"reader": "gru"}, "`reader` of AnswerSelector should be a Keras layer"),
         ({"attention": LuongAttention()}, "goes with encoder='outer'"),
@@ -207,6 +207,13 @@ def test_a_file_of_0_1_describes_the_same_network():
 def test_arguments_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         AnswerSelector(VOCABULARY, 7, 5, **settings)
+
+
+@pytest.mark.parametrize("settings", [{"attention": "inner-word"}, {"pooling": "sum"}])
+def test_a_reader_knows_its_attentions_and_poolings(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"{name} must be one of .* Received: '{settings[name]}'"):
+        Reader(3, **settings)
 
 
 @pytest.mark.parametrize(

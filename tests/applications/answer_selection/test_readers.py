@@ -2,6 +2,7 @@
 
 import gzip
 
+import numpy as np
 import pytest
 
 from keras_attention.applications.answer_selection import data as facts
@@ -56,6 +57,15 @@ def test_trecqa_is_csv(tmp_path):
         ("1", "who , x ?", "1-0", 'a "b" , c', 1),
         ("1", "who , x ?", "1-1", "d", 0),
     ]
+
+
+def test_csv_of_quoted_lines_and_of_a_long_answer(tmp_path):
+    long = "word " * 100_000  # more than csv's own limit of a field
+    path = write(tmp_path, f'qtext,label,atext\nq ?,1,"one\ntwo"\nq ?,0,{long}\nq ?,2,c\n')
+    with pytest.raises(UserError, match="line 5: a label is 0"):
+        read_questions(path)
+    path = write(tmp_path, f'qtext,label,atext\nq ?,1,"one\ntwo"\nq ?,0,{long}\n')
+    assert [each[3] for each in flat(read_questions(path))] == ["one\ntwo", long]
 
 
 def test_plain_lines_of_one_question_belong_together(tmp_path):
@@ -148,12 +158,15 @@ def test_facts_ask_one_of_the_relations_told():
         ("who ?", "should be a sequence of .question, candidates, labels."),
         ([], "at least one question. Received: none"),
         (["who ?"], r"Received: x\[0\]='who \?'"),
+        ([{"question": "who ?", "candidates": ["a"], "labels": [1]}], r"Received: x\[0\]=\{"),
         ([("who ?", ["a"])], r"Received: x\[0\]="),
         ([("who ?", ["a"], [1]), (None, ["a"], [1])], r"question of x\[1\].*\[0\]=None"),
         ([("who ?", ["a", float("nan")], [1, 0])], r"candidates of x\[0\]\[1\]=nan"),
         ([("who ?", [], [])], "0 candidates and labels"),
         ([("who ?", ["a", "b"], [1])], r"2 candidates and labels \[1\] in x\[0\]"),
         ([("who ?", ["a"], [2])], r"labels \[2\]"),
+        ([("who ?", ["a", "b"], [[1], [0]])], r"labels \[\[1\], \[0\]\]"),
+        ([("who ?", ["a", "b"], np.eye(2))], "2 candidates and labels"),
         ([("who ?", ["a"], None)], r"1 candidates and labels \[None\] in x\[0\]"),
         ([("who ?", [" "], [1])], r"should have words. Received: ' ' in x\[0\]"),
     ],
@@ -175,10 +188,22 @@ def test_questions_at_hand_in_columns_and_parts():
         as_questions([3], [[1]])
     assert as_questions(first.questions).questions[0].weight == 1.0
     assert as_questions(last.questions).questions[0].weight == 3.0
+    weighted = as_questions(questions, weights=np.array([2, 4]))
+    assert [each.weight for each in weighted.questions] == [2.0, 4.0]
+    with pytest.raises(ValueError, match="`sample_weight` should hold numbers"):
+        as_questions(pairs, [[1, 0], [0]], [1.0, None])
+    with pytest.raises(ValueError, match="A Question holds its labels"):
+        as_questions(questions, [[0, 1], [1]])
     with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
         last.split(0.5)
     with pytest.raises(UserError, match="no question has a right candidate"):
         last.check()
+
+
+def test_ids_that_come_twice_are_refused_where_rankings_are_judged():
+    questions = as_questions([("p ?", ["a", "b"], [1, 0])]).questions
+    with pytest.raises(ValueError, match="should have different ids"):
+        _ = as_questions([*questions, *questions]).judgements
 
 
 def test_the_published_sets_have_their_published_counts():

@@ -11,7 +11,12 @@ import pytest
 from keras_attention.applications.answer_selection import AnswerPreprocessor, AnswerRanker
 from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
 from keras_attention.applications.answer_selection.data import as_questions
-from keras_attention.applications.answer_selection.results import by_position, by_words
+from keras_attention.applications.answer_selection.results import (
+    by_position,
+    by_words,
+    evaluation_report,
+    table,
+)
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
@@ -294,6 +299,37 @@ def test_words_alone_rank_as_their_equations_say():
             assert score == pytest.approx(wanted)
 
 
+def test_words_alone_rank_where_no_candidate_has_any():
+    rows = [("a b ?", ["a", "b"], [1, 0])]
+    assert by_words(as_questions(rows), lambda _: [])["bm25"] == [[0, 0]]
+
+
+def test_a_protocol_is_measured_where_the_other_leaves_no_question():
+    questions = as_questions([("a ?", ["a"], [1])])
+    report = evaluation_report(questions, [np.ones(1)], str.split, "unfiltered")
+    assert report["map"] == 1.0 and "filtered" not in report
+    counts = {"words": 1, "unknown": 0, "cut": 0, "accuracy": None, "attention_by_position": None}
+    assert "1 have right ones only" in table({**report, **counts})
+    with pytest.raises(ValueError, match="No question is left to measure"):
+        evaluation_report(questions, [np.ones(1)], str.split, "filtered")
+
+
+@pytest.mark.parametrize("negatives", [True, 0, "2", 1.5])
+def test_negatives_are_a_whole_number(answers_run, negatives):
+    network = AnswerRanker.load(answers_run).backbone
+    assert AnswerRanker(network, negatives=np.int64(3)).negatives == 3
+    with pytest.raises(ValueError, match="`negatives` should be a whole number of at least 1"):
+        AnswerRanker(network, negatives=negatives)
+
+
+def test_a_run_is_judged_by_questions_with_right_and_wrong_candidates(tmp_path):
+    rows = [(QUESTION, CANDIDATES, [0, 1, 0])] * 2
+    ranker = AnswerRanker.from_questions(rows, units=4)
+    judge = [(QUESTION, CANDIDATES[:1], [1]), ("who ?", CANDIDATES[:1], [0])]
+    with pytest.raises(UserError, match="no question has both a right and a wrong candidate"):
+        ranker.fit(rows, validation_data=judge, epochs=1, verbose=0, run=tmp_path / "run")
+
+
 def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
     ranker = AnswerRanker.load(answers_run)
     both = ranker.rank([QUESTION, "who ?"], [CANDIDATES, CANDIDATES[:1]])
@@ -310,6 +346,10 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             ranker.rank(*wrong)
+    with pytest.raises(UserError, match="draws a single question"):
+        ranker.draw([QUESTION], [CANDIDATES], tmp_path / "many.png")
+    found = ranker.explain(QUESTION, iter(CANDIDATES))
+    assert found.inputs["candidates"] == "\n".join(CANDIDATES)
     rows, alone = [(QUESTION, CANDIDATES, [0, 1, 0])], AnswerRanker(ranker.backbone)
     with pytest.raises(ValueError, match="must be one of filtered, unfiltered. Received: 'all'"):
         ranker.evaluate_text(rows, "all")

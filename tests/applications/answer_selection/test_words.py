@@ -65,6 +65,22 @@ def test_each_question_has_candidates(words):
         words({"question": ["it", "was"], "candidates": [["a"]]})
 
 
+def test_half_a_surrogate_pair_is_an_unknown_word(words):
+    ((first,), (second,)), _ = words.encode(["\ud800", "\ud801"])
+    assert words.tokenizer.vocabulary_size <= min(first, second) and first != second
+
+
+@pytest.mark.parametrize("given", [["it"], {"question": ["it"]}])
+def test_a_question_comes_with_its_candidates(words, given):
+    with pytest.raises(ValueError, match='should be a dict of "question" and "candidates"'):
+        words(given)
+
+
+def test_questions_without_candidates_have_none(words):
+    inputs = words({"question": ["it"], "candidates": [[]]})
+    assert inputs["candidates"].shape == (1, 0, 8)
+
+
 def test_padding_is_to_a_multiple():
     np.testing.assert_array_equal(padded([[1, 2, 3], []], 2), [[1, 2, 3, 0], [0, 0, 0, 0]])
     assert padded([[]]).shape == (1, 8)

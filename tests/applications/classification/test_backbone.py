@@ -124,6 +124,11 @@ def test_the_marks_of_a_family_with_two_separators(tmp_path):
     assert again.decode(again.encode(["abb"])) == ["abb"] == [again.join(["ab", "b"])]
 
 
+def test_a_folder_in_the_users_home(bert, monkeypatch):
+    monkeypatch.setenv("HOME", str(bert.parent))
+    assert load_pretrained(f"~/{bert.name}", weights=False).marks["padding"] == 0
+
+
 def test_a_vocabulary_that_inflates_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(backbones, "LARGEST_VOCABULARY", 10**6)
     content = io.BytesIO()

@@ -1,6 +1,7 @@
 """Tables, labels, splits and what is refused or skipped."""
 
 import collections
+import dataclasses
 import gzip
 
 import numpy as np
@@ -16,7 +17,6 @@ from keras_attention.applications.classification.config import (
 from keras_attention.applications.classification.data import (
     Encoded,
     Examples,
-    balanced_weights,
     encode_examples,
     load_examples,
     make_batches,
@@ -167,6 +167,23 @@ def test_a_document_of_a_hundred_thousand_words_in_every_kind_of_table(tmp_path)
         assert item.texts == (text,)
 
 
+@pytest.mark.parametrize(
+    ("labels", "value"),
+    [("one", "null"), ("one", "NaN"), ("many", "null"), ("many", '["a", null]'), ("many", "[[1]]")],
+)
+def test_json_values_that_are_no_labels(tmp_path, labels, value):
+    path = write(tmp_path, "a.jsonl", f'{{"text": "x", "label": {value}}}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl, line 1: column 'label' must hold .*label"):
+        read_examples(DataConfig(labels=labels), path)
+
+
+def test_numbers_and_lists_of_them_are_labels_in_json(tmp_path):
+    lines = '{"text": "x", "label": [2, "b"]}\n{"text": "x", "label": 3}\n'
+    path = write(tmp_path, "a.jsonl", lines + '{"text": "x", "label": []}\n')
+    found = [item.label for item in read_examples(DataConfig(labels="many"), path).items]
+    assert found == [("2", "b"), ("3",), ()]
+
+
 def test_numbers_must_be_numbers(tmp_path):
     for value in ("many", "nan", "inf", ""):
         path = write(tmp_path, "a.tsv", f"text\tlabel\nx\t{value}\n")
@@ -239,6 +256,12 @@ def test_sentences_are_cut_at_stops_lines_and_their_longest_length():
     assert [i for i in short.cut(ids) if i != END_ID] == flat[:5]
     assert list(map(len, short.tokens(text))) == [len(row) for row in tokens][:2][:1] + [2]
     assert reader.ids([" \n "]) == [[]]
+
+
+@pytest.mark.parametrize("name", ["max_length", "max_sentence_length"])
+def test_lengths_are_at_least_one(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1. Received: 0"):
+        preprocessor_of(["x"], **{name: 0})
 
 
 def test_ids_in_sentences():
@@ -339,10 +362,14 @@ def test_examples_are_held_out_at_the_end(tmp_path):
     assert isinstance(last, Examples) and last.report.examples == 2
 
 
-def test_balanced_weights():
-    targets = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0]], "float32")
-    weights = balanced_weights(targets)
-    np.testing.assert_allclose(weights @ targets, [2, 2, 0])  # both labels count alike
+def test_balanced_weights(tmp_path):
+    examples = examples_of(DataConfig(), [("x", "a"), ("y", "a"), ("z", "a"), ("x", "b")], tmp_path)
+    preprocessor = ClassificationPreprocessor(
+        WordTokenizer(["x", "y", "z"]), Labels("one", ("a", "b", "never"))
+    )
+    encoded = encode_examples(dataclasses.replace(examples, balanced=True), preprocessor)
+    counted = encoded.weights @ encoded.targets
+    np.testing.assert_allclose(counted, [2, 2, 0], rtol=1e-6)  # both labels count alike
 
 
 def test_the_generator_is_fixed_and_says_what_its_labels_say():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.applications.classification import ModelConfig, build_model
+from keras_attention.applications.classification import Contextual, ModelConfig, Pool, build_model
 from tests.applications.classification.conftest import randomize
 
 ARCHITECTURES = {
@@ -182,6 +182,12 @@ def test_pooling_is_the_equation():
         a = np.exp(e - e.max())
         expected = (a / a.sum()) @ x @ answer + answer_bias
         np.testing.assert_allclose(model({"text": ids})[row], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [Contextual, Pool])
+def test_kinds_that_there_are_not_are_refused(layer):
+    with pytest.raises(ValueError, match="kind must be one of .* Received: 'lstm'"):
+        layer("lstm", 3)
 
 
 def test_word_dropout_makes_words_unknown_in_training_only():

@@ -126,10 +126,74 @@ def test_columns_and_tables_are_read_as_lists_are():
     np.testing.assert_array_equal(targets, [[0, 1], [1, 0]])
 
 
+def test_iterators_are_read_once_and_whole():
+    pairs, labels = list(zip(TEXTS, TEXTS[::-1], strict=True)), LABELS
+    task = PairClassifier.from_texts(iter(pairs), iter(labels), units=4, encoder="none")
+    again = ClassificationPreprocessor.adapt(iter(pairs), iter(labels))
+    assert again.pairs and again.labels == task.preprocessor.labels
+    assert again.tokenizer.vocabulary == task.preprocessor.tokenizer.vocabulary
+    found, expected = task.classify(zip(TEXTS, TEXTS[::-1], strict=True)), task.classify(pairs)
+    assert [each.probabilities for each in found] == [each.probabilities for each in expected]
+
+
+def test_weights_count_by_place_whatever_their_index():
+    """As those of a column of pandas, whose index is shuffled."""
+    task = make_task(encoder="none")
+    labels, weights = ["good", "bad", "so-so", "bad"], Column(1.0, 2.0, 3.0, 4.0)
+    examples = task.read_columns(["so"] * 4, labels, weights)
+    parts = [task.encode(part).weights.tolist() for part in examples.split(0.25)]
+    assert parts == [[1, 2, 3], [4]]
+
+
+def test_labels_in_tensors_are_read_as_in_lists():
+    import tensorflow as tf
+
+    def targets(names, kind, given):
+        preprocessor = ClassificationPreprocessor(WordTokenizer(["so"]), Labels(kind, names))
+        return preprocessor(tf.constant(["so"] * given.shape[0]), y=given)[1].numpy().tolist()
+
+    assert targets((0, 1), "one", tf.constant([True, False])) == [[0, 1], [1, 0]]
+    ragged = tf.ragged.constant([[1], [0, 1], []], dtype=tf.int32)  # padded with no label, not 0
+    assert targets((0, 1), "many", ragged) == [[0, 1], [1, 1], [0, 0]]
+    assert targets(("a", "b"), "many", tf.constant([["b", ""], ["b", "a"]])) == [[0, 1], [1, 1]]
+    for names, kind, given in (
+        ((0, 1), "one", tf.constant([2])),
+        ((), "number", tf.constant([float("nan")])),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a label"):
+            targets(names, kind, given)
+
+
+def test_a_task_without_preprocessor_is_saved(tmp_path):
+    task = make_task(encoder="none")
+    TextClassifier(task.backbone).save_to_preset(tmp_path / "preset")
+    again = TextClassifier.from_preset(tmp_path / "preset", preprocessor=task.preprocessor)
+    one, other = (each.classify("it was good").probabilities for each in (task, again))
+    assert one == pytest.approx(other, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda task: task.classify(["so", None]), r"texts\[1\]=None"),
+        (
+            lambda task: TextClassifier.from_texts([], []),
+            "Expected at least one text and its label",
+        ),
+        (
+            lambda task: TextClassifier.from_texts(TEXTS, LABELS, tokenizer="words"),
+            "Expected a dict for TokenizerConfig. Received: 'words'",
+        ),
+        (
+            lambda task: TextClassifier.from_texts([], [], label_kind="number"),
+            "Expected at least one text and its label",
+        ),
+        (
+            lambda task: task.fit(["so", "bad"], ["good", "bad"], sample_weight=[1, None]),
+            r"`sample_weight` should hold numbers. Received: \[1, None\]",
+        ),
+        (lambda task: task.preprocessor({"text": ["so", None]}), r"text\[1\]=None"),
+        (lambda task: task.preprocessor({"texts": ["so"]}), "Received: text=None"),
         (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
         (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
         (lambda task: task.fit([], []), "at least one text"),
@@ -264,6 +328,7 @@ def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
     [
         ({"kind": "one", "names": ("a", "b", "a")}, "each once. Received: .'a', 'b', 'a'"),
         ({"kind": "one", "names": ("a", 1.5)}, "strings or whole numbers"),
+        ({"kind": "one", "names": (1, "1")}, "each once. Received: .1, '1'"),
         ({"kind": "one"}, "should be the labels"),
         ({"kind": "number", "names": ("a",)}, "none for numbers"),
         ({"kind": "number", "mean": float("nan")}, "should be finite"),
