@@ -278,40 +278,50 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             )
         if run is None:
             build_optimizer(self)
-        if is_streamed:
-            kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
-            kwargs |= {"validation_data": validation_data, "sample_weight": sample_weight}
-            # A dataset comes in its own order.
-            return super().fit(x, y, batch_size, shuffle=False, **kwargs)
-        corpus, held_out = self.read_columns(x, y, sample_weight), validation_data
-        if held_out is None and validation_split:
-            corpus, held_out = corpus.split(validation_split)
-        elif held_out is not None and not _is_dataset(held_out):
-            held_out = self.read_columns(*(held_out if isinstance(held_out, tuple) else [held_out]))
         kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        if is_streamed:  # targets and weights beside a dataset are refused by Keras
+            kwargs |= {"y": y, "sample_weight": sample_weight}
+        if self.preprocessor is None:
+            kwargs |= {"batch_size": batch_size, "validation_data": validation_data}
+            return super().fit(x, shuffle=False, **kwargs)
+        corpus = x if is_streamed else self.read_columns(x, y, sample_weight)
+        held_out = validation_data
+        if held_out is not None and not _is_dataset(held_out):
+            held_out = self.read_columns(*(held_out if isinstance(held_out, tuple) else [held_out]))
+        elif held_out is None and validation_split and not is_streamed:
+            corpus, held_out = corpus.split(validation_split)
         if run is not None:
             from ..training.tasks import fit_new_run
 
             sizes = {"batch_size": batch_size, "seed": seed}
             return fit_new_run(self, corpus, held_out, run, **sizes, **kwargs)
-        seed = int(keras.random.randint((), 0, 2**31 - 1)) if seed is None else seed
+        if seed is None and not is_streamed:
+            seed = int(keras.random.randint((), 0, 2**31 - 1))
         return self._fit(corpus, held_out, batch_size or 32, seed, shuffle, **kwargs)
 
     def _fit(self, corpus, held_out, size, seed, shuffle, *, steps_per_epoch=None, **kwargs):
-        """Train on a corpus; validate on another, or on a dataset of texts."""
-        batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
+        """Train on a corpus, or a dataset of texts in its own order; validate on another."""
+        batches = None
+        if _is_dataset(corpus):
+            dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1)  # as many as help
+        else:
+            batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
+            dataset, steps_per_epoch = batches.to_dataset(), steps_per_epoch or len(batches)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:
             encoded = self.encode(held_out)
             held_out = self.make_batches(encoded, size, shuffle=False, like=batches)
             held_out = held_out.to_dataset(epochs=1)
-        kwargs |= {"steps_per_epoch": steps_per_epoch or len(batches), "validation_data": held_out}
+        kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
-        return keras.Model.fit(self, batches.to_dataset(), shuffle=False, **kwargs)
+        return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size=None, sample_weight=None, **kwargs):
-        if kwargs.get("_use_cached_eval_dataset") or _is_dataset(x) or self.preprocessor is None:
+        if kwargs.get("_use_cached_eval_dataset"):
+            # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
+            return keras.Model.evaluate(self, x, y, **kwargs)
+        if _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
         batches = self.make_batches(encoded, batch_size or 32, shuffle=False)

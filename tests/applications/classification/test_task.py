@@ -3,6 +3,7 @@
 import json
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
@@ -71,6 +72,27 @@ def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
     result = task.classify(TEXTS[0])
     assert (result.number is None) == (kind != "number")
     assert "good" in result._repr_html_() and "good" in result.show(color=False)
+
+
+def test_keras_hub_preprocesses_nothing_that_a_fit_validates_on(monkeypatch):
+    """Its `evaluate` may make ids of texts again, as that of version 0.21 does."""
+    import tensorflow as tf
+
+    def evaluate(*_, **__):
+        raise AssertionError("KerasHub would preprocess ids")
+
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none")
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8)
+    monkeypatch.setattr(keras_hub.models.Task, "evaluate", evaluate)
+    for given, options in (
+        ((TEXTS, LABELS), {"validation_split": 0.25}),
+        ((TEXTS, LABELS), {"validation_data": dataset}),
+        ((dataset,), {"validation_data": dataset}),
+        ((dataset,), {"validation_data": (TEXTS, LABELS)}),
+    ):
+        assert "val_loss" in task.fit(*given, verbose=0, **options).history
+    with pytest.raises(ValueError, match="`y` should not be passed"):
+        task.fit(dataset, LABELS)
 
 
 def test_pairs_from_lists_columns_and_datasets():
