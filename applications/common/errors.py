@@ -16,13 +16,13 @@ class UserError(ValueError):
 
 
 class TrainingDiverged(UserError):
-    """The loss is no longer a number; what was saved before is kept, exit status 3."""
+    """The loss is no longer a number; earlier checkpoints are kept, exit status 3."""
 
     exit_status = 3
 
 
 class WorkersStopped(UserError):
-    """Another worker of a training has ended; what was saved before is kept, exit status 4."""
+    """Another worker of a training has ended; earlier checkpoints are kept, exit status 4."""
 
     exit_status = 4
 

@@ -1,6 +1,7 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,10 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
         values = values.numpy()
     texts = []
     for place, value in enumerate(values):
-        text = value.decode("utf-8", "strict") if isinstance(value, bytes) else value
+        text = value
+        if isinstance(value, bytes):
+            with suppress(UnicodeDecodeError):
+                text = value.decode("utf-8")
         if not isinstance(text, str):
             raise ValueError(
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "

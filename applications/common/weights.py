@@ -40,22 +40,17 @@ def load_weights(model: keras.Model, path: Path, is_verified: bool = False) -> N
         )
     if not is_verified:
         verify_checksum(path)
-    check_weights(path)
+    with _reading(path) as file:
+        _check_group(file, path, path.stat().st_size)
     try:
         model.load_weights(path)
     except Exception as error:  # a damaged file fails in many ways, none of them useful here
         raise _unsound(path, type(error).__name__) from None
 
 
-def check_weights(path: Path) -> None:
-    """Refuse a file of weights that is damaged, leads elsewhere, or is not finite."""
-    with _reading(path) as file:
-        _check_group(file, path, path.stat().st_size)
-
-
 @contextmanager
 def _reading(path: Path) -> Iterator[Any]:
-    """Open a file of weights; what goes wrong with it is one line."""
+    """Open a file of weights; every error of HDF5 is a `UserError` of one line."""
     import h5py
 
     open_regular(path).close()

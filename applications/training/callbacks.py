@@ -356,9 +356,9 @@ def ended_by_signal(path: Path) -> Preempted:
 
 
 def sync_variables(model: keras.Model) -> None:
-    """Make the variables of `model` what they are after the last batch.
+    """Give the variables of `model` their values after the last batch.
 
-    Within an epoch Keras keeps them elsewhere on JAX. It takes up again what they are then.
+    Within an epoch Keras keeps the values elsewhere on JAX. It goes on with those of the variables.
     """
     if sync := getattr(model, "jax_state_sync", None):
         sync()
@@ -366,8 +366,7 @@ def sync_variables(model: keras.Model) -> None:
 
 def network_of(model: keras.Model) -> keras.Model:
     """Return the network of a task, and any other model itself."""
-    network = getattr(model, "backbone", None)
-    return model if network is None else network
+    return getattr(model, "backbone", model)
 
 
 def training_variables(model: keras.Model) -> list:

@@ -60,6 +60,15 @@ def run(made_run, tmp_path):
     return shutil.copytree(made_run, tmp_path / "run")
 
 
+def test_a_network_without_preprocessor_is_a_preset_too(tmp_path):
+    task = Translator(Translator.from_preset("dates").backbone)
+    task.save_to_preset(tmp_path / "alone", max_shard_size=1e-6)  # a thousand bytes
+    again = Translator.from_preset(tmp_path / "alone")
+    assert again.preprocessor is None
+    for one, other in zip(again.backbone.weights, task.backbone.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_preprocessor_that_was_altered_cannot_be_resumed_with(run):
     path = run / "preprocessor.json"
     path.write_text(path.read_text().replace('"trainable": true', '"trainable": true, "melody": 1'))
@@ -85,6 +94,8 @@ def test_a_run_is_not_gone_on_with_by_another_vocabulary_or_from_a_stream(run):
     other = Translator.from_texts(texts, texts, embedding_size=4, units=4)
     with pytest.raises(ValueError, match="run has another preprocessor than this task"):
         other.fit(texts, texts, validation_split=0.5, run=run)
+    with pytest.raises(ValueError, match="shuffles its data. Received: shuffle=False"):
+        other.fit(texts, texts, validation_split=0.5, run=run, shuffle=False)
     stream = tf.data.Dataset.from_tensors((texts, texts))
     with pytest.raises(ValueError, match="`run` needs texts.*validation_data=_TensorDataset"):
         other.fit(texts, texts, validation_data=stream, run=run)
