@@ -15,7 +15,7 @@ from keras import ops
 from keras_attention.distribute import WorkerLost, Workers
 
 from ..common.arguments import settings_of
-from ..common.errors import UserError, WorkersStopped, one_line, quietly, say
+from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import checksum, digest
 from ..common.presets import PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
@@ -125,7 +125,7 @@ def fit_new_run(
     held_out: Any,
     output: Path | str,
     training: Any = None,
-    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
     verbose: Any = "auto",
     **changes: Any,
 ) -> Outcome:
@@ -134,8 +134,13 @@ def fit_new_run(
     `training` is the training section, the task's default where not given; `changes` are keys of
     it, of which None changes nothing. `verbose=0` shows nothing.
     """
-    section = training or task.config_class().training
-    if unknown := [name for name in changes if not hasattr(section, name)]:
+    config = task.config_class()
+    section, kind = training or config.training, type(config.training)
+    if not isinstance(section, kind):
+        name = f"{kind.__module__}.{kind.__name__}"
+        raise ValueError(f"`training` should be a {name}. Received: training={shown(training)}")
+    keys = [field.name for field in dataclasses.fields(kind)]
+    if unknown := [name for name in changes if name not in keys]:
         raise ValueError(
             "`fit` with `run` takes `training`, `callbacks`, `verbose` and the keys of a training "
             f"section beside its own arguments. Received: {', '.join(unknown)}"
@@ -145,7 +150,6 @@ def fit_new_run(
             "A run is judged after each epoch: give `validation_data` or `validation_split`. "
             "Received: neither"
         )
-    config = task.config_class()
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes)
     config = dataclasses.replace(config, training=section)
@@ -160,7 +164,7 @@ def fit_new_run(
     _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
     with writing(run), quietly(verbose == 0):
         take_over(run, config, given=given)
-        return fit_in_run(task, run, config, corpora, callbacks=callbacks or ())
+        return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
 
 
 def with_absolute_paths(config: Any) -> Any:

@@ -94,8 +94,6 @@ def test_a_run_is_not_gone_on_with_by_another_vocabulary_or_from_a_stream(run):
     other = Translator.from_texts(texts, texts, embedding_size=4, units=4)
     with pytest.raises(ValueError, match="run has another preprocessor than this task"):
         other.fit(texts, texts, validation_split=0.5, run=run)
-    with pytest.raises(ValueError, match="shuffles its data. Received: shuffle=False"):
-        other.fit(texts, texts, validation_split=0.5, run=run, shuffle=False)
     stream = tf.data.Dataset.from_tensors((texts, texts))
     with pytest.raises(ValueError, match="`run` needs texts.*validation_data=_TensorDataset"):
         other.fit(texts, texts, validation_data=stream, run=run)

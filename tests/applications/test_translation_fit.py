@@ -176,10 +176,10 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     seen = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
     parts = tmp_path / "parts"
-    for epochs in (1, 2):
+    for epochs, callbacks in ((1, [callback]), (2, callback)):
         task = make_task(preprocessor)
         outcome = task.fit(
-            SOURCES, TARGETS, run=parts, epochs=epochs, callbacks=[callback], **IN_A_RUN
+            SOURCES, TARGETS, run=parts, epochs=epochs, callbacks=callbacks, **IN_A_RUN
         )
         assert outcome.epoch == epochs
     assert seen == [0, 1]
@@ -287,6 +287,12 @@ def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
             {"validation_split": 0.2, "workers": 2},
             "keys of a training section.*Received: workers",
         ),
+        (
+            (SOURCES, TARGETS),
+            {"validation_split": 0.2, "training": {"epochs": 2}},
+            "`training` should be a .*translation.config.TrainingConfig. Received: .*'epochs': 2",
+        ),
+        ((SOURCES, TARGETS), {"shuffle": False}, "shuffles its data. Received: shuffle=False"),
     ):
         with pytest.raises(ValueError, match=message):
             still.fit(*data, run=tmp_path / "run", **options)
