@@ -351,7 +351,7 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
                     number += 1
                     yield decode_line(line.removesuffix(b"\n"), path, number, encoding)
     except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     if not number:
         raise UserError(f"{path} is empty: expected one sentence a line.")
 

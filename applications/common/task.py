@@ -354,7 +354,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             return cls.from_run_0_1(folder, load_weights)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
-            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_verified=True)
+            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
         task.preset_folder = folder if Path(preset).is_dir() else None
         return task
 
