@@ -280,9 +280,12 @@ def verify_checksum(path: Path, folder: Path | None = None) -> None:
     A file that has no checksum, as those of version 0.1, passes.
     """
     folder = folder or path.parent
-    found = checksum(path) if path.is_file() else None  # first: a training may replace the file
-    accepted = known_checksums(folder).get(path.relative_to(folder).as_posix())
-    if accepted and found not in accepted:
+    name = path.relative_to(folder).as_posix()
+    if name not in known_checksums(folder):
+        return
+    found = checksum(path) if path.is_file() else None
+    # Read anew: a training that replaced the file meanwhile noted its checksum before.
+    if found not in known_checksums(folder).get(name, []):
         raise UserError(
             f"{path} is damaged or was changed: its SHA-256 is not the one in "
             f"{folder / CHECKSUMS}. Restore the file from a copy."

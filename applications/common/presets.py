@@ -79,8 +79,9 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     if not path.exists():
         raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
+    text = read_bytes(path, MOST_JSON)
     verify_checksum(path)
-    content = json_object(read_bytes(path, MOST_JSON), str(path))
+    content = json_object(text, str(path))
     kinds = {"registered_name": str, "class_name": str, "config": dict}
     if not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
         raise UserError(f"{path} is damaged: expected an object with {', '.join(kinds)}.")

@@ -327,6 +327,14 @@ def test_a_pipe_in_a_run_folder_is_refused_at_once(tmp_path, name):
         read_metrics(path / "metrics.jsonl")
 
 
+def test_a_configuration_without_end_is_refused_at_once(tmp_path):
+    run = make_run(tmp_path / "run")
+    with open(run.config, "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match="config.yaml should have at most 1,048,576 bytes"):
+        RunFolder(run.path)
+
+
 @pytest.fixture
 def translation(tmp_path, monkeypatch):
     """A run folder with data of its own, before training, which is not done here."""
