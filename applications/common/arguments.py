@@ -20,8 +20,17 @@ class KeepsArguments:
 
 
 def settings_of(part: Any) -> dict[str, Any]:
-    """Return the configuration of a network or preprocessor without its name, to compare it."""
-    return {**part.get_config(), "name": None}
+    """Return the configuration of a network or preprocessor, to compare it with another's."""
+    return {**without_names(part.get_config()), "name": None}
+
+
+def without_names(value: Any) -> Any:
+    """Return a configuration without the names of layers, which Keras counts up in a process."""
+    if isinstance(value, (list, tuple)):
+        return [without_names(each) for each in value]
+    if not isinstance(value, dict) or "Policy" in str(value.get("class_name")):  # of a dtype
+        return value
+    return {key: without_names(each) for key, each in value.items() if key != "name"}
 
 
 def is_finite(number: Any) -> bool:

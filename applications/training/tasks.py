@@ -1,6 +1,7 @@
 """Training any task from its configuration: read, adapt, build, fit; and continuing it."""
 
 import dataclasses
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +15,10 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
-from ..common.arguments import settings_of
+from ..common.arguments import settings_of, without_names
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import checksum, digest
-from ..common.presets import PREPROCESSOR_FILE, making, read_part
+from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
 from .config import by_key, changed_keys, load_config, precision_of, save_config
@@ -160,8 +161,12 @@ def fit_new_run(
             save_config(config, folder / "config.yaml")
             task.describe(folder)
     run = RunFolder(output, task=task.name_of_task)
-    own = preprocessor_of(type(task), run)
-    _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
+    whose = "this task: give another `run`"
+    _check_like(output, "preprocessor", preprocessor_of(type(task), run), task.preprocessor, whose)
+    if run.about["format"] > 1:
+        own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
+        if without_names(own) != without_names(read_part(run.path, NETWORK_FILE)):
+            raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0):
         take_over(run, config, given=given)
         return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
@@ -373,7 +378,8 @@ def _weights_of(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarra
 
 
 def _check_like(folder: Path | str, name: str, own: Any, wanted: Any, whose: str) -> None:
-    if type(own) is not type(wanted) or settings_of(own) != settings_of(wanted):
+    is_like = type(own) is type(wanted)
+    if not is_like or (own is not None and settings_of(own) != settings_of(wanted)):
         raise UserError(f"{folder} has another {name} than {whose}.")
 
 

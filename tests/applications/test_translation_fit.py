@@ -221,6 +221,13 @@ def test_a_run_does_not_go_on_with_other_data(preprocessor, run):
     assert outcome.epoch == 2
 
 
+def test_a_run_does_not_go_on_with_another_network(preprocessor, run):
+    task = make_task(preprocessor)
+    network = Transformer.from_config({**task.backbone.get_config(), "dropout": 0.3})
+    with pytest.raises(ValueError, match="has another network than this task: give another `run`"):
+        Translator(network, preprocessor).fit(SOURCES, TARGETS, run=run, epochs=3, **IN_A_RUN)
+
+
 def test_a_run_is_a_preset(preprocessor, run):
     task = Translator.from_preset(run)
     first, last = read_metrics(RunFolder(run).metrics)
