@@ -17,7 +17,7 @@ from ..common.files import verify_checksum
 from . import callbacks as own
 from .config import TrainingConfig
 from .devices import use_xla
-from .reporting import Figures, Progress, WriteTensorBoard
+from .reporting import Figures, Progress, TokenCount, WriteTensorBoard
 from .run_folder import Checkpoints, MetricsLog, RunFolder
 
 
@@ -42,22 +42,22 @@ def train(
     batches: Callable[[int], object],
     steps_per_pass: int,
     evaluate: Callable[[], dict[str, float]],
-    metrics: Sequence[keras.metrics.Metric] = (),
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
-    The model is made in `model_scope`, which gives `workers`, as are `metrics`. Of a task the
-    weights of its network are kept. `batches`, given the number of batches already seen, returns
-    the endless dataset of those that come next; a pure function of that number, or a resumed run
-    would differ. `evaluate` returns the figures on the development set, in the chief alone, with
-    `val_loss` and the monitored one. The user's `callbacks` come after them and before the
-    checkpoint, which keeps the state of those that have `get_state` and `set_state`.
+    The model is made in `model_scope`, which gives `workers`. Of a task the weights of its network
+    are kept; a model with `counts_tokens` reports tokens a second. `batches`, given the number of
+    batches already seen, returns the endless dataset of those that come next; a pure function of
+    that number, or a resumed run would differ. `evaluate` returns the figures on the development
+    set, in the chief alone, with `val_loss` and the monitored one. The user's `callbacks` come
+    after them and before the checkpoint, which keeps the state of those that have `get_state` and
+    `set_state`.
     """
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
-    _compile(model, config, loss, metrics, steps)
+    _compile(model, config, loss, steps)
     stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
     count = config.average_checkpoints
@@ -136,7 +136,7 @@ def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
-def _compile(model, config, loss, metrics, steps) -> None:
+def _compile(model, config, loss, steps) -> None:
     if steps % config.steps_per_execution:  # an execution would run over the end of an epoch
         near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
         raise UserError(
@@ -147,7 +147,7 @@ def _compile(model, config, loss, metrics, steps) -> None:
         model.compile(
             make_optimizer(config, steps),
             loss=loss if isinstance(loss, str) else GlobalMean(loss),
-            metrics=list(metrics),
+            metrics=[TokenCount()] if getattr(model, "counts_tokens", False) else [],
             jit_compile=use_xla(config),
             steps_per_execution=config.steps_per_execution,
         )

@@ -22,8 +22,7 @@ from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
 from .config import by_key, changed_keys, load_config, precision_of, save_config
-from .fit import Outcome, scope_of, train
-from .reporting import TokenCount
+from .fit import Outcome, train
 from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
 
 
@@ -104,8 +103,6 @@ def fit_in_run(
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
-    with scope_of(task):
-        metrics = [TokenCount()] if task.counts_tokens else []
     return train(
         run,
         section,
@@ -114,7 +111,6 @@ def fit_in_run(
         batches.to_dataset,
         len(batches),
         task.development(held_out, judged, config),
-        metrics=metrics,
         workers=workers,
         callbacks=callbacks,
     )
