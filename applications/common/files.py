@@ -134,8 +134,8 @@ def write_text(path: Path | str, text: str, known: bool = False) -> None:
 
 
 def refuse_existing_output(path: Path | str) -> None:
-    if os.path.lexists(path):
-        raise UserError(f"{path} already exists. Choose another --output.")
+    if os.path.lexists(Path(path)):  # an empty path is the folder that we are in
+        raise UserError(f"{Path(path)} already exists. Choose another --output.")
 
 
 def check_new_file(path: Path | str) -> None:

@@ -19,6 +19,7 @@ from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.common import explanation, files, shown
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import (
+    check_new_file,
     json_object,
     new_folder,
     output_file,
@@ -351,6 +352,8 @@ def test_an_error_names_what_was_to_be_written(tmp_path):
     refused = pytest.raises(UserError, match="file/new could not be written")
     with refused, new_folder(tmp_path / "file" / "new"):
         pytest.fail("made in a file")
+    with pytest.raises(UserError, match=r"^\. already exists"):
+        check_new_file("")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
