@@ -21,16 +21,16 @@ class KeepsArguments:
 
 def settings_of(part: Any) -> dict[str, Any]:
     """Return the configuration of a network or preprocessor, to compare it with another's."""
-    return {**without_names(part.get_config()), "name": None}
+    return {**without("name", part.get_config()), "name": None}
 
 
-def without_names(value: Any) -> Any:
-    """Return a configuration without the names of layers, which Keras counts up in a process."""
+def without(key: str, value: Any) -> Any:
+    """Return a configuration without a key, at any depth; descriptions of dtypes stay whole."""
     if isinstance(value, (list, tuple)):
-        return [without_names(each) for each in value]
-    if not isinstance(value, dict) or "Policy" in str(value.get("class_name")):  # of a dtype
+        return [without(key, each) for each in value]
+    if not isinstance(value, dict) or "Policy" in str(value.get("class_name")):
         return value
-    return {key: without_names(each) for key, each in value.items() if key != "name"}
+    return {name: without(key, each) for name, each in value.items() if name != key}
 
 
 def is_finite(number: Any) -> bool:

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
-from ..common.arguments import settings_of, without_names
+from ..common.arguments import settings_of, without
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
@@ -161,7 +161,7 @@ def fit_new_run(
     _check_like(output, "preprocessor", preprocessor_of(type(task), run), task.preprocessor, whose)
     if run.about["format"] > 1:
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
-        if without_names(own) != without_names(read_part(run.path, NETWORK_FILE)):
+        if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
             raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0):
         take_over(run, config, given=given)
