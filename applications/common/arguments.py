@@ -28,7 +28,7 @@ def without(key: str, value: Any) -> Any:
     """Return a configuration without a key, at any depth; descriptions of dtypes stay whole."""
     if isinstance(value, (list, tuple)):
         return [without(key, each) for each in value]
-    if not isinstance(value, dict) or "Policy" in str(value.get("class_name")):
+    if not isinstance(value, dict) or "DTypePolicy" in str(value.get("class_name")):
         return value
     return {name: without(key, each) for name, each in value.items() if name != key}
 
