@@ -402,10 +402,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
                 raise ValueError
             # Read whole, as the archive's checksums are compared then alone. A header that claims
             # more than there is gets memory that is never touched, or none.
-            contents = {name: io.BytesIO(archive.read(name)) for name in sorted(archive.namelist())}
-        state = np.lib.format.read_array(contents.pop("state.npy"))
-        state = json_object(state.tobytes(), str(path))
-        arrays = [np.lib.format.read_array(content) for content in contents.values()]
-        return Checkpoint(int(path.stem.removeprefix("step-")), arrays, state)
+            arrays = {
+                name: np.lib.format.read_array(io.BytesIO(archive.read(name)))
+                for name in sorted(archive.namelist())
+            }
+        state = json_object(arrays.pop("state.npy").tobytes(), str(path))
+        step = int(path.stem.removeprefix("step-"))
+        return Checkpoint(step, list(arrays.values()), state)
     except Exception as error:  # an altered archive fails in many ways, none of them useful here
         raise UserError(f"checkpoint {path} is damaged ({type(error).__name__}).") from None
