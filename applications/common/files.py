@@ -112,7 +112,8 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
             (private / output.name).replace(output)
     except OSError as error:
         refuse(output)
-        raise UserError(f"{output} could not be written: {one_line(error)}.") from None
+        cause = error.strerror or one_line(error)
+        raise UserError(f"{output} could not be written: {cause}.") from None
     finally:
         shutil.rmtree(private, ignore_errors=True)
     _sync(output.parent)

@@ -119,6 +119,8 @@ def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
 
 def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]:
     """Return the first rows of `count`, and the last ones, which are `fraction` of all."""
+    if fraction < 0:
+        raise ValueError(f"Expected the fraction of {what} to hold out. Received: {fraction:g}")
     first = count - max(1, round(fraction * count))
     if first < 1:
         raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")

@@ -296,7 +296,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             sizes = {"batch_size": batch_size, "seed": seed}
             return fit_new_run(self, corpus, held_out, run, **sizes, **kwargs)
         seed = int(keras.random.randint((), 0, 2**31 - 1)) if seed is None else seed
-        size = batch_size or 32
+        size = 32 if batch_size is None else batch_size
         batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
@@ -312,7 +312,9 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         if kwargs.get("_use_cached_eval_dataset") or _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
-        batches = self.make_batches(encoded, batch_size or 32, shuffle=False)
+        batches = self.make_batches(
+            encoded, 32 if batch_size is None else batch_size, shuffle=False
+        )
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
 
     # ---- Saving and reading back.

@@ -349,7 +349,7 @@ def test_an_error_names_what_was_to_be_written(tmp_path):
     for folder, cause in (("gone", "No such file or directory"), ("file", "Not a directory")):
         with pytest.raises(UserError, match=f"{folder}/a.txt could not be written: {cause}.$"):
             write_text(tmp_path / folder / "a.txt", "")
-    refused = pytest.raises(UserError, match="file/new could not be written")
+    refused = pytest.raises(UserError, match="file/new could not be written: Not a directory.$")
     with refused, new_folder(tmp_path / "file" / "new"):
         pytest.fail("made in a file")
     with pytest.raises(UserError, match=r"^\. already exists"):

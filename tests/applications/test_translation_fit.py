@@ -269,6 +269,12 @@ def test_a_run_is_a_preset(preprocessor, run):
             lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),
             "Too few pairs to hold 0.5 of them out. Received: 1",
         ),
+        (
+            lambda t: t.fit(SOURCES, TARGETS, validation_split=-0.5),
+            "Expected the fraction of pairs to hold out. Received: -0.5",
+        ),
+        (lambda t: t.fit(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*Received: 0"),
+        (lambda t: t.evaluate(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*ved: 0"),
         (lambda t: t.fit(SOURCES, TARGETS, validation_data=(["a"], [None])), r"y\[0\]=None"),
         (lambda t: t.evaluate(SOURCES, TARGETS[1:]), "equally many.*Received: 10 in x, 9 in y"),
     ],
