@@ -1,4 +1,4 @@
-"""The command `keras-attention`: what each verb does, once its arguments are parsed.
+"""The command `keras-attention`: it carries out a verb whose arguments are parsed.
 
 Results go to standard output, messages and progress to standard error. Exit status: 0 done;
 1 an error that is not the user's, or a demo whose translations are worse than they should be;
@@ -21,11 +21,11 @@ from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
 from .common.explanation import check_page
 from .common.files import check_new_file, check_picture, refuse_existing_output
-from .common.presets import preset_folder
+from .common.presets import RUN_FILE, TASK_FILE, preset_folder, read_part
 from .common.streams import share_cores, stream_count
 from .common.task import SearchTask, TextTask
 from .training import tasks
-from .training.config import commented_yaml, config_help, load_config
+from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import RunFolder, is_free
 from .training.tasks import train_task
 
@@ -55,6 +55,18 @@ def load_task(name: str) -> type[TextTask]:
     if name not in TASKS:
         raise UserError(f"there is no task '{name}'. Expected: {', '.join(TASKS)}.")
     return getattr(importlib.import_module(TASKS[name].module), TASKS[name].task_class)
+
+
+def _found(run: Path | str) -> tuple[Path, type[TextTask]]:
+    """Return the folder of a run or preset, and the class of its task."""
+    folder = preset_folder(run)
+    if (folder / RUN_FILE).is_file() or (folder / "config.yaml").is_file():
+        return folder, load_task(RunFolder(folder).task)
+    name = read_part(folder, TASK_FILE)["class_name"]
+    for command in TASKS.values():
+        if name in (command.task_class, *command.classes):
+            return folder, load_task(command.name)
+    raise UserError(f"{folder} is a preset of `{name}`, which is no task of this package.")
 
 
 def read_config(
@@ -97,9 +109,7 @@ def _train(options):
 
 
 def _on_a_run(options):
-    folder = preset_folder(options.run)
-    name = tasks.task_of_folder(folder, TASKS)
-    task_class = load_task(name)
+    folder, task_class = _found(options.run)
     _check_output(task_class, options)
     options.config = tasks.config_of(task_class, folder)
     if issubclass(task_class, SearchTask) and options.verb in ("evaluate", "predict", "score"):
@@ -107,7 +117,7 @@ def _on_a_run(options):
         share_cores(stream_count(getattr(options, "streams", None) or own))
     # An engine rounds the weights itself.
     has_engine = getattr(options, "engine", None)
-    dtype = "float32" if has_engine else tasks.precision_of(options.config)
+    dtype = "float32" if has_engine else precision_of(options.config)
     task = task_class.from_preset(folder, dtype=dtype)
     if more := getattr(options, "more", None):
         others = [task_class.from_preset(preset_folder(each), dtype=dtype) for each in more]
@@ -119,7 +129,7 @@ def _on_a_run(options):
         task.export(options.output, format=form)
         say(f"wrote {options.output}")
         return
-    verbs = importlib.import_module(f"{TASKS[name].module}.verbs")
+    verbs = importlib.import_module(f"{TASKS[task_class.name_of_task].module}.verbs")
     getattr(verbs, options.verb)(task, options)
 
 
@@ -132,9 +142,8 @@ def _serve(options):
         ) from None
     served = {}
     for run in options.runs:
-        folder = preset_folder(run)
-        task_class = load_task(tasks.task_of_folder(folder, TASKS))
-        dtype = tasks.precision_of(tasks.config_of(task_class, folder))
+        folder, task_class = _found(run)
+        dtype = precision_of(tasks.config_of(task_class, folder))
         served[run] = task_class.from_preset(folder, dtype=dtype)
     limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
     serve(served, options.host, options.port, limits)
@@ -160,8 +169,7 @@ def _check_output(task_class, options):
 def _average(options):
     refuse_existing_output(options.output)
     folders = [preset_folder(each) for each in options.runs]
-    task_class = load_task(tasks.task_of_folder(folders[0], TASKS))
-    tasks.average_tasks(task_class, folders, options.output)
+    tasks.average_tasks(_found(folders[0])[1], folders, options.output)
     say(f"wrote {options.output}")
 
 

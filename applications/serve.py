@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -84,35 +85,23 @@ class Desk:
     """Lets so many requests work at once and so many wait, each for a limited time."""
 
     def __init__(self, limits: Limits):
-        self.limits, self.slots, self.waiting = limits, asyncio.Semaphore(limits.at_once), 0
+        self.limits, self.threads = limits, ThreadPoolExecutor(limits.at_once, "answer")
+        self.taken: list[Future] = []
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """Return what `work` gives in a thread; raise an HTTPException where it is too late."""
-        if self.slots.locked() and self.waiting >= self.limits.waiting:
+        self.taken = [each for each in self.taken if not each.done()]
+        if len(self.taken) >= self.limits.at_once + self.limits.waiting:
             raise HTTPException(503, "the server is busy: try again in a moment")
+        self.taken.append(self.threads.submit(work))
         try:
-            return await asyncio.wait_for(self._run(work), self.limits.seconds)
+            # Nobody can stop a thread that works: a late one keeps its place until it is done.
+            return await asyncio.wait_for(asyncio.wrap_future(self.taken[-1]), self.limits.seconds)
         except asyncio.TimeoutError:
             raise HTTPException(
                 503,
                 f"no answer within {self.limits.seconds:g} seconds: try a shorter text, or later",
             ) from None
-
-    async def _run(self, work):
-        self.waiting += 1
-        try:
-            await self.slots.acquire()
-        finally:
-            self.waiting -= 1
-        # The thread cannot be stopped: the place is free when it ends, even if nobody waits for it.
-        working = asyncio.ensure_future(asyncio.to_thread(work))
-        working.add_done_callback(self._ended)
-        return await asyncio.shield(working)
-
-    def _ended(self, working):
-        self.slots.release()
-        if not working.cancelled():
-            working.exception()  # so that asyncio does not report one that nobody waits for
 
 
 class Guard:
@@ -125,20 +114,14 @@ class Guard:
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        problem = self._stranger(
-            {name: value.decode("latin-1") for name, value in scope["headers"]}
-        )
-        if problem is None:
-            try:
-                body = await asyncio.wait_for(self._body(receive), self.seconds)
-            except asyncio.TimeoutError:
-                body, problem = b"", (408, "the request did not arrive in time")
-            else:
-                if body is None:
-                    problem = 413, f"the request has more than {self.most:,} bytes"
-        if problem is not None:
-            status, message = problem
-            return await JSONResponse({"error": message}, status)(scope, receive, send)
+        try:
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            self._refuse_strangers(headers)
+            body = await asyncio.wait_for(self._body(receive), self.seconds)
+        except asyncio.TimeoutError:
+            return await _problem(408, "the request did not arrive in time")(scope, receive, send)
+        except HTTPException as error:
+            return await _problem(error.status_code, error.detail)(scope, receive, send)
         whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def replay():
@@ -146,27 +129,33 @@ class Guard:
 
         return await self.app(scope, replay, send)
 
-    def _stranger(self, headers):
+    def _refuse_strangers(self, headers):
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         try:
             name = urlsplit(f"//{host}").hostname
         except ValueError:
             name = None
         if self.hosts is not None and name not in self.hosts:
-            return 403, f"this server does not answer as {host!r}: open it by its address"
+            raise HTTPException(
+                403, f"this server does not answer as {host!r}: open it by its address"
+            )
         if origin is not None and origin.partition("://")[2] != host:
-            return 403, "this server answers its own page only"
-        return None
+            raise HTTPException(403, "this server answers its own page only")
 
     async def _body(self, receive):
-        """Return the body; None as soon as it is too large."""
+        """Return the body; refuse it as soon as it is too large."""
         body, more = b"", True
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
             if len(body) > self.most:
-                return None
+                raise HTTPException(413, f"the request has more than {self.most:,} bytes")
         return body
+
+
+def _problem(status: int, message: str) -> JSONResponse:
+    headers = {"Retry-After": "5"} if status == 503 else None
+    return JSONResponse({"error": message}, status, headers)
 
 
 def make_app(
@@ -178,7 +167,7 @@ def make_app(
 
     Args:
         tasks: the tasks by the names that the page shows.
-        limits: what it takes.
+        limits: of requests, and of the server.
         hosts: the names by which it may be called; None for any.
     """
     limits = limits or Limits()
@@ -253,22 +242,18 @@ def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> No
 def _add_problems(app: FastAPI) -> None:
     """Answer every error by a line of JSON."""
 
-    def problem(status: int, message: str) -> JSONResponse:
-        headers = {"Retry-After": "5"} if status == 503 else None
-        return JSONResponse({"error": message}, status, headers)
-
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail))
+        return _problem(error.status_code, str(error.detail))
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(request: Request, error: RequestValidationError) -> JSONResponse:
         said = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return problem(422, one_line("; ".join(said)))
+        return _problem(422, one_line("; ".join(said)))
 
     @app.exception_handler(ValueError)
     async def wrong(request: Request, error: ValueError) -> JSONResponse:
-        return problem(400, one_line(error))
+        return _problem(400, one_line(error))
 
     @app.middleware("http")
     async def broken(request: Request, call_next: Any) -> Response:
@@ -277,7 +262,7 @@ def _add_problems(app: FastAPI) -> None:
         except Exception as error:
             message = f"the model failed ({type(error).__name__}: {one_line(error)[:300]})"
             say(message)
-            return problem(500, message)
+            return _problem(500, message)
 
 
 def _policy(content: str) -> str:

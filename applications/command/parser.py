@@ -35,6 +35,10 @@ OF_KERASHUBS_NETWORKS = ("kagglehub", "huggingface_hub", "tensorflow_text")
 VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "init", "demo")
 
 
+MOST_BYTES = 64 << 20
+"""The largest JSON file that is read: of one that is larger, the verb itself says so."""
+
+
 class UsageError(Exception):
     """A command line that cannot be parsed; its message is one line."""
 
@@ -73,6 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from keras_attention.applications.cli import run
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # such as a backend that is not there
+        if os.environ.get("KERAS_ATTENTION_TRACEBACK"):
+            raise
+        said = " ".join(str(error).split())
+        print(f"{PROGRAM}: cannot start ({type(error).__name__}: {said})", file=sys.stderr)
+        return 1
     if is_own_process:
         gc.freeze()  # which leaves them out of later searches for garbage
         gc.enable()
@@ -173,7 +183,14 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
         raise UsageError(f"{PROGRAM}: a run of {task.name} has no verb {arguments[0]}.")
     options, rest = parser.parse_known_args(arguments)
     if options.print_completion:
-        _print_completion(parser, options.print_completion)
+        try:
+            import shtab
+        except ImportError:
+            raise UsageError(
+                "--print-completion needs the package shtab: pip install shtab"
+            ) from None
+        print(shtab.complete(parser, shell=options.print_completion))
+        sys.exit(0)
     if options.verb is None:
         parser.error("name a verb")
     verb = f"{PROGRAM} {options.verb}"
@@ -196,15 +213,6 @@ def _did_you_mean(word: str, accepted: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _print_completion(parser: argparse.ArgumentParser, shell: str) -> None:
-    try:
-        import shtab
-    except ImportError:
-        raise UsageError("--print-completion needs the package shtab: pip install shtab") from None
-    print(shtab.complete(parser, shell=shell))
-    sys.exit(0)
-
-
 def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
     """Return the task of the first argument that is a run folder or preset; None without one."""
     # Where a wheel has the presets, and where a source tree has them.
@@ -219,9 +227,10 @@ def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
 
 
 def _word(path: Path, key: str) -> str | None:
-    """Return a text that a JSON file holds; None where it does not."""
+    """Return a text that a small JSON file holds; None where it does not."""
     try:
-        value = json.loads(path.read_bytes() if path.is_file() else b"")[key]  # no pipe
+        is_small = path.is_file() and path.stat().st_size < MOST_BYTES  # and no pipe
+        value = json.loads(path.read_bytes() if is_small else b"")[key]
         return value if isinstance(value, str) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -20,8 +20,17 @@ class KeepsArguments:
 
 
 def settings_of(part: Any) -> dict[str, Any]:
-    """Return the configuration of a network or preprocessor without its name, to compare it."""
-    return {**part.get_config(), "name": None}
+    """Return the configuration of a network or preprocessor, to compare it with another's."""
+    return {**without("name", part.get_config()), "name": None}
+
+
+def without(key: str, value: Any) -> Any:
+    """Return a configuration without a key, at any depth; descriptions of dtypes stay whole."""
+    if isinstance(value, (list, tuple)):
+        return [without(key, each) for each in value]
+    if not isinstance(value, dict) or "DTypePolicy" in str(value.get("class_name")):
+        return value
+    return {name: without(key, each) for name, each in value.items() if name != key}
 
 
 def is_finite(number: Any) -> bool:

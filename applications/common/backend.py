@@ -1,4 +1,4 @@
-"""The Keras backend that a command needs, and what it compiles functions with."""
+"""Checks of the Keras backend, and functions compiled for it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -88,7 +88,7 @@ def of_at_most(letters: int, **columns: Any) -> list[Any]:
 
 
 def service_of(serve: Any, network: keras.Model, *tokenizers: Any) -> Any:
-    """Return the `tf.Module` of a `tf.function` and all that it reads."""
+    """Return a `tf.Module` that holds a `tf.function` and all that the function reads."""
     import tensorflow as tf
 
     module = tf.Module()

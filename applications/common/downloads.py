@@ -1,15 +1,13 @@
 """Files fetched by URL into a cache, whole and with the right checksum or not at all.
 
-pooch does the work: it writes under another name and renames the file once its checksum is right.
-What is left here says where the cache is, and turns its errors into one line.
+pooch writes a download under another name and renames it once its checksum is right. This module
+says where the cache is, and turns pooch's errors into one line.
 """
 
 import os
 import sys
 import urllib.parse
 from pathlib import Path
-
-import keras
 
 from .errors import UserError, one_line, say
 from .files import checksum
@@ -58,12 +56,14 @@ def fetch(
         with requests.get(url, stream=True, timeout=timeout, headers=headers) as response:
             response.raise_for_status()
             size = int(response.headers.get("Content-Length", 0))
-            bar = keras.utils.Progbar(size) if size and sys.stderr.isatty() else None
+            is_shown = size and sys.stderr.isatty()
             with open(output, "wb") as file:
                 for chunk in response.iter_content(1 << 16):
                     file.write(chunk)
-                    if bar:
-                        bar.update(file.tell())
+                    if is_shown:
+                        say(f"\r{file.tell() / size:.0%} of {size:,} bytes", end="")
+            if is_shown:
+                say()
 
     say(f"Fetching {url}")
     try:

@@ -1,5 +1,6 @@
 """Errors that a user can put right, checks that raise them, and messages on standard error."""
 
+import numbers
 import operator
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,13 +17,13 @@ class UserError(ValueError):
 
 
 class TrainingDiverged(UserError):
-    """The loss is no longer a number; what was saved before is kept, exit status 3."""
+    """The loss is no longer a number; earlier checkpoints are kept, exit status 3."""
 
     exit_status = 3
 
 
 class WorkersStopped(UserError):
-    """Another worker of a training has ended; what was saved before is kept, exit status 4."""
+    """Another worker of a training has ended; earlier checkpoints are kept, exit status 4."""
 
     exit_status = 4
 
@@ -110,7 +111,7 @@ def check_range(
     at_most: float | None = None,
     below: float | None = None,
 ) -> None:
-    """Refuse `value` outside the given limits; `None` (not set) and no limit are let through."""
+    """Refuse `value` outside the given limits, or that is no number; `None` (not set) passes."""
     limits = [
         ("at least", at_least, operator.ge),
         ("above", above, operator.gt),
@@ -118,7 +119,8 @@ def check_range(
         ("below", below, operator.lt),
     ]
     stated = [each for each in limits if each[1] is not None]
-    if value is not None and not all(holds(value, limit) for _, limit, holds in stated):
+    is_number = isinstance(value, numbers.Real)
+    if value is not None and not (is_number and all(holds(value, x) for _, x, holds in stated)):
         rule = " and ".join(f"{words} {limit:g}" for words, limit, _ in stated)
         raise UserError(f"{name} must be {rule}. Received: {shown(value)}.")
 

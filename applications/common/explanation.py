@@ -1,7 +1,6 @@
 """Answers of a task with its attention, in one plain form: for pages and pictures."""
 
 import dataclasses
-import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +17,8 @@ from keras_attention.visualization import (
 )
 
 from .errors import UserError, check_choice
-from .files import check_new_file, check_picture, write_text
-from .shown import HTML
+from .files import check_new_file, check_picture, output_file
+from .shown import HTML, framed
 
 PAGE = Path(__file__).with_name("page.html")
 PLACE = '<script id="data" type="application/json">null</script>'
@@ -144,7 +143,8 @@ class Explanation:
             ValueError: where the file exists or has another suffix.
         """
         check_page(path)
-        write_text(Path(path), page([self]))
+        with output_file(path) as file:
+            file.write(page([self]))
 
     def plot(
         self,
@@ -171,7 +171,16 @@ class Explanation:
         """
         if path is not None:
             check_picture(path)
-        found = self._map(answer, attention)
+        check_choice("answer", answer, range(len(self.answers)))
+        maps = self.answers[answer].maps or self.answers[0].maps
+        if not maps:
+            raise ValueError(
+                "There is nothing to draw: a picture needs a model with attention and texts with "
+                f"words. Received: {self.inputs}"
+            )
+        names = [each.name for each in maps]
+        check_choice("attention", attention, [*range(len(maps)), *names])
+        found = maps[attention if isinstance(attention, int) else names.index(attention)]
         layers, heads = len(found.weights), len(found.weights[0])
         check_choice("layer", layer, range(-layers, layers))
         check_choice("head", head, [None, "all", *range(heads)])
@@ -186,21 +195,8 @@ class Explanation:
             return plot_alignment(chosen, columns, rows, path)
         return plot_shaded([ShadedTokens(columns, chosen[0], rows[0])], path, title=self.text)
 
-    def _map(self, answer, attention):
-        check_choice("answer", answer, range(len(self.answers)))
-        maps = self.answers[answer].maps or self.answers[0].maps
-        if not maps:
-            raise ValueError(
-                "There is nothing to draw: a picture needs a model with attention and texts with "
-                f"words. Received: {self.inputs}"
-            )
-        names = [each.name for each in maps]
-        check_choice("attention", attention, [*range(len(maps)), *names])
-        return maps[attention if isinstance(attention, int) else names.index(attention)]
-
     def _repr_html_(self) -> str:
-        content = html.escape(page([self]), quote=True)
-        return f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'
+        return framed(page([self]), "40em")
 
 
 def attention_map(

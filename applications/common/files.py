@@ -6,6 +6,7 @@ is never followed. Every file that people name is read by `read_bytes`, which re
 devices.
 """
 
+import codecs
 import dataclasses
 import errno
 import glob
@@ -49,7 +50,10 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     path = Path(path)
     temporary = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    os.close(os.open(temporary, flags, 0o666))
+    try:
+        os.close(os.open(temporary, flags, 0o666))
+    except OSError as error:
+        raise UserError(f"{path} could not be written: {error.strerror}.") from None
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -95,19 +99,21 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
     """
     output, refuse = Path(output), refuse or refuse_existing_output
     refuse(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    if not output.name:
+        raise UserError(f"a new folder needs a name. Received: {output}.")
     for left in output.parent.glob(f".{glob.escape(output.name)}.*.preparing"):
         with suppress(OSError), _held(left):  # a lock of a living process is an OSError, too
             shutil.rmtree(left, ignore_errors=True)
     private = output.with_name(f".{output.name}.{secrets.token_hex(8)}.preparing")
-    private.mkdir()
     try:
+        private.mkdir(parents=True)
         with _held(private):
             yield private / output.name
             (private / output.name).replace(output)
     except OSError as error:
         refuse(output)
-        raise UserError(f"{output} could not be written: {one_line(error)}.") from None
+        cause = error.strerror or one_line(error)
+        raise UserError(f"{output} could not be written: {cause}.") from None
     finally:
         shutil.rmtree(private, ignore_errors=True)
     _sync(output.parent)
@@ -129,8 +135,8 @@ def write_text(path: Path | str, text: str, known: bool = False) -> None:
 
 
 def refuse_existing_output(path: Path | str) -> None:
-    if os.path.lexists(path):
-        raise UserError(f"{path} already exists. Choose another --output.")
+    if os.path.lexists(Path(path)):  # an empty path is the folder that we are in
+        raise UserError(f"{Path(path)} already exists. Choose another --output.")
 
 
 def check_new_file(path: Path | str) -> None:
@@ -217,7 +223,7 @@ def digest(value: Any) -> str:
             value = [part for item in value.items() for part in item]
         if isinstance(value, (np.ndarray, np.generic)):
             value = value.tolist()
-        if isinstance(value, (list, tuple, range)):
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             sha.update(b"%d:" % len(value))
             for each in value:
                 add(each)
@@ -275,8 +281,12 @@ def verify_checksum(path: Path, folder: Path | None = None) -> None:
     A file that has no checksum, as those of version 0.1, passes.
     """
     folder = folder or path.parent
-    accepted = known_checksums(folder).get(path.relative_to(folder).as_posix())
-    if accepted and not (path.is_file() and checksum(path) in accepted):
+    name = path.relative_to(folder).as_posix()
+    if name not in known_checksums(folder):
+        return
+    found = checksum(path) if path.is_file() else None
+    # Read anew: a training that replaced the file meanwhile noted its checksum before.
+    if found not in known_checksums(folder).get(name, []):
         raise UserError(
             f"{path} is damaged or was changed: its SHA-256 is not the one in "
             f"{folder / CHECKSUMS}. Restore the file from a copy."
@@ -308,11 +318,11 @@ def open_regular(path: Path | str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_bytes(path: Path | str, limit: int | None = None) -> bytes:
+def read_bytes(path: Path | str, limit: int) -> bytes:
     """Return the content of a file, which has at most `limit` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if limit is not None and size > limit:
+        if size > limit:
             raise UserError(f"{path} should have at most {limit:,} bytes. Received: {size:,}.")
         try:
             return file.read()
@@ -337,28 +347,17 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
     path, number = Path(path), 0
-    with open_regular(path) as file:
-        for line in _inflated(file, path) if path.suffix == ".gz" else _plain(file, path):
-            line = line.removesuffix(b"\n") if number else _without_mark(line)
-            if line is None:
-                break
-            number += 1
-            yield decode_line(line, path, number, encoding)
+    try:
+        with open_regular(path) as file:
+            for line in _inflated(file, path) if path.suffix == ".gz" else file:
+                line = line if number else line.removeprefix(codecs.BOM_UTF8)
+                if line:  # a mark may be all that a file holds
+                    number += 1
+                    yield decode_line(line.removesuffix(b"\n"), path, number, encoding)
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     if not number:
         raise UserError(f"{path} is empty: expected one sentence a line.")
-
-
-def _without_mark(line: bytes) -> bytes | None:
-    """Return the first line without mark and end; None where a mark is all that a file holds."""
-    line = line.removeprefix(b"\xef\xbb\xbf")
-    return line.removesuffix(b"\n") if line else None
-
-
-def _plain(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    try:
-        yield from file
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:

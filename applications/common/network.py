@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import keras_hub
 
-from .arguments import KeepsArguments
+from .arguments import KeepsArguments, without
 
 
 class Network(KeepsArguments, keras_hub.models.Backbone):
@@ -37,9 +37,13 @@ class Network(KeepsArguments, keras_hub.models.Backbone):
         return make() if given is None else given
 
     def config_of(self, **parts: keras.layers.Layer) -> dict[str, Any]:
-        """Return the configuration of the parts that were given; None for those made here."""
+        """Return the configuration of the parts that were given; None for those made here.
+
+        It lacks the shapes that a part was built with, as the network builds it.
+        """
+        described = keras.saving.serialize_keras_object
         return {
-            name: _described(layer) if self._parts_given[name] else None
+            name: without("build_config", described(layer)) if self._parts_given[name] else None
             for name, layer in parts.items()
         }
 
@@ -95,14 +99,3 @@ def keep_functional_apart() -> None:
 
 
 keep_functional_apart()
-
-
-def _described(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Return a layer's configuration without the shapes it was built with: a network builds it."""
-
-    def without_shapes(value):
-        if isinstance(value, dict):
-            return {k: without_shapes(each) for k, each in value.items() if k != "build_config"}
-        return [without_shapes(each) for each in value] if isinstance(value, list) else value
-
-    return without_shapes(keras.saving.serialize_keras_object(layer))

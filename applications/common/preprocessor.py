@@ -1,6 +1,7 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,10 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
         values = values.numpy()
     texts = []
     for place, value in enumerate(values):
-        text = value.decode("utf-8", "strict") if isinstance(value, bytes) else value
+        text = value
+        if isinstance(value, bytes):
+            with suppress(UnicodeDecodeError):
+                text = value.decode("utf-8")
         if not isinstance(text, str):
             raise ValueError(
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "
@@ -115,6 +119,8 @@ def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
 
 def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]:
     """Return the first rows of `count`, and the last ones, which are `fraction` of all."""
+    if fraction < 0:
+        raise ValueError(f"Expected the fraction of {what} to hold out. Received: {fraction:g}")
     first = count - max(1, round(fraction * count))
     if first < 1:
         raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")

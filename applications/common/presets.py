@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import keras_hub
 
+from ..training.config import MOST
 from .errors import UserError, check_range, one_line
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum
 from .weights import check_sizes
@@ -22,16 +23,16 @@ PRESETS = Path(__file__).parents[1] / "presets"
 
 def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
     """Write what a preset holds beside weights into a folder."""
-    for part, name in (
-        (task, TASK_FILE),
-        (task.backbone, NETWORK_FILE),
-        (task.preprocessor, PREPROCESSOR_FILE),
-    ):
-        described = keras.saving.serialize_keras_object(part)
-        if part is task:  # its preprocessor, with the vocabularies, has a file of its own
-            described["config"]["preprocessor"] = None
-        text = json.dumps(described, indent=2)
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+    described = keras.saving.serialize_keras_object(task)
+    parts = {TASK_FILE: described, NETWORK_FILE: keras.saving.serialize_keras_object(task.backbone)}
+    # A preprocessor, with the vocabularies, has a file of its own.
+    if task.preprocessor is None:
+        del described["config"]["preprocessor"]
+    else:
+        parts[PREPROCESSOR_FILE] = described["config"]["preprocessor"]
+        described["config"]["preprocessor"] = None
+    for name, part in parts.items():
+        (folder / name).write_text(json.dumps(part, indent=2) + "\n", encoding="utf-8")
 
 
 def model_card(task: keras_hub.models.Task) -> str:
@@ -78,16 +79,13 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     if not path.exists():
         raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
+    text = read_bytes(path, MOST_JSON)
     verify_checksum(path)
-    content = json_object(read_bytes(path, MOST_JSON), str(path))
+    content = json_object(text, str(path))
     kinds = {"registered_name": str, "class_name": str, "config": dict}
     if not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
         raise UserError(f"{path} is damaged: expected an object with {', '.join(kinds)}.")
     return content
-
-
-MOST_SEARCHED = {"beam_size": 1000, "n_best": 1000, "max_length": 1 << 20, "batch_size": 1 << 20}
-"""The largest numbers of a preset's search: larger ones would take all memory."""
 
 
 @contextmanager
@@ -120,11 +118,11 @@ def read_task(
     config = described["config"]
     if load_weights:
         check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
-    if "preprocessor" not in changes:
+    if "preprocessor" in config and "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
     with making("task", folder / TASK_FILE):
-        for name, most in MOST_SEARCHED.items():
-            check_range(name, (config.get("search") or {}).get(name), at_most=most)
+        for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
+            check_range(name, (config.get("search") or {}).get(name), at_most=MOST[name])
         if dtype is not None:
             policy = keras.dtype_policies.get(dtype)
             config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)

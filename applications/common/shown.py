@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
 
-from .files import check_new_file, check_picture, replacing, write_text
+from .files import check_new_file, check_picture, output_file, replacing
 
 HTML = (".html", ".htm")
 
@@ -48,15 +48,19 @@ class Shown:
         if path is not None:
             check_shaded(path)
         if path is not None and Path(path).suffix.lower() in HTML:
-            return write_text(Path(path), shaded_html(self.shaded, title=self.title))
+            with output_file(path) as file:
+                file.write(shaded_html(self.shaded, title=self.title))
+            return None
         return written(plot_shaded(self.shaded, title=self.title or None), path)
 
     def _repr_html_(self) -> str:
-        page = html.escape(shaded_html(self.shaded, title=self.title), quote=True)
-        height = 90 + 60 * len(self.shaded)
-        return (
-            f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
-        )
+        return framed(shaded_html(self.shaded, title=self.title), f"{90 + 60 * len(self.shaded)}px")
+
+
+def framed(page: str, height: str) -> str:
+    """Return a page as a frame of a notebook."""
+    content = html.escape(page, quote=True)
+    return f'<iframe srcdoc="{content}" style="width: 100%; height: {height}; border: 0"></iframe>'
 
 
 def written(figure: Any, path: Path | str | None) -> Any:

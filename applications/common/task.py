@@ -14,7 +14,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.distribute import GlobalMean
 
-from ..training.config import load_config
+from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from . import presets
 from .arguments import KeepsArguments
@@ -159,7 +159,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         """Refuse a configuration that names no training data or nothing to judge by."""
 
     def explain(self, *texts: Any, **options: Any) -> Explanation:
-        """Return what the task answers and what it attended to: the page that is served shows it.
+        """Return the answers to texts with the attention behind them; the served page shows it.
 
         A subclass takes the texts that `asks` names, and of a `SearchTask` `beam_size`.
         """
@@ -185,16 +185,16 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             weighted_metrics: the same, weighted by `sample_weight`.
             **kwargs: more of `keras.Model.compile`.
         """
-        optimizer = self.default_optimizer() if _is_auto(optimizer) else optimizer
-        loss = self.default_loss() if _is_auto(loss) else loss
+        optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
+        loss = self.default_loss() if loss == "auto" else loss
         super().compile(
             optimizer, loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs
         )
         own = loss.loss if isinstance(loss, GlobalMean) else loss
-        wanted = [
-            each for each in keras.tree.flatten([metrics, weighted_metrics]) if each is not None
-        ]
-        needs_logits = any(not getattr(each, "reads_labels_only", False) for each in wanted)
+        needs_logits = any(
+            each is not None and not getattr(each, "reads_labels_only", False)
+            for each in keras.tree.flatten([metrics, weighted_metrics])
+        )
         self._feature_loss = None if needs_logits else self.feature_loss(own)
 
     def require_preprocessor(self) -> TextPreprocessor:
@@ -276,9 +276,11 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
                 "`run` needs texts, which can be gone through again from any step: give lists. "
                 f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
             )
+        if run is not None and not shuffle:
+            raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
+        kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if run is None:
             build_optimizer(self)
-        kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if is_streamed:  # targets and weights beside a dataset are refused by Keras
             kwargs |= {"y": y, "sample_weight": sample_weight}
         if self.preprocessor is None:
@@ -297,7 +299,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             return fit_new_run(self, corpus, held_out, run, **sizes, **kwargs)
         if seed is None and not is_streamed:
             seed = int(keras.random.randint((), 0, 2**31 - 1))
-        return self._fit(corpus, held_out, batch_size or 32, seed, shuffle, **kwargs)
+        size = 32 if batch_size is None else batch_size
+        return self._fit(corpus, held_out, size, seed, shuffle, **kwargs)
 
     def _fit(self, corpus, held_out, size, seed, shuffle, *, steps_per_epoch=None, **kwargs):
         """Train on a corpus, or a dataset of texts in its own order; validate on another."""
@@ -324,7 +327,9 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         if _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
-        batches = self.make_batches(encoded, batch_size or 32, shuffle=False)
+        batches = self.make_batches(
+            encoded, 32 if batch_size is None else batch_size, shuffle=False
+        )
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
 
     # ---- Saving and reading back.
@@ -334,13 +339,13 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 
         Args:
             preset_dir: the folder to write; it must not exist.
-            max_shard_size: the most gigabytes of one file of weights.
+            max_shard_size: ignored; all weights are in one file, which is checked as a whole.
 
         Raises:
             ValueError: if there is something at `preset_dir`.
         """
         with new_folder(preset_dir) as folder:
-            super().save_to_preset(str(folder), max_shard_size)
+            super().save_to_preset(str(folder), float("inf"))
             self.describe(folder)
             write_checksums(folder)
             (folder / presets.CARD_FILE).write_text(presets.model_card(self), encoding="utf-8")
@@ -366,7 +371,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             return cls.from_run_0_1(folder, load_weights)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
-            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_verified=True)
+            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
         task.preset_folder = folder if Path(preset).is_dir() else None
         return task
 
@@ -377,8 +382,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 
         RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
-        precision = getattr(getattr(config, "decoding", None), "precision", "float32")
-        task = cls.configured(config, cls.preprocessor_of_0_1(folder, config), precision)
+        preprocessor = cls.preprocessor_of_0_1(folder, config)
+        task = cls.configured(config, preprocessor, precision_of(config))
         if load_weights:
             read_weights(task.backbone, folder / "best.weights.h5")
         return task
@@ -421,7 +426,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 
 
 class SearchTask(TextTask):
-    """Base of the tasks that search for what they write, as `search` says where nothing else does.
+    """Base of the tasks that search for their output, by default with the options in `search`.
 
     A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
     and the options that it has by default.
@@ -468,7 +473,7 @@ class SearchTask(TextTask):
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing = (options, attention), [self._seed.state]
         rows = len(lengths)
-        single = is_free and rows <= most  # a number of streams asks for what is always the same
+        single = is_free and rows <= most  # with a number of streams, runs are always the same
         if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
             return (lambda source: function(ops.convert_to_tensor(source))), most, 1
         ready = self._compiled(key, function, self.source_rank, changing=changing)
@@ -487,10 +492,6 @@ class SearchTask(TextTask):
         if streams > 1 and hasattr(find, "get_concrete_function"):
             find.get_concrete_function()  # traced here: Keras' settings are those of a thread
         in_streams(use, batches, streams)
-
-
-def _is_auto(given: Any) -> bool:
-    return isinstance(given, str) and given == "auto"
 
 
 def _is_dataset(x: Any) -> bool:

@@ -71,16 +71,18 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
         else:
             vectors[word] = vector
     usual = widths.most_common(1)[0][0] if widths else size
-    if usual != size or not vectors:
+    if usual != size:
         raise UserError(
             f"{path} has vectors of {usual} numbers, and model.embedding_size is {size}: set it to "
             "the file's, or name another file."
         )
+    if not vectors:
+        raise UserError(f"{path} has no line with a word and {size} finite numbers.")
     return VectorFile(str(path), vectors, len(broken), min(broken, default=0), repeated)
 
 
 def with_words(tokenizer: WordTokenizer, words: Iterable[str]) -> WordTokenizer:
-    """Return a tokenizer that knows more words; what is no word of a text is left out."""
+    """Return a tokenizer that knows more words, those that the tokenizer keeps in one piece."""
     known = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
     known |= {word: None for word in words if tokenizer.tokens(word) == [word]}
     return WordTokenizer(list(known), tokenizer.lowercase, tokenizer.split)

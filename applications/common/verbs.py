@@ -51,26 +51,22 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
         for _ in lines_of(path, encoding):  # a file that cannot be read is refused before the work
             pass
         lines = lines_of(path, encoding)
-        while chunk := list(itertools.islice(lines, size)):
-            yield chunk
-        return
-    if sys.stdin.isatty():
-        size = 1
-        print("Type a line; Ctrl-D ends.", file=sys.stderr)
-    chunk: list[str] = []
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        chunk.append(decode_line(line.removesuffix(b"\n"), "standard input", number))
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
+    else:
+        lines = (
+            decode_line(line.removesuffix(b"\n"), "standard input", number)
+            for number, line in enumerate(sys.stdin.buffer, 1)
+        )
+        if sys.stdin.isatty():
+            size = 1
+            print("Type a line; Ctrl-D ends.", file=sys.stderr)
+    while chunk := list(itertools.islice(lines, size)):
         yield chunk
 
 
 def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
     """Write results, one a line, to a new file or standard output, as they come.
 
-    `empty` says what is wrong where there is none.
+    Where there is none, `empty` is the error.
     """
     count = 0
     with output_file(output) as file:

@@ -1,8 +1,6 @@
 """The weights of a network in a file: written whole, and read only where they are sound."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,10 @@ def save_weights(model: keras.Model, path: Path) -> None:
         model.optimizer = optimizer
 
 
-def load_weights(model: keras.Model, path: Path, is_verified: bool = False) -> None:
-    """Load the weights of `model` from a file, unless it is damaged, changed, or not finite.
+def load_weights(model: keras.Model, path: Path, is_checked: bool = False) -> None:
+    """Load the weights of `model` from a file, which `check_weights` refuses if it is not sound.
 
-    `is_verified` says that its checksum was compared already, as `check_sizes` does.
+    `is_checked` says that the file was checked already, as `check_sizes` does.
     """
     path = Path(path)
     if not path.exists():
@@ -38,34 +36,53 @@ def load_weights(model: keras.Model, path: Path, is_verified: bool = False) -> N
             f"{path.parent} has no weights: {path.name} is missing. A run has them from the end of "
             "its first epoch on: continue it with `train --resume`."
         )
-    if not is_verified:
-        verify_checksum(path)
-    check_weights(path)
+    if not is_checked:
+        check_weights(path)
     try:
         model.load_weights(path)
     except Exception as error:  # a damaged file fails in many ways, none of them useful here
         raise _unsound(path, type(error).__name__) from None
 
 
-def check_weights(path: Path) -> None:
-    """Refuse a file of weights that is damaged, leads elsewhere, or is not finite."""
-    with _reading(path) as file:
-        _check_group(file, path, path.stat().st_size)
+def check_weights(path: Path) -> int:
+    """Refuse a file of weights that is damaged, changed, leads elsewhere, or is not finite.
 
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """Open a file of weights; what goes wrong with it is one line."""
+    Return the length of its longest axis.
+    """
     import h5py
 
+    verify_checksum(path)
     open_regular(path).close()
+    left, longest = path.stat().st_size, 0
+
+    def check(group):
+        nonlocal left, longest
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise UserError(f"{path} is refused: its entry {name!r} leads out of the file.")
+            item = group[name]
+            if isinstance(item, h5py.Group):
+                check(item)
+                continue
+            if item.external or item.is_virtual:
+                raise UserError(f"{path} is refused: its entry {item.name!r} lies in another file.")
+            left, longest = left - item.nbytes, max(longest, 0, *item.shape)
+            if left < 0:
+                raise _unsound(path, "it says that it holds more than it does")
+            if item.dtype.kind == "f" and not np.isfinite(item[()]).all():
+                raise UserError(
+                    f"{path} holds weights that are NaN or infinite (in {item.name}): no result of "
+                    "them would mean anything. Train again, or restore the file from a copy."
+                )
+
     try:
         with h5py.File(path, "r") as file:
-            yield file
+            check(file)
     except UserError:
         raise
     except Exception as error:  # HDF5's own errors are many and say nothing to a user
         raise _unsound(path, type(error).__name__) from None
+    return longest
 
 
 _SIZE = re.compile(r"(^|_)(units|size|dim|heads|layers|outputs)$")
@@ -76,64 +93,30 @@ _SMALL_OTHERS = 4096
 
 
 def check_sizes(described: Any, path: Path) -> None:
-    """Refuse a description whose network is larger than its file of weights.
+    """Refuse a description whose network is larger than its file of weights, which is checked.
 
     A network is built before its weights are read, and a size of billions would take all memory.
 
     Raises:
         UserError: naming the size.
     """
-    largest = total = 0
-
-    def measure(_, item):
-        nonlocal largest, total
-        largest = max(largest, 0, *getattr(item, "shape", ()))
-        total += getattr(item, "nbytes", 0)
+    if not path.exists():
+        return
+    longest = check_weights(path)
 
     def check(value):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(each, (dict, list)):
                 check(each)
             elif type(each) is int and (found := _SIZE.search(str(key))):
-                if each <= max(largest, _SMALL.get(found[2], _SMALL_OTHERS)):
+                if each <= max(longest, _SMALL.get(found[2], _SMALL_OTHERS)):
                     continue
                 raise UserError(
                     f"{path.parent} describes a network with {key} {shown(each)}, and {path.name} "
                     f"has no axis that long. It is damaged, or its parts are of several models."
                 )
 
-    if not path.exists():
-        return
-    verify_checksum(path)
-    with _reading(path) as file:
-        file.visititems(measure)
-    if total > path.stat().st_size:
-        raise _unsound(path, "it says that it holds more than it does")
     check([described])
-
-
-def _check_group(group, path: Path, size: int) -> int:
-    """Check what a group holds; return how many of the file's `size` bytes are left."""
-    import h5py
-
-    for name in group:
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise UserError(f"{path} is refused: its entry {name!r} leads out of the file.")
-        item = group[name]
-        if isinstance(item, h5py.Group):
-            size = _check_group(item, path, size)
-            continue
-        if item.external or item.is_virtual:
-            raise UserError(f"{path} is refused: its entry {item.name!r} lies in another file.")
-        size -= item.nbytes
-        if size < 0:
-            raise _unsound(path, "it says that it holds more than it does")
-        if item.dtype.kind == "f" and not np.isfinite(item[()]).all():
-            raise UserError(
-                f"{path} holds weights that are NaN or infinite (in {item.name}): no result of "
-                "them would mean anything. Train again, or restore the file from a copy."
-            )
-    return size
 
 
 def _unsound(path: Path, cause: str) -> UserError:

@@ -29,20 +29,18 @@ class StopWhenNotFinite(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         for name in ("loss", "val_loss"):
-            value = logs.get(name, 0.0)
-            if not math.isfinite(value):
+            if not math.isfinite(value := logs.get(name, 0.0)):
                 sync_variables(self.model)
-                step = updates_made(self.model)
-                raise diverged(f"{name} became {value} at step {step}", self.checkpoints)
+                what = f"{name} became {value} at step {updates_made(self.model)}"
+                raise diverged(what, self.checkpoints)
 
     on_epoch_end = on_train_batch_end
 
 
 def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
     """Return the error that ends a training, with the checkpoint that is kept."""
-    paths = checkpoints.paths()
     kept = "There is no checkpoint yet."
-    if paths:
+    if paths := checkpoints.paths():
         kept = f"The last good checkpoint ({paths[-1].name}) and the best weights are kept."
     return TrainingDiverged(
         f"{what}. {kept} "
@@ -91,8 +89,7 @@ class KeepBest(Plateau):
 
     def __init__(self, path: Path | None, monitor: str, mode: str, patience: int | None):
         super().__init__(monitor, mode, patience)
-        self.path = path
-        self.epoch = 0
+        self.path, self.epoch = path, 0
 
     def on_epoch_end(self, epoch, logs=None):
         if self.improved(logs[self.monitor]):
@@ -129,9 +126,8 @@ class TimeLimit(keras.callbacks.Callback):
     def __init__(self, seconds: float | None, workers: Workers):
         super().__init__()
         self.seconds, self.workers = seconds, workers
-        self.before = 0.0
+        self.before, self.over = 0.0, False
         self.start: float | None = None
-        self.over = False
 
     @property
     def elapsed(self) -> float:
@@ -241,11 +237,8 @@ class SaveCheckpoint(keras.callbacks.Callback):
             self._metrics = []
 
         # After the last batch of an epoch, its end is near and writes a checkpoint itself.
-        if (
-            self.within < self.steps
-            and is_time_for_a_word(self.workers, batch)
-            and self.workers.any(self.asked_to_end)
-        ):
+        is_asked = self.within < self.steps and is_time_for_a_word(self.workers, batch)
+        if is_asked and self.workers.any(self.asked_to_end):
             sync_variables(self.model)
             path = self._save(self.epoch, [each.numpy() for each in self.model.metrics_variables])
             raise ended_by_signal(path)
@@ -289,13 +282,11 @@ class SaveCheckpoint(keras.callbacks.Callback):
     def restore(self, model: keras.Model, checkpoint: Checkpoint) -> int:
         """Put `checkpoint` into `model`, its optimizer and the callbacks; return its epoch."""
         variables = training_variables(model)
-        expected = [tuple(variable.shape) for variable in variables]
         arrays, more = checkpoint.arrays[: len(variables)], checkpoint.arrays[len(variables) :]
-        received = [array.shape for array in arrays]
-        if expected != received:
+        if [tuple(variable.shape) for variable in variables] != [array.shape for array in arrays]:
             raise UserError(
                 f"the checkpoint of step {checkpoint.step} does not fit the model: expected "
-                f"{len(expected)} variables, received {len(received)} or other shapes. Was the "
+                f"{len(variables)} variables, received {len(arrays)} or other shapes. Was the "
                 "run folder's config.yaml or tokeniser changed?"
             )
         state = self._checked(checkpoint)
@@ -356,9 +347,9 @@ def ended_by_signal(path: Path) -> Preempted:
 
 
 def sync_variables(model: keras.Model) -> None:
-    """Make the variables of `model` what they are after the last batch.
+    """Give the variables of `model` their values after the last batch.
 
-    Within an epoch Keras keeps them elsewhere on JAX. It takes up again what they are then.
+    Within an epoch Keras keeps the values elsewhere on JAX. It goes on with those of the variables.
     """
     if sync := getattr(model, "jax_state_sync", None):
         sync()
@@ -366,8 +357,7 @@ def sync_variables(model: keras.Model) -> None:
 
 def network_of(model: keras.Model) -> keras.Model:
     """Return the network of a task, and any other model itself."""
-    network = getattr(model, "backbone", None)
-    return model if network is None else network
+    return getattr(model, "backbone", model)
 
 
 def training_variables(model: keras.Model) -> list:

@@ -42,13 +42,12 @@ def load_config(
     sources += [_read_overrides(config_class, overrides)]
     sections = {}
     for section in fields(config_class):
-        given = {}
+        types = {field.name: field.type for field in fields(section.type)}
+        given: dict[str, Any] = {}
         for source in sources:
-            given |= source.get(section.name) or {}
+            given |= source.get(section.name, {})
         values = {
-            field.name: _value(f"{section.name}.{field.name}", field.type, given[field.name])
-            for field in fields(section.type)
-            if field.name in given
+            key: _value(f"{section.name}.{key}", types[key], value) for key, value in given.items()
         }
         try:
             sections[section.name] = section.type(**values)
@@ -59,10 +58,15 @@ def load_config(
     return config_class(**sections)
 
 
-def save_config(config: Any, path: Path, known: bool = False) -> None:
-    """Write `config` as YAML that `load_config` reads back; `known` notes the file's checksum."""
+def save_config(config: Any, path: Path) -> None:
+    """Write `config` as YAML that `load_config` reads back."""
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-    write_text(path, text, known)
+    write_text(path, text, known=True)
+
+
+def precision_of(config: Any) -> str:
+    """Return the dtype policy of all verbs but `train`."""
+    return getattr(getattr(config, "decoding", None), "precision", "float32")
 
 
 def by_key(config: Any) -> dict[str, Any]:
@@ -295,26 +299,22 @@ def _wrapped(text: str, indent: str, **settings: bool) -> list[str]:
 
 def _described(config_class: type) -> Iterator[tuple[str, str, list[tuple[str, ...]]]]:
     """Yield each section: name, meaning, and of its keys name, meaning, type and default."""
+    from docstring_parser import parse
+
     for section in fields(config_class):
         words = section.type.__doc__.partition("\n\n")[0].split()
-        meanings = _meanings(section.type)
+        # A section that extends another describes its own keys alone.
+        meanings = {
+            parameter.arg_name: " ".join(parameter.description.split()).rstrip(".")
+            for each in reversed(section.type.__mro__)
+            if dataclasses.is_dataclass(each)
+            for parameter in parse(each.__doc__).params
+        }
         keys = [
             (field.name, meanings[field.name], type_words(field.type), _yaml(field.default))
             for field in fields(section.type)
         ]
         yield section.name, " ".join(words).rstrip("."), keys
-
-
-def _meanings(config_class: type) -> dict[str, str]:
-    from docstring_parser import parse
-
-    # A section that extends another describes its own keys alone.
-    return {
-        parameter.arg_name: " ".join(parameter.description.split()).rstrip(".")
-        for each in reversed(config_class.__mro__)
-        if dataclasses.is_dataclass(each)
-        for parameter in parse(each.__doc__).params
-    }
 
 
 def _yaml(value) -> str:

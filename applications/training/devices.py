@@ -90,18 +90,15 @@ class Devices:
         return self.strategy.scope() if self.strategy else nullcontext()
 
 
+@functools.cache
 def devices_of(config: DistributeConfig) -> Devices:
     """Return the devices that `config` describes, the same object every time.
 
     With multi-worker the first call waits for the other workers, and has to come before TensorFlow
     runs an operation; a TimeoutError names those that did not come.
     """
-    return _connect(config.strategy, config.devices, config.timeout)
-
-
-@functools.cache
-def _connect(name, devices, timeout):
-    names = [each.strip() for each in (devices or "").split(",") if each.strip()]
+    name = config.strategy
+    names = [each.strip() for each in (config.devices or "").split(",") if each.strip()]
     try:
         if keras.backend.backend() == "jax":
             return Devices(Workers(), distribution=_distribution(name, names))
@@ -116,7 +113,7 @@ def _connect(name, devices, timeout):
                 "strategy multi-worker needs TF_CONFIG in the environment of every worker, or "
                 "Slurm's srun with several tasks. Received: neither"
             )
-        strategy = distribute.multi_worker_strategy(cluster, timeout)
+        strategy = distribute.multi_worker_strategy(cluster, config.timeout)
         return Devices(Workers(strategy, cluster), strategy)
     except ValueError as error:
         raise UserError(f"distribute: {str(error).rstrip('.')}.") from None
@@ -204,9 +201,8 @@ def model_scope(config: Any) -> Iterator[Workers]:
 def use_xla(config: TrainingConfig) -> bool | str:
     """Return what to give `compile` as `jit_compile`.
 
-    On two busy CPU cores, rnnsearch (256 units, batch 64, 17 by 17 tokens) took 0.44 s of processor
-    time a step without XLA and 0.62 s with it, and its first step 5.7 s and 11.6 s. Deterministic
-    operations cost nothing there (0.44 s both ways).
+    On two CPU cores, a step of rnnsearch took 0.44 s without XLA and 0.62 s with it, and the first
+    step 5.7 s and 11.6 s.
     """
     if config.jit_compile is not None:
         return config.jit_compile

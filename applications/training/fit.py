@@ -15,10 +15,9 @@ from keras_attention.distribute import GlobalMean, Workers
 from ..common.errors import UserError, say
 from ..common.files import verify_checksum
 from . import callbacks as own
-from .callbacks import KeepBest, SaveCheckpoint, TimeLimit
 from .config import TrainingConfig
 from .devices import use_xla
-from .reporting import Figures, Progress, WriteTensorBoard
+from .reporting import Figures, Progress, TokenCount, WriteTensorBoard
 from .run_folder import Checkpoints, MetricsLog, RunFolder
 
 
@@ -43,45 +42,53 @@ def train(
     batches: Callable[[int], object],
     steps_per_pass: int,
     evaluate: Callable[[], dict[str, float]],
-    metrics: Sequence[keras.metrics.Metric] = (),
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
-    The model is made in `model_scope`, which gives `workers`, as are `metrics`. Of a task the
-    weights of its network are kept. `batches`, given the number of batches already seen, returns
-    the endless dataset of those that come next; a pure function of that number, or a resumed run
-    would differ. `evaluate` returns the figures on the development set, in the chief alone, with
-    `val_loss` and the monitored one. The user's `callbacks` come after them and before the
-    checkpoint, which keeps the state of those that have `get_state` and `set_state`.
+    The model is made in `model_scope`, which gives `workers`. Of a task the weights of its network
+    are kept; a model with `counts_tokens` reports tokens a second. `batches`, given the number of
+    batches already seen, returns the endless dataset of those that come next; a pure function of
+    that number, or a resumed run would differ. `evaluate` returns the figures on the development
+    set, in the chief alone, with `val_loss` and the monitored one. The user's `callbacks` come
+    after them and before the checkpoint, which keeps the state of those that have `get_state` and
+    `set_state`.
     """
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
-    _compile(model, config, loss, metrics, steps)
+    _compile(model, config, loss, steps)
     stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
     count = config.average_checkpoints
     average = own.AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
-    saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
+    saver = own.SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     epoch, step = _resume(saver, model)
 
     def outcome():
-        reason = _finished(config, epoch, best, limit)
+        reason = ""  # training is not over
+        if epoch and best.exhausted:
+            reason = f"no better {best.monitor} in {best.patience} epochs"
+        elif epoch and limit.exhausted:
+            reason = f"{config.max_minutes:g} minutes are over"
+        elif epoch >= config.epochs:
+            reason = f"all {config.epochs} epochs are done"
         return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
 
     if outcome().reason:
-        if epoch and run.best_weights.exists():  # nothing will be written: what is there must hold
+        if epoch and run.best_weights.exists():  # the file will not be written again
             verify_checksum(run.best_weights)
         return outcome()
-    judges = [stateful[name] for name in ("best", "halve") if name in stateful]
     judged = [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
-    judged += [own.StopWhenNotFinite(checkpoints), *judges, limit]
+    judged += [own.StopWhenNotFinite(checkpoints)]
+    judged += [each for each in stateful.values() if isinstance(each, own.Plateau)] + [limit]
     if average:
         judged = [average, *judged, average.back]
     if workers.is_chief:
-        judged += _reports(run, config, Progress(config.epochs, steps, first=saver.within), step)
+        judged += [Progress(config.epochs, steps, first=saver.within)]
+        judged += [at_epoch_end(MetricsLog(run.metrics, step).append)]
+        judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []
 
     def fit(first, last, number_of_steps):
         # Not `model.fit`: a task's own would make ids of texts first.
@@ -109,9 +116,10 @@ def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Ca
     """Return the callbacks whose state a checkpoint keeps: ours, and those of the user's."""
     monitor, mode = config.monitor
     patience = None if config.early_stopping == "none" else config.patience
+    best_weights = run.best_weights if workers.is_chief else None
     found = {
-        "best": KeepBest(run.best_weights if workers.is_chief else None, monitor, mode, patience),
-        "time": TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
+        "best": own.KeepBest(best_weights, monitor, mode, patience),
+        "time": own.TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
         "figures": Figures(),
     }
     if config.schedule == "halve":
@@ -128,14 +136,7 @@ def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
-def _reports(run, config, progress, step) -> list[keras.callbacks.Callback]:
-    """Return what shows and writes the figures of an epoch."""
-    log = MetricsLog(run.metrics, step)
-    reports = [progress, at_epoch_end(log.append)]
-    return [*reports, WriteTensorBoard(run.tensorboard)] if config.tensorboard else reports
-
-
-def _compile(model, config, loss, metrics, steps) -> None:
+def _compile(model, config, loss, steps) -> None:
     if steps % config.steps_per_execution:  # an execution would run over the end of an epoch
         near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
         raise UserError(
@@ -146,7 +147,7 @@ def _compile(model, config, loss, metrics, steps) -> None:
         model.compile(
             make_optimizer(config, steps),
             loss=loss if isinstance(loss, str) else GlobalMean(loss),
-            metrics=list(metrics),
+            metrics=[TokenCount()] if getattr(model, "counts_tokens", False) else [],
             jit_compile=use_xla(config),
             steps_per_execution=config.steps_per_execution,
         )
@@ -170,7 +171,8 @@ def build_optimizer(model: keras.Model) -> None:
 
 def _parts(model, batches, start):
     """Return the dataset of batches from `start` on, cut into parts where there are replicas."""
-    strategy, distribution = _strategy_of(model), keras.distribution.distribution()
+    strategy = getattr(model, "distribute_strategy", None)  # TensorFlow's
+    distribution = keras.distribution.distribution()
     if distribution is not None:
         return distribute.even_batches(batches(start), distribution.device_mesh.devices.size)
     if strategy is None or strategy.num_replicas_in_sync == 1:
@@ -178,19 +180,14 @@ def _parts(model, batches, start):
     return distribute.replica_batches(strategy, lambda: batches(start))
 
 
-def _strategy_of(model):
-    """Return TensorFlow's strategy, under which `model` was made; None on other backends."""
-    return getattr(model, "distribute_strategy", None)
-
-
 def scope_of(model: keras.Model) -> AbstractContextManager:
     """Return the scope in which to make what trains with a model, such as metrics."""
-    strategy = _strategy_of(model)
+    strategy = getattr(model, "distribute_strategy", None)
     return strategy.scope() if strategy else nullcontext()
 
 
 @contextmanager
-def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None]:
+def _naming_bad_places(saver: own.SaveCheckpoint, workers: Workers) -> Iterator[None]:
     """Turn TensorFlow's errors of a value that is not finite, and of a worker that has ended, into
     ones that say what happened."""
     if keras.backend.backend() != "tensorflow":
@@ -202,39 +199,29 @@ def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None
         with distribute.naming_lost_workers() if workers.count > 1 else nullcontext():
             yield
     except tf.errors.InvalidArgumentError as error:
-        place = bad_place(error)
-        if place is None:
+        _, found, rest = str(error).partition(MARK)
+        if not found:
             raise
-        what = f"{place} became NaN or infinite after {saver.batches} batches"
+        gradient = "the gradient at " if "detected in gradient" in str(error) else ""
+        what = f"{gradient}{rest.split(';')[0].strip()} became NaN or infinite"
+        what += f" after {saver.batches} batches"
         raise own.diverged(what, saver.checkpoints) from None
 
 
-def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
+def _resume(saver: own.SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     """Restore the newest good checkpoint; return the epochs and updates made so far."""
     checkpoint, problems = saver.checkpoints.latest()
     for problem in problems:
         say(f"{problem} Going back to the one before it.")
-    if checkpoint is None:
-        distribute.spread_seeds(model)
-        return 0, 0
-    epoch = saver.restore(model, checkpoint)
-    if problems:
-        saver.checkpoints.list_newest()  # so that what is told now is not told again
+    epoch = saver.restore(model, checkpoint) if checkpoint else 0
     distribute.spread_seeds(model)
+    if checkpoint is None:
+        return 0, 0
+    if problems:
+        saver.checkpoints.list_newest()  # so that the next start does not tell it again
     within = f" and {saver.within} batches" if saver.within else ""
     say(f"continuing after epoch {epoch}{within}, step {checkpoint.step}")
     return epoch, checkpoint.step
-
-
-def _finished(config: TrainingConfig, epoch: int, best: KeepBest, limit: TimeLimit) -> str:
-    """Return why training is over, or "" if it is not."""
-    if epoch and best.exhausted:
-        return f"no better {best.monitor} in {best.patience} epochs"
-    if epoch and limit.exhausted:
-        return f"{config.max_minutes:g} minutes are over"
-    if epoch >= config.epochs:
-        return f"all {config.epochs} epochs are done"
-    return ""
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
@@ -250,20 +237,17 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1.0
-        after = self.peak * self._decayed(step)
-        if not self.warmup_steps:
-            return after
-        rising = self.peak * step / float(self.warmup_steps)
-        return ops.where(step < self.warmup_steps, rising, after)
-
-    def _decayed(self, step):
+        factor = ops.ones_like(step)
         if self.decay == "inverse_sqrt":
-            return ops.rsqrt(ops.maximum(step / float(max(1, self.warmup_steps)), 1.0))
-        if self.decay == "cosine":
+            factor = ops.rsqrt(ops.maximum(step / float(max(1, self.warmup_steps)), 1.0))
+        elif self.decay == "cosine":
             length = max(1, self.total_steps - self.warmup_steps)
             passed = ops.clip((step - self.warmup_steps) / length, 0.0, 1.0)
-            return 0.5 * (1.0 + ops.cos(math.pi * passed))
-        return ops.ones_like(step)
+            factor = 0.5 * (1.0 + ops.cos(math.pi * passed))
+        if not self.warmup_steps:
+            return self.peak * factor
+        rising = self.peak * step / float(self.warmup_steps)
+        return ops.where(step < self.warmup_steps, rising, self.peak * factor)
 
     def get_config(self):
         names = ("peak", "decay", "warmup_steps", "total_steps")
@@ -295,20 +279,11 @@ def check_layers(model: keras.Model) -> None:
 
     What goes into and comes out of every layer inside `model` passes TensorFlow's
     `check_numerics`, forward and, as gradient, backward. Nothing sees the bad value of another
-    place before that was checked, so the first error is where it began; `bad_place` reads it.
+    place before that was checked, so the first error is where it began: it names the place, such
+    as `the output of layer encoder/gru`, between `MARK` and a semicolon.
     """
     for layer in model._flatten_layers(include_self=False):
         layer.call = _checked(layer)
-
-
-def bad_place(error: Exception) -> str | None:
-    """Return what an error of a checked model says was bad: `the output of layer encoder/gru`."""
-    text = str(error)
-    _, found, rest = text.partition(MARK)
-    if not found:
-        return None
-    what = rest.split(";")[0].strip()
-    return f"the gradient at {what}" if "detected in gradient" in text else what
 
 
 def _checked(layer):

@@ -44,10 +44,8 @@ class Figures(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         seconds = max(self.get_state()["seconds"], 1e-9)
         self.before = self.start = self.end = 0.0
-        logs["epoch"] = epoch + 1
-        logs["step"] = updates_made(self.model)
-        logs["learning_rate"] = learning_rate_of(self.model)
-        logs["train_seconds"] = round(seconds, 3)
+        logs |= {"epoch": epoch + 1, "step": updates_made(self.model)}
+        logs |= {"learning_rate": learning_rate_of(self.model), "train_seconds": round(seconds, 3)}
         if "tokens" in logs:
             logs["tokens_per_second"] = round(logs.pop("tokens") / seconds, 1)
 

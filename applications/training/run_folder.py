@@ -1,4 +1,4 @@
-"""The folder of one training run: what is in it, and who may write there.
+"""The folder of one training run: its files, their checks, and the lock of the process that trains.
 
     RUN/FORMAT              {"format": 2, "task": "translation", "package": "0.2.0", ...}: what made
                             the run, its configuration and the checksums of its data
@@ -17,9 +17,9 @@ A run folder appears whole: it is prepared under another name and renamed, so th
 preparation leaves no run folder at all.
 """
 
+import hashlib
 import io
 import json
-import math
 import os
 import re
 import zipfile
@@ -38,7 +38,7 @@ from keras_attention import __version__
 from ..common import files
 from ..common.errors import UserError, shown
 from ..common.files import json_object, read_bytes, write_text
-from .config import by_key, changed_keys, read_yaml, save_config
+from .config import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 2
 FORMAT = "FORMAT"
@@ -79,17 +79,19 @@ class RunFolder:
         """Return the keys of config.yaml that another hand changed; `[]` in format 1."""
         if self.about["format"] == 1:
             return []
+        # Read before its checksum: a training that replaces it notes the new one first.
+        content = read_bytes(self.config, MOST_BYTES)
         known = files.known_checksums(self.path).get(self.config.name)
         if not known:
             raise UserError(f"{self.path} is damaged: {files.CHECKSUMS} does not name config.yaml.")
-        if files.checksum(self.config) in known:
+        if hashlib.sha256(content).hexdigest() in known:
             return []
         return changed_keys(self.about["config"], read_yaml(self.config))
 
     def changes(self, given: Mapping[str, str] | None = None) -> list[str]:
         """Return what differs from when the run was begun, but its configuration, a line each.
 
-        `given` are the checksums of data that Python hands over, by what they are for.
+        `given` are the checksums of data that Python hands over, by their use.
         """
         if self.about["format"] == 1:
             return []
@@ -103,7 +105,7 @@ class RunFolder:
                 changes.append(f"{key}: {path} is gone")
             elif files.checksum(path) != digest:
                 changes.append(f"{key}: the contents of {path} are others")
-        known = self.about.get("given", {}) if given is not None else {}
+        known = self.about["given"] if given is not None else {}
         return changes + [f"the {key} are others" for key in known if given.get(key) != known[key]]
 
     def verify_parts(self) -> None:
@@ -114,15 +116,14 @@ class RunFolder:
 
     def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:
         """Make `config` the run's own, and record what else of it is `accepted` to differ."""
+        save_config(config, self.config)
         if self.about["format"] == 1:
-            save_config(config, self.config)
             return
-        save_config(config, self.config, known=True)
         self.about |= _about(read_yaml(self.config), self.task, self.path)
         if accepted:
             newest = [path.stem for path in Checkpoints(self.checkpoints).paths()[-1:]]
             record = {"after": newest[0] if newest else "the start", "changes": list(accepted)}
-            self.about["accepted"] = [*self.about.get("accepted", []), record]
+            self.about["accepted"].append(record)
         write_text(self.path / FORMAT, json.dumps(self.about) + "\n")
 
     @classmethod
@@ -171,7 +172,7 @@ def refuse_existing(path: Path | str) -> None:
 def writing(run: RunFolder) -> Iterator[None]:
     """Hold the run folder for one training process; the lock goes when the process does.
 
-    What a kill left half-written is removed.
+    Files that a kill left half-written are removed first.
     """
     lock = run.path / "LOCK"
     for path in (run.checkpoints, run.tensorboard, run.tokenizers, lock):
@@ -227,22 +228,23 @@ def _read_format(path: Path) -> dict:
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
-    if number == FORMAT_VERSION:
-        for field, is_right in FIELDS.items():
-            is_optional = field in ("given", "accepted") and field not in about
-            if not is_optional and not is_right(about.get(field)):
-                raise UserError(
-                    f"{marker} is damaged: `{field}` is not what a run has there. "
-                    f"Received: {shown(about[field])}."
-                )
-        named = by_key(about["config"])
-        for key, (file, _) in about["inputs"].items():
-            # Else it could have files read that the configuration does not name.
-            if named.get(key) != file:
-                raise UserError(
-                    f"{marker} is damaged: its `inputs` say that {shown(key)} is {shown(file)}, "
-                    "and its `config` does not."
-                )
+    if number == 1:
+        return about
+    about = {"given": {}, "accepted": [], **about}
+    for field, is_right in FIELDS.items():
+        if not is_right(about.get(field)):
+            raise UserError(
+                f"{marker} is damaged: `{field}` is not what a run has there. "
+                f"Received: {shown(about.get(field))}."
+            )
+    named = by_key(about["config"])
+    for key, (file, _) in about["inputs"].items():
+        # Else it could have files read that the configuration does not name.
+        if named.get(key) != file:
+            raise UserError(
+                f"{marker} is damaged: its `inputs` say that {shown(key)} is {shown(file)}, "
+                "and its `config` does not."
+            )
     return about
 
 
@@ -250,27 +252,20 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _is_record(value: Any) -> bool:
-    """Whether a value is what `write_config` notes of changes that were accepted."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("after"), str)
-        and _are_texts(value.get("changes"))
-    )
-
-
 FIELDS: dict[str, Callable[[Any], bool]] = {
     "package": lambda value: isinstance(value, str) and len(value) < 80,
     "keras": lambda value: isinstance(value, str) and len(value) < 80,
     "config": lambda value: isinstance(value, dict),
     "inputs": lambda value: (
-        isinstance(value, dict)
-        and all(_are_texts(pair) and len(pair) == 2 for pair in value.values())
+        isinstance(value, dict) and all(_are_texts(v) and len(v) == 2 for v in value.values())
     ),
     "given": lambda value: isinstance(value, dict) and _are_texts(list(value.values())),
-    "accepted": lambda value: isinstance(value, list) and all(map(_is_record, value)),
+    "accepted": lambda value: (
+        isinstance(value, list)
+        and all(isinstance(each, dict) and _are_texts(each.get("changes")) for each in value)
+    ),
 }
-"""What FORMAT holds beside `format` and `task`, and how each is checked; the last two may lack."""
+"""The fields of FORMAT in version 2, beside `format` and `task`, and their checks."""
 
 
 class MetricsLog:
@@ -326,6 +321,11 @@ NEWEST = "NEWEST"
 """The file that names them, so that one that goes missing is noticed."""
 
 
+def _age(path: Path) -> tuple[int, str]:
+    """Return what sorts checkpoints by their steps, which have eight digits or more."""
+    return len(path.name), path.name
+
+
 class Checkpoints:
     """The newest checkpoints in a folder. A process that does not write them saves nothing."""
 
@@ -334,7 +334,7 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Return the checkpoint files, oldest first."""
-        return sorted(self.folder.glob("step-*.npz"))
+        return sorted(self.folder.glob("step-*.npz"), key=_age)
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write `checkpoint`, then delete all but the newest ones."""
@@ -370,7 +370,7 @@ class Checkpoints:
         None is returned where there never was one; that none can be read is an error.
         """
         problems = []
-        for path in sorted({*self.paths(), *self._listed()}, reverse=True):
+        for path in sorted({*self.paths(), *self._listed()}, key=_age, reverse=True):
             try:
                 if not path.exists():
                     raise UserError(f"checkpoint {path} was removed.")
@@ -400,25 +400,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
                 raise ValueError
             if sum(each.file_size for each in members) > path.stat().st_size:
                 raise ValueError
+            # Read whole, as the archive's checksums are compared then alone. A header that claims
+            # more than there is gets memory that is never touched, or none.
             arrays = {
-                name.removesuffix(".npy"): _read_array(archive, name) for name in archive.namelist()
+                name: np.lib.format.read_array(io.BytesIO(archive.read(name)))
+                for name in sorted(archive.namelist())
             }
-        state = json_object(arrays.pop("state").tobytes(), str(path))
-        arrays = [arrays[name] for name in sorted(arrays)]
-        return Checkpoint(int(path.stem.removeprefix("step-")), arrays, state)
+        state = json_object(arrays.pop("state.npy").tobytes(), str(path))
+        step = int(path.stem.removeprefix("step-"))
+        return Checkpoint(step, list(arrays.values()), state)
     except Exception as error:  # an altered archive fails in many ways, none of them useful here
         raise UserError(f"checkpoint {path} is damaged ({type(error).__name__}).") from None
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    content = io.BytesIO(archive.read(name))
-    major = np.lib.format.read_magic(content)[0]
-    shape, _, dtype = (
-        np.lib.format.read_array_header_1_0(content)
-        if major == 1
-        else np.lib.format.read_array_header_2_0(content)
-    )
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize > content.getbuffer().nbytes:
-        raise ValueError
-    content.seek(0)
-    return np.lib.format.read_array(content, allow_pickle=False)

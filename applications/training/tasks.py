@@ -1,7 +1,7 @@
 """Training any task from its configuration: read, adapt, build, fit; and continuing it."""
 
 import dataclasses
-import functools
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,15 +15,14 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
-from ..common.arguments import settings_of
-from ..common.errors import UserError, WorkersStopped, quietly, say
+from ..common.arguments import settings_of, without
+from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import checksum, digest
-from ..common.presets import PREPROCESSOR_FILE, TASK_FILE, making, read_part
+from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
-from .config import by_key, changed_keys, load_config, save_config
-from .fit import Outcome, scope_of, train
-from .reporting import TokenCount
+from .config import by_key, changed_keys, load_config, precision_of, save_config
+from .fit import Outcome, train
 from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
 
 
@@ -51,19 +50,8 @@ def resume_task(
 
     In its configuration, what `take_over` allows may have been changed.
     """
-    fit, name = functools.partial(_fit, task_class), task_class.name_of_task
-    return resume_run(with_absolute_paths(config), output, fit, accept_changes, name)
-
-
-def resume_run(
-    config: Any,
-    output: Path | str,
-    fit: Callable[[Path | str, None], Outcome],
-    accept_changes: bool = False,
-    task: str | None = None,
-) -> Outcome:
-    """Take a run folder up again and train in it."""
-    folder = RunFolder(output, changed=accept_changes, task=task)
+    config = with_absolute_paths(config)
+    folder = RunFolder(output, changed=accept_changes, task=task_class.name_of_task)
     newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
 
     def take(held):
@@ -72,14 +60,17 @@ def resume_run(
         take_over(folder, config, accept_changes)
 
     with _started(config, output, *newest or ["no checkpoint"], take):
-        return fit(output, None)
+        return _fit(task_class, output, None)
 
 
 @contextmanager
 def _started(
     config: Any, output: Path | str, start: str, act: Callable[[ExitStack], Any]
 ) -> Iterator[Any]:
-    """Let the chief act, once all workers agree; give what came of it, and hold what it holds."""
+    """Once all workers agree, let the chief act, and give its result (None in other workers).
+
+    Contexts that `act` enters in the stack it is given end with this one.
+    """
     devices.check_distribution(config)
     workers = devices.devices_of(config.distribute).workers
     with ExitStack() as held, _naming_what_is_left(output, workers):
@@ -100,22 +91,18 @@ def fit_in_run(
     The task was made in `model_scope`; the corpora are the ids to train with, what to judge by, and
     its ids. The texts to train with are no longer needed, and may be large.
     """
-    section = config.training
+    section, sizes = config.training, task.batch_options(config.training)
     encoded, held_out, encoded_held_out = corpora
     say(str(encoded.report))
-    batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
+    batches = task.make_batches(encoded, seed=section.seed, **sizes)
     say(str(encoded_held_out.report))
-    judged = task.make_batches(
-        encoded_held_out, shuffle=False, like=batches, **task.batch_options(section)
-    )
+    judged = task.make_batches(encoded_held_out, shuffle=False, like=batches, **sizes)
     padding = getattr(batches, "padding_fraction", None)
     say(
         f"{type(task.backbone).__name__}: {task.count_params():,} weights; {len(batches)} batches"
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
-    with scope_of(task):
-        metrics = [TokenCount()] if task.counts_tokens else []
     return train(
         run,
         section,
@@ -124,7 +111,6 @@ def fit_in_run(
         batches.to_dataset,
         len(batches),
         task.development(held_out, judged, config),
-        metrics=metrics,
         workers=workers,
         callbacks=callbacks,
     )
@@ -136,7 +122,7 @@ def fit_new_run(
     held_out: Any,
     output: Path | str,
     training: Any = None,
-    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
     verbose: Any = "auto",
     **changes: Any,
 ) -> Outcome:
@@ -145,8 +131,13 @@ def fit_new_run(
     `training` is the training section, the task's default where not given; `changes` are keys of
     it, of which None changes nothing. `verbose=0` shows nothing.
     """
-    section = training or task.config_class().training
-    if unknown := [name for name in changes if not hasattr(section, name)]:
+    config = task.config_class()
+    section, kind = training or config.training, type(config.training)
+    if not isinstance(section, kind):
+        name = f"{kind.__module__}.{kind.__name__}"
+        raise ValueError(f"`training` should be a {name}. Received: training={shown(training)}")
+    keys = [field.name for field in dataclasses.fields(kind)]
+    if unknown := [name for name in changes if name not in keys]:
         raise ValueError(
             "`fit` with `run` takes `training`, `callbacks`, `verbose` and the keys of a training "
             f"section beside its own arguments. Received: {', '.join(unknown)}"
@@ -156,7 +147,6 @@ def fit_new_run(
             "A run is judged after each epoch: give `validation_data` or `validation_split`. "
             "Received: neither"
         )
-    config = task.config_class()
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes)
     config = dataclasses.replace(config, training=section)
@@ -167,11 +157,15 @@ def fit_new_run(
             save_config(config, folder / "config.yaml")
             task.describe(folder)
     run = RunFolder(output, task=task.name_of_task)
-    own = preprocessor_of(type(task), run)
-    _check_like(output, "preprocessor", own, task.preprocessor, "this task: give another `run`")
+    whose = "this task: give another `run`"
+    _check_like(output, "preprocessor", preprocessor_of(type(task), run), task.preprocessor, whose)
+    if run.about["format"] > 1:
+        own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
+        if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
+            raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0):
         take_over(run, config, given=given)
-        return fit_in_run(task, run, config, corpora, callbacks=callbacks or ())
+        return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
 
 
 def with_absolute_paths(config: Any) -> Any:
@@ -184,11 +178,6 @@ def with_absolute_paths(config: Any) -> Any:
 
     names = (field.name for field in dataclasses.fields(config))
     return dataclasses.replace(config, **{name: absolute(getattr(config, name)) for name in names})
-
-
-def precision_of(config: Any) -> str:
-    """Return the dtype policy of all verbs but `train`."""
-    return getattr(getattr(config, "decoding", None), "precision", "float32")
 
 
 def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
@@ -245,9 +234,9 @@ SECONDS_TO_BE_SEEN = 60.0
 
 
 def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) -> Any:
-    """Act in the chief alone; return what came of it there, and None elsewhere.
+    """Act in the chief alone; return the result there, and None elsewhere.
 
-    A UserError in the chief is one on all workers.
+    An error that the chief's user can put right is one on all workers.
     """
     if workers.count == 1:
         return act()
@@ -256,8 +245,8 @@ def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) 
     def problem():
         try:
             came.append(act())
-        except UserError as error:
-            return str(error)
+        except (ValueError, OSError) as error:
+            return one_line(error)
         return None
 
     if refusal := workers.from_chief(problem):
@@ -322,22 +311,16 @@ def take_over(
     checksums of data that come from no file.
     """
     own = load_config(type(config), [folder.config])
-    edited = folder.changed_keys()
-    changed = changed_keys(own, config)
+    changed = list(dict.fromkeys([*folder.changed_keys(), *changed_keys(own, config)]))
     allowed = [f"training.{name}" for name in own.training.resumable]
     allowed += [f"distribute.{name}" for name in devices.RESUMABLE]
+    sections = ACCEPTED_SECTIONS if accept_changes else ()
     accepted = [f"training.{name}" for name in ACCEPTED_KEYS] if accept_changes else []
-    refused = [
-        key
-        for key in dict.fromkeys([*edited, *changed])
-        if key not in allowed + accepted
-        and not (accept_changes and key.partition(".")[0] in ACCEPTED_SECTIONS)
-    ]
+    refused = [key for key in changed if key not in allowed + accepted]
+    refused = [key for key in refused if key.partition(".")[0] not in sections]
     if refused:
         why = ", as training.schedule cosine falls to 0 over all epochs"
-        more = (
-            f", and with --accept-changes {', '.join(ACCEPTED_SECTIONS)}.* and " if accepted else ""
-        )
+        more = f", and with --accept-changes {', '.join(sections)}.* and " if sections else ""
         raise UserError(
             f"{folder.path} cannot be continued with another {', '.join(refused)}"
             f"{why if 'training.epochs' in refused else ''}: only "
@@ -350,10 +333,10 @@ def take_over(
             f"{folder.path} would not go on as the training that it was: "
             f"{'; '.join(differs[:5])}. {'Undo that, or give another `run`.' if given else way_out}"
         )
-    differs += [f"{key} of the configuration" for key in [*edited, *changed] if key not in allowed]
+    differs += [f"{key} of the configuration" for key in changed if key not in allowed]
     for line in differs:
         say(f"accepted: {line}")
-    if edited or changed or differs:
+    if changed or differs:
         folder.write_config(config, differs)
 
 
@@ -368,7 +351,7 @@ def average_tasks(
     if len(folders) == 1:
         sets = _weights_of_checkpoints(task, folders[0])
     else:
-        sets = [_variables(task_class.from_preset(each), task, each) for each in folders]
+        sets = [_weights_of(task_class.from_preset(each), task, each) for each in folders]
     if len(sets) < 2:
         raise UserError(
             f"there is nothing to average: name several runs, or one with several checkpoints. "
@@ -382,47 +365,33 @@ def average_tasks(
     return task
 
 
-def _variables(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarray]:
+def _weights_of(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarray]:
     """Return the weights of a task that must be like another."""
-    for name, own, wanted in (
-        ("network", other.backbone, task.backbone),
-        ("preprocessor", other.preprocessor, task.preprocessor),
-    ):
-        _check_like(folder, name, own, wanted, "the first: they have no mean")
+    whose = "the first: they have no mean"
+    _check_like(folder, "network", other.backbone, task.backbone, whose)
+    _check_like(folder, "preprocessor", other.preprocessor, task.preprocessor, whose)
     return [np.array(ops.convert_to_numpy(each)) for each in other.backbone.weights]
 
 
 def _check_like(folder: Path | str, name: str, own: Any, wanted: Any, whose: str) -> None:
-    if type(own) is not type(wanted) or settings_of(own) != settings_of(wanted):
+    is_like = type(own) is type(wanted)
+    if not is_like or (own is not None and settings_of(own) != settings_of(wanted)):
         raise UserError(f"{folder} has another {name} than {whose}.")
 
 
 def _weights_of_checkpoints(task: TextTask, folder: Path) -> list[list[np.ndarray]]:
     """Return the weights in each checkpoint of a run, which come first in its arrays."""
-    paths = Checkpoints(folder / "checkpoints").paths()
-    # A checkpoint holds the network's variables first, its weights among them.
-    places = {id(each): place for place, each in enumerate(task.backbone.variables)}
-    wanted = [places[id(each)] for each in task.backbone.weights]
     sets = []
-    for path in paths:
-        arrays = dict(enumerate(read_checkpoint(path).arrays))
-        sets.append([arrays.get(place, np.array(np.nan)) for place in wanted])
+    for path in Checkpoints(folder / "checkpoints").paths():
+        # A checkpoint holds the network's variables first, its weights among them.
+        pairs = zip(task.backbone.variables, read_checkpoint(path).arrays, strict=False)
+        found = {id(variable): array for variable, array in pairs}
+        sets.append([found.get(id(each), np.array(np.nan)) for each in task.backbone.weights])
         for variable, array in zip(task.backbone.weights, sets[-1], strict=True):
             is_number = array.dtype.kind in "fiu"
             if array.shape != variable.shape or not (is_number and np.isfinite(array).all()):
                 raise UserError(f"checkpoint {path} holds no finite weights of this network.")
     return sets
-
-
-def task_of_folder(folder: Path, commands: Mapping[str, Any]) -> str:
-    """Return the name of the task of a run folder or preset."""
-    if (folder / "FORMAT").is_file() or (folder / "config.yaml").is_file():
-        return RunFolder(folder).task
-    name = read_part(folder, TASK_FILE)["class_name"]
-    for command in commands.values():
-        if name in (command.task_class, *command.classes):
-            return command.name
-    raise UserError(f"{folder} is a preset of `{name}`, which is no task of this package.")
 
 
 def config_of(task_class: type[TextTask], path: Path | str) -> Any:

@@ -13,7 +13,6 @@ from keras_attention.applications.training.devices import (
     start_from_seed,
 )
 from keras_attention.applications.training.fit import train
-from keras_attention.applications.training.reporting import TokenCount
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 
 STEPS = 5
@@ -43,7 +42,7 @@ ONE_DEVICE = DistributeConfig()
 
 
 class CountingModel(keras.Sequential):
-    traces = 0
+    traces, counts_tokens = 0, True
 
     def compute_loss(self, *arguments, **settings):
         self.traces += 1
@@ -96,7 +95,6 @@ def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callba
     start_from_seed(config)
     with model_scope(SimpleNamespace(training=config, distribute=distribute)):
         model = make_model()
-        metrics = [TokenCount()]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     outcome = train(
         run,
@@ -106,7 +104,6 @@ def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callba
         batches,
         STEPS,
         Evaluate(model, **dict(evaluate_options)),
-        metrics=metrics,
         callbacks=callbacks,
     )
     return outcome, model

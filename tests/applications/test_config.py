@@ -269,6 +269,11 @@ def test_a_text_is_what_stands_there(tmp_path):
     assert (data.test_tsv, data.folder) == ("null", None)
 
 
+def test_a_section_made_in_python_refuses_what_is_no_number():
+    with pytest.raises(UserError, match="training.epochs must be at least 1. Received: '3'"):
+        TranslationConfig().training.__class__(epochs="3")
+
+
 def test_messages_are_cut(tmp_path):
     with pytest.raises(UserError) as caught:
         load(path=yaml_file(tmp_path, "training: {epochs: " + "x" * 100_000 + "}"))

@@ -3,6 +3,7 @@
 import hashlib
 import http.server
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -67,6 +68,13 @@ def test_good(server, tmp_path, name, capsys):
     assert path.read_bytes() == CONTENT
     assert files(tmp_path) == [f"set/{name}"]
     assert f"Fetching {server.url}/data/{name}" in capsys.readouterr().err
+
+
+def test_progress_does_not_go_where_results_go(server, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path)
+    written = capsys.readouterr()
+    assert written.out == "" and "\r100% of 256,000 bytes\n" in written.err
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from matplotlib.figure import Figure
 
 from keras_attention.applications.answer_selection.results import Answer, Ranking
 from keras_attention.applications.classification.results import draw_confusion
+from keras_attention.applications.common import explanation, files, shown
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import (
+    check_new_file,
     json_object,
     new_folder,
     output_file,
@@ -28,6 +30,7 @@ from keras_attention.applications.common.files import (
     write_text,
 )
 from keras_attention.applications.common.lines import Lines
+from keras_attention.applications.common.preprocessor import as_texts
 from keras_attention.applications.common.verbs import chunks_of_lines
 from keras_attention.applications.common.weights import load_weights, save_weights
 from keras_attention.applications.summarization.results import Summary
@@ -323,6 +326,60 @@ def test_sound_weights_come_back(saved):
     load_weights(model, saved)
     for loaded, own in zip(model.weights, small_model().weights, strict=True):
         np.testing.assert_array_equal(loaded.numpy(), own.numpy())
+
+
+def test_weights_that_are_replaced_while_they_are_verified_are_sound(saved, monkeypatch):
+    known = files.known_checksums
+
+    def replaced(folder):
+        found = known(folder)
+        monkeypatch.undo()
+        model = small_model()
+        model.layers[0].bias.assign([7.0, 8.0])
+        save_weights(model, saved)
+        return found
+
+    monkeypatch.setattr(files, "known_checksums", replaced)
+    verify_checksum(saved)
+    verify_checksum(saved)
+
+
+def test_an_error_names_what_was_to_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder, cause in (("gone", "No such file or directory"), ("file", "Not a directory")):
+        with pytest.raises(UserError, match=f"{folder}/a.txt could not be written: {cause}.$"):
+            write_text(tmp_path / folder / "a.txt", "")
+    refused = pytest.raises(UserError, match="file/new could not be written: Not a directory.$")
+    with refused, new_folder(tmp_path / "file" / "new"):
+        pytest.fail("made in a file")
+    with pytest.raises(UserError, match=r"^\. already exists"):
+        check_new_file("")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_texts_are_known_by_what_they_say():
+    assert files.digest({"x": Lines(["a", "b"])}) == files.digest({"x": ["a", "b"]})
+    assert files.digest(Lines(["a", "b"])) != files.digest(Lines(["a", "c"]))
+    assert files.digest("ab") != files.digest(["a", "b"])
+
+
+def test_bytes_that_are_no_text_are_named():
+    assert as_texts([b"a", "b"], "x") == ["a", "b"]
+    with pytest.raises(ValueError, match=r"`x` should hold strings.*Received: x\[1\]=b'.xff'"):
+        as_texts(["a", b"\xff"], "x")
+
+
+def test_a_page_that_came_meanwhile_is_kept(tmp_path, monkeypatch):
+    path = tmp_path / "a.html"
+    path.write_text("mine")
+    monkeypatch.setattr(explanation, "check_page", lambda path: None)
+    monkeypatch.setattr(shown, "check_shaded", lambda path: None)
+    answer = Answer("a b", 0.5, ["a", "b"], np.array([0.25, 0.75]), 0)
+    page = explanation.Explanation("translation", {"text": "a"}, "b", [])
+    for write in (page.save, Ranking("who ?", (answer,)).plot):
+        with pytest.raises(UserError, match="a.html already exists"):
+            write(path)
+    assert path.read_text() == "mine"
 
 
 def test_a_replacement_ends_as_the_file_does(tmp_path):

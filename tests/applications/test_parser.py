@@ -90,6 +90,16 @@ def test_a_line_is_translated_without_what_only_keras_would_use():
     assert done.stdout.split("\n")[:3] == ["2024-03-03", "[] 0", "True True"], done.stderr
 
 
+def test_a_backend_that_is_not_there_is_an_error_of_one_line():
+    program = "from keras_attention_command import main; raise SystemExit(main(['demo']))"
+    environment = {**os.environ, "KERAS_BACKEND": "nonsense"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "keras-attention: cannot start (" in done.stderr.strip().split("\n")[-1]
+
+
 def refusal(capsys, *arguments):
     with pytest.raises(SystemExit) as ended:
         parse([str(argument) for argument in arguments])
@@ -131,6 +141,12 @@ def test_without_a_known_run_the_options_of_any_task_are_taken(tmp_path, capsys,
     assert parse(["predict", str(run), "--beam-size", "3"]).beam_size == 3
     assert parse(["predict", str(run), "--question", "who ?"]).question == "who ?"
     assert "unknown argument --chess" in refusal(capsys, "predict", run, "--chess", "3")
+
+
+def test_a_file_without_end_is_not_read_to_learn_the_task(tmp_path):
+    with open(tmp_path / "FORMAT", "wb") as file:
+        file.truncate(1 << 40)
+    assert parse(["predict", str(tmp_path), "--beam-size", "3"]).beam_size == 3
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention import BahdanauAttention
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_checksums
 from keras_attention.applications.common.presets import PRESETS
@@ -18,7 +19,7 @@ from keras_attention.applications.common.weights import save_weights
 from keras_attention.applications.training.config import save_config
 from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
 from keras_attention.applications.training.tasks import average_tasks, preprocessor_of
-from keras_attention.applications.translation import Translator, dates
+from keras_attention.applications.translation import RNNSearch, Translator, dates
 
 
 def test_the_figures_of_dates_hold_for_the_weights_shipped():
@@ -58,6 +59,15 @@ def made_run(tmp_path_factory):
 def run(made_run, tmp_path):
     """A copy of it, which a test may change."""
     return shutil.copytree(made_run, tmp_path / "run")
+
+
+def test_a_network_without_preprocessor_is_a_preset_too(tmp_path):
+    task = Translator(Translator.from_preset("dates").backbone)
+    task.save_to_preset(tmp_path / "alone", max_shard_size=1e-6)  # a thousand bytes
+    again = Translator.from_preset(tmp_path / "alone")
+    assert again.preprocessor is None
+    for one, other in zip(again.backbone.weights, task.backbone.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_preprocessor_that_was_altered_cannot_be_resumed_with(run):
@@ -149,6 +159,15 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_pat
         UserError, match=f"units {size}, and model.weights.h5 has no axis that long"
     ):
         Translator.from_preset(folder)
+
+
+def test_a_mean_does_not_hang_on_the_names_of_layers(tmp_path):
+    for name, size in (("one", 4), ("two", 4), ("other", 5)):  # a name for each in this process
+        network = RNNSearch(7, 7, embedding_size=3, units=4, attention=BahdanauAttention(size))
+        Translator(network).save_to_preset(tmp_path / name)
+    average_tasks(Translator, [tmp_path / "one", tmp_path / "two"], tmp_path / "mean")
+    with pytest.raises(UserError, match="other has another network than the first"):
+        average_tasks(Translator, [tmp_path / "one", tmp_path / "other"], tmp_path / "none")
 
 
 @pytest.mark.parametrize("damage", ["none", "fewer", "shape", "nan"])

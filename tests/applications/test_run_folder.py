@@ -11,6 +11,7 @@ import pytest
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import MOST_READ, checksum, replacing, write_text
 from keras_attention.applications.common.weights import load_weights
+from keras_attention.applications.training import tasks
 from keras_attention.applications.training.config import load_config, save_config
 from keras_attention.applications.training.run_folder import (
     Checkpoint,
@@ -22,7 +23,7 @@ from keras_attention.applications.training.run_folder import (
     refuse_existing,
     writing,
 )
-from keras_attention.applications.training.tasks import resume_run
+from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.config import (
     DataConfig,
     TrainingConfig,
@@ -46,6 +47,13 @@ def test_a_prepared_folder_can_be_opened(tmp_path):
 def test_an_empty_folder_may_become_a_run(tmp_path):
     (tmp_path / "run").mkdir()
     make_run(tmp_path / "run")
+
+
+def test_a_run_folder_needs_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"needs a name. Received: \."):
+        make_run(".")
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_left_of_a_preparation_that_failed(tmp_path):
@@ -195,6 +203,17 @@ def test_checkpoints_come_back_and_the_newest_two_are_kept(tmp_path):
     assert problems == []
 
 
+def test_the_newest_checkpoint_is_that_of_most_steps(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (99_999_998, 99_999_999, 100_000_000):
+        checkpoints.save(checkpoint(step))
+    assert [path.name for path in checkpoints.paths()] == [
+        "step-99999999.npz",
+        "step-100000000.npz",
+    ]
+    assert checkpoints.latest()[0].step == 100_000_000
+
+
 def cut_short(content):
     return content[: len(content) // 2]
 
@@ -308,9 +327,18 @@ def test_a_pipe_in_a_run_folder_is_refused_at_once(tmp_path, name):
         read_metrics(path / "metrics.jsonl")
 
 
+def test_a_configuration_without_end_is_refused_at_once(tmp_path):
+    run = make_run(tmp_path / "run")
+    with open(run.config, "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match="config.yaml should have at most 1,048,576 bytes"):
+        RunFolder(run.path)
+
+
 @pytest.fixture
-def translation(tmp_path):
-    """A run folder with data of its own, before training."""
+def translation(tmp_path, monkeypatch):
+    """A run folder with data of its own, before training, which is not done here."""
+    monkeypatch.setattr(tasks, "_fit", lambda *_: "trained")
     (tmp_path / "train.tsv").write_text("a\tb\n")
     config = TranslationConfig(
         data=DataConfig(train_tsv=str(tmp_path / "train.tsv"), dev_tsv=str(tmp_path / "train.tsv")),
@@ -325,7 +353,7 @@ def translation(tmp_path):
 
 def resumed(run, *overrides, accept=False):
     config = load_config(TranslationConfig, [run.config], overrides)
-    return resume_run(config, run.path, lambda *_: "trained", accept)
+    return tasks.resume_task(Translator, config, run.path, accept)
 
 
 def test_an_untouched_run_goes_on(translation):
@@ -345,6 +373,9 @@ def test_other_data_are_named_and_recorded_once_accepted(translation, tmp_path):
     assert len(record) == 1 and len(record[0]["changes"]) == 2
 
 
+ABSENT = object()
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -356,16 +387,19 @@ def test_other_data_are_named_and_recorded_once_accepted(translation, tmp_path):
         ("given", [1], "`given` is not"),
         ("package", ["0"], "`package` is not"),
         ("keras", None, "`keras` is not"),
+        ("keras", ABSENT, "`keras` is not what a run has there. Received: None"),
         ("config", 1e308, "`config` is not"),
         ("task", "summarization", "is a run of task 'summarization'. Expected: translation"),
     ],
 )
 def test_a_format_from_elsewhere_is_checked_field_by_field(translation, field, value, message):
-    about = json.loads((translation.path / "FORMAT").read_text())
-    (translation.path / "FORMAT").write_text(json.dumps(about | {field: value}))
+    about = json.loads((translation.path / "FORMAT").read_text()) | {field: value}
+    if value is ABSENT:
+        del about[field]
+    (translation.path / "FORMAT").write_text(json.dumps(about))
     config = load_config(TranslationConfig, [translation.config])
     with pytest.raises(UserError, match=message) as caught:
-        resume_run(config, translation.path, lambda *_: "trained", True, "translation")
+        tasks.resume_task(Translator, config, translation.path, True)
     assert len(str(caught.value)) < 600
 
 

@@ -166,10 +166,10 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     seen = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
     parts = tmp_path / "parts"
-    for epochs in (1, 2):
+    for epochs, callbacks in ((1, [callback]), (2, callback)):
         task = make_task(preprocessor)
         outcome = task.fit(
-            SOURCES, TARGETS, run=parts, epochs=epochs, callbacks=[callback], **IN_A_RUN
+            SOURCES, TARGETS, run=parts, epochs=epochs, callbacks=callbacks, **IN_A_RUN
         )
         assert outcome.epoch == epochs
     assert seen == [0, 1]
@@ -209,6 +209,13 @@ def test_a_run_does_not_go_on_with_other_data(preprocessor, run):
             task.fit(*data, run=run, epochs=3, **IN_A_RUN, **options)
     outcome = task.fit(np.array(SOURCES), tuple(TARGETS), run=run, epochs=2, **IN_A_RUN)
     assert outcome.epoch == 2
+
+
+def test_a_run_does_not_go_on_with_another_network(preprocessor, run):
+    task = make_task(preprocessor)
+    network = Transformer.from_config({**task.backbone.get_config(), "dropout": 0.3})
+    with pytest.raises(ValueError, match="has another network than this task: give another `run`"):
+        Translator(network, preprocessor).fit(SOURCES, TARGETS, run=run, epochs=3, **IN_A_RUN)
 
 
 def test_a_run_is_a_preset(preprocessor, run):
@@ -254,6 +261,12 @@ def test_a_run_is_a_preset(preprocessor, run):
             lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),
             "Too few pairs to hold 0.5 of them out. Received: 1",
         ),
+        (
+            lambda t: t.fit(SOURCES, TARGETS, validation_split=-0.5),
+            "Expected the fraction of pairs to hold out. Received: -0.5",
+        ),
+        (lambda t: t.fit(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*Received: 0"),
+        (lambda t: t.evaluate(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*ved: 0"),
         (lambda t: t.fit(SOURCES, TARGETS, validation_data=(["a"], [None])), r"y\[0\]=None"),
         (lambda t: t.evaluate(SOURCES, TARGETS[1:]), "equally many.*Received: 10 in x, 9 in y"),
     ],
@@ -279,6 +292,12 @@ def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
             {"validation_split": 0.2, "workers": 2},
             "keys of a training section.*Received: workers",
         ),
+        (
+            (SOURCES, TARGETS),
+            {"validation_split": 0.2, "training": {"epochs": 2}},
+            "`training` should be a .*translation.config.TrainingConfig. Received: .*'epochs': 2",
+        ),
+        ((SOURCES, TARGETS), {"shuffle": False}, "shuffles its data. Received: shuffle=False"),
     ):
         with pytest.raises(ValueError, match=message):
             still.fit(*data, run=tmp_path / "run", **options)

@@ -135,6 +135,19 @@ def test_who_has_ended_is_named_and_what_is_kept(tmp_path):
         (tmp_path / "checkpoints" / "step-00000007.npz").write_bytes(b"")
 
 
+@pytest.mark.parametrize("error", [ValueError("no\ntexts"), PermissionError(13, "no", "a")])
+def test_what_stops_the_chief_is_said_by_all(tmp_path, error):
+    said = []
+
+    def act():
+        raise error
+
+    workers = Pretended(lambda refusal: said.append(refusal))
+    with pytest.raises(UserError):
+        tasks._by_the_chief(workers, act, tmp_path / "run")
+    assert said in (["no texts"], ["[Errno 13] no: 'a'"])
+
+
 def assert_refused(capsys, path, message, *more):
     arguments = ["train", "translation", *TASKS["translation"], "--output", path / "run"]
     done = call_command(capsys, *arguments, "--distribute.strategy=multi-worker", *more)

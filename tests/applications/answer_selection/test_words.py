@@ -111,6 +111,11 @@ def test_vectors_of_another_size_are_refused(tmp_path, text):
         read_vectors(write(tmp_path, text), 2)
 
 
+def test_a_file_without_sound_vectors_is_refused(tmp_path):
+    with pytest.raises(UserError, match="has no line with a word and 2 finite numbers"):
+        read_vectors(write(tmp_path, "2 2\nwas nan 1\nit 1 inf\n"), 2)
+
+
 def test_words_take_the_vectors_of_a_file(tmp_path, words):
     file = read_vectors(write(tmp_path, "was 3 0\n? 0 5\nnew 1 1\nIt 9 9\n"), 2)
     config = VectorsConfig(source="file", file="x")
