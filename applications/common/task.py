@@ -306,7 +306,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         """Train on a corpus, or a dataset of texts in its own order; validate on another."""
         batches = None
         if _is_dataset(corpus):
-            dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1)  # as many as help
+            # -1: as many at a time as help.
+            dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         else:
             batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
             dataset, steps_per_epoch = batches.to_dataset(), steps_per_epoch or len(batches)
