@@ -281,8 +281,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if run is None:
             build_optimizer(self)
-        if is_streamed:  # targets and weights beside a dataset are refused by Keras
-            kwargs |= {"y": y, "sample_weight": sample_weight}
+        if is_streamed:  # Keras refuses these beside a dataset
+            kwargs |= {"y": y, "sample_weight": sample_weight, "validation_split": validation_split}
         if self.preprocessor is None:
             kwargs |= {"batch_size": batch_size, "validation_data": validation_data}
             return super().fit(x, shuffle=False, **kwargs)

@@ -93,6 +93,8 @@ def test_keras_hub_preprocesses_nothing_that_a_fit_validates_on(monkeypatch):
         assert "val_loss" in task.fit(*given, verbose=0, **options).history
     with pytest.raises(ValueError, match="`y` should not be passed"):
         task.fit(dataset, LABELS)
+    with pytest.raises(ValueError, match="validation_split"):
+        task.fit(dataset, validation_split=0.25)
 
 
 def test_pairs_from_lists_columns_and_datasets():
