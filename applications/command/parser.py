@@ -204,6 +204,8 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
         for name, value in (("TASK", options.task), ("--output RUN", options.output)):
             if value is None:
                 raise UsageError(f"{verb}: {name} is missing (`{verb} --help` says more)")
+        if options.accept_changes and not options.resume:
+            raise UsageError(f"{verb}: --accept-changes needs --resume: a new run has no changes")
     options.overrides = rest
     return options
 

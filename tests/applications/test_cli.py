@@ -424,6 +424,10 @@ def test_help_needs_no_keras_and_usage_errors_are_one_line():
         (["train"], "TASK is missing"),
         (["train", "translate"], "invalid choice: 'translate'"),
         (["train", "translation"], "--output RUN is missing"),
+        (
+            ["train", "translation", "--output", "new", "--accept-changes"],
+            "--accept-changes needs --resume",
+        ),
         (["predict"], "required: RUN"),
         (["predict", "x", "--foo", "3"], "unknown argument --foo"),
         (["predict", "x", "--beem", "3"], "unknown argument --beem. Did you mean '--beam'?"),
