@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.class_weight import compute_sample_weight
 
 from keras_attention.text import BucketedBatches
 
@@ -199,6 +198,8 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
         raise UserError(f"{report}: no example is left.")
     targets, weights = targets[kept], np.ones(len(kept), "float32")
     if examples.balanced:
+        from sklearn.utils.class_weight import compute_sample_weight  # slow to import
+
         weights = compute_sample_weight("balanced", targets.argmax(axis=1)).astype("float32")
     elif examples.weights is not None:
         weights = np.asarray(examples.weights, "float32")[kept]
