@@ -328,9 +328,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         if _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
-        batches = self.make_batches(
-            encoded, 32 if batch_size is None else batch_size, shuffle=False
-        )
+        size = 32 if batch_size is None else batch_size
+        batches = self.make_batches(encoded, size, shuffle=False)
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
 
     # ---- Saving and reading back.

@@ -124,11 +124,8 @@ def test_texts_of_every_kind_are_read_alike():
     read = small_summarizer().read_columns
     expected = read(["a dog .", "a cat"], ["b", "c"])
     pairs = [["a dog .", "b"], ["a cat", "c"]]
-    for given in (
-        (pairs,),
-        (np.array(pairs),),
-        ([[b"a dog ."], np.array(["a cat"])], [["b"], b"c"]),
-    ):
+    columns = [[b"a dog ."], np.array(["a cat"])], [["b"], b"c"]
+    for given in ((pairs,), (np.array(pairs),), columns):
         assert read(*given) == expected
 
 
