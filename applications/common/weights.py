@@ -1,5 +1,7 @@
 """The weights of a network in a file: written whole, and read only where they are sound."""
 
+import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,26 @@ def save_weights(model: keras.Model, path: Path) -> None:
     optimizer, model.optimizer = getattr(model, "optimizer", None), None
     try:
         with replacing(path) as temporary:
+            _make_room(temporary, model.variables)
             model.save_weights(temporary)
             note_checksum(path, temporary)
     finally:
         model.optimizer = optimizer
+
+
+def _make_room(path: Path, variables: list) -> None:
+    """Raise an OSError where the disk has no room for variables: HDF5 may crash the process there.
+
+    HDF5 adds less than 4 KiB to each variable. It empties the file before it writes.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+    size = 16384
+    for variable in variables:
+        bits = int(re.findall(r"\d+", f"{variable.dtype}8")[0])  # of bool, 8
+        size += 4096 + math.prod(variable.shape) * bits // 8
+    with open(path, "rb+") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def load_weights(model: keras.Model, path: Path, is_checked: bool = False) -> None:

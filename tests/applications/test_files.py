@@ -82,6 +82,25 @@ def test_a_full_disk_is_named_with_the_file(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system reserves no room")
+def test_weights_are_written_only_where_there_is_room(tmp_path, monkeypatch):
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(64)])  # 2,304 bytes
+    path = tmp_path / "a.weights.h5"
+    save_weights(model, path)
+    size = path.stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, limits[1]))
+    # HDF5 may crash the process when it closes a file that has no room.
+    monkeypatch.setattr(model, "save_weights", lambda *_: pytest.fail("HDF5 began to write"))
+    try:
+        with pytest.raises(UserError, match=r"a.weights.h5 could not be written: File too large"):
+            save_weights(model, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.stat().st_size == size
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
 def test_of_two_writers_of_one_output_the_later_is_refused(tmp_path):
     path = tmp_path / "out.txt"
     both = threading.Barrier(2)
