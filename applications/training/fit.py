@@ -67,13 +67,7 @@ def train(
     epoch, step = _resume(saver, model)
 
     def outcome():
-        reason = ""  # training is not over
-        if epoch and best.exhausted:
-            reason = f"no better {best.monitor} in {best.patience} epochs"
-        elif epoch and limit.exhausted:
-            reason = f"{config.max_minutes:g} minutes are over"
-        elif epoch >= config.epochs:
-            reason = f"all {config.epochs} epochs are done"
+        reason = _finished(config, epoch, best, limit)
         return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
 
     if outcome().reason:
@@ -129,6 +123,15 @@ def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Ca
         for place, each in enumerate(callbacks)
         if hasattr(each, "get_state") and hasattr(each, "set_state")
     }
+
+
+def _finished(config, epoch, best, limit) -> str:
+    """Return why training is over, or "" if it is not."""
+    if epoch and best.exhausted:
+        return f"no better {best.monitor} in {best.patience} epochs"
+    if epoch and limit.exhausted:
+        return f"{config.max_minutes:g} minutes are over"
+    return f"all {config.epochs} epochs are done" if epoch >= config.epochs else ""
 
 
 def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
