@@ -229,6 +229,7 @@ def table(results: dict[str, list[dict]]) -> str:
         lines.append([name, str(len(found)), *figures])
     others = {
         f"lead-{rows[0]['lead']}": rows[0]["lead_rouge"],
+        f"oracle-{rows[0]['lead']}": rows[0]["oracle_rouge"],
         "the references": {"repeated_trigrams": rows[0]["repeated_trigrams_of_references"]},
     }
     for name, report in others.items():

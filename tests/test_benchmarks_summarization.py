@@ -15,10 +15,11 @@ from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.data import make_reports
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
+ORACLE = {"rouge1": 60.0, "rouge2": 40.0, "rougeL": 50.0}
 FIGURES = {
     **{key: 50.0 for key in ("rouge1", "rouge2", "rougeL", "exact_match", "copied_unknown")},
     **{"repeated_trigrams": 4.0, "unknown": 2.0, "repeated_trigrams_of_references": 1.0},
-    **{"lead": 1, "lead_rouge": LEAD},
+    **{"lead": 1, "lead_rouge": LEAD, "oracle_rouge": ORACLE},
 }
 
 
@@ -60,7 +61,8 @@ def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monk
     row = ["see2017", "2", "50.0", "50.0", "50.0", "95.0 (90.0-100.0)", "4.0", "2.0", "50.0", ""]
     assert lines[2] == f"| {' | '.join(row)} | 1.5 |"
     assert lines[3].startswith("| lead-1 |  | 30.0 | 10.0 | 20.0 |  |  |")
-    assert lines[4].startswith("| the references |  |  |  |  |  | 1.0 |")
+    assert lines[4].startswith("| oracle-1 |  | 60.0 | 40.0 | 50.0 |  |  |")
+    assert lines[5].startswith("| the references |  |  |  |  |  | 1.0 |")
     assert len({line.count("|") for line in lines}) == 1
     assert len(calls) == 2 and "--training.epochs=1" in calls[0]
     assert summarization.main(arguments) == 0 and len(calls) == 2

@@ -1,7 +1,7 @@
 """Results of a summariser: summaries that show themselves, and measures of many."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,13 @@ class Summary(Searched):
         return bool(self.tokens) and self.attention is not None and bool(self.attention.any())
 
 
+RESAMPLES = 1000
+
+
 def evaluation_report(
     results: Sequence[Summary],
     references: Sequence[Sequence[str]],
-    leads: Sequence[str],
+    extracts: Mapping[str, Sequence[str]],
     reference_tokens: Sequence[Sequence[str]],
 ) -> dict[str, Any]:
     """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types."""
@@ -140,7 +143,7 @@ def evaluation_report(
     exact = [text in wanted for text, wanted in zip(texts, references, strict=True)]
     return {
         "documents": len(results),
-        **rouge(texts, references),
+        **rouge(texts, references, resamples=RESAMPLES),
         "signature": f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference",
         "exact_match": _percentage([exact]),
         "repeated_trigrams": repeated_ngrams([result.tokens for result in results]),
@@ -148,7 +151,7 @@ def evaluation_report(
         "copied_unknown": _percentage([result.copied for result in results]),
         "in_source": _percentage([_in_source(result) for result in results]),
         "unknown": _percentage([result.unknown for result in results]),
-        "lead_rouge": rouge(leads, references),
+        **{f"{name}_rouge": rouge(found, references) for name, found in extracts.items()},
     }
 
 
@@ -164,11 +167,14 @@ def _percentage(flags: list) -> float:
 
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
-    lead, other = f"lead-{report['lead']}", report["lead_rouge"]
+    count, others = report["lead"], (report["lead_rouge"], report["oracle_rouge"])
+    names = "model", "95 % interval", f"lead-{count}", f"oracle-{count}"
     lines = [f"{report['documents']:,} documents of {report['data']}", ""]
-    lines.append(f"{'':<22} {'model':>8} {lead:>8}")
+    lines.append(f"{'':<22} {names[0]:>8}  {names[1]:>14} {names[2]:>8} {names[3]:>8}")
     for name, key in (("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")):
-        lines.append(f"{name:<22} {report[key]:8.2f} {other[key]:8.2f}")
+        interval = f"{report[f'{key}_low']:.2f} to {report[f'{key}_high']:.2f}"
+        lead, oracle = (other[key] for other in others)
+        lines.append(f"{name:<22} {report[key]:8.2f}  {interval:>14} {lead:8.2f} {oracle:8.2f}")
     for name, key in (
         ("exact match %", "exact_match"),
         ("repeated trigrams %", "repeated_trigrams"),

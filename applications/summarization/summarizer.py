@@ -12,6 +12,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.layers import AttentionMechanism
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
+from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
 from ..common.backend import of_at_most, service_of
@@ -194,12 +195,14 @@ class Summarizer(SearchTask):
             documents: texts, or lists of sentences.
             summaries: a reference of each, or a list of several.
             search: how to search; None for the task's own options.
-            lead: how many first sentences are the summary that it is compared with.
+            lead: how many sentences have the summaries that it is compared with: the first ones,
+                and those that `oracle_sentences` chooses.
             **options: fields of `SearchOptions` to change.
 
         Returns:
-            The figures; `"signature"` says how ROUGE was computed, and `"lead_rouge"` holds that of
-            the first sentences.
+            The figures; `"signature"` says how ROUGE was computed, `"rouge1_low"` and
+            `"rouge1_high"` are the ends of a 95 % confidence interval, and `"lead_rouge"` and
+            `"oracle_rouge"` hold that of the first and of the best sentences.
         """
         check_range("`lead`", lead, at_least=1)
         documents = as_documents(documents, "documents")
@@ -220,9 +223,13 @@ class Summarizer(SearchTask):
     ) -> dict[str, Any]:
         """Return the figures of `evaluate_text` for given summaries."""
         wanted = [[self._as_written(text) for text in texts] for texts in summaries]
-        leads = [self._as_written(" ".join(sentences[:lead])) for sentences in documents]
+        extracts: dict[str, list[str]] = {"lead": [], "oracle": []}
+        for sentences, texts in zip(documents, wanted, strict=True):
+            best = [sentences[place] for place in oracle_sentences(sentences, texts, lead)]
+            for name, chosen in (("lead", sentences[:lead]), ("oracle", best)):
+                extracts[name].append(self._as_written(" ".join(chosen)))
         tokens = [self.preprocessor.tokenizer.tokens(texts[0]) for texts in wanted if texts]
-        return {"lead": lead, **evaluation_report(results, wanted, leads, tokens)}
+        return {"lead": lead, **evaluation_report(results, wanted, extracts, tokens)}
 
     def draw(self, document: str | Sequence[str], output: Path | str | None = None) -> Summary:
         """Draw where in the document each word of its summary comes from.

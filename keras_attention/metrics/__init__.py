@@ -9,7 +9,16 @@ from .classification import (
     confusion_matrix,
     f1_scores,
 )
-from .corpus import CorpusScore, LengthBucket, bleu, bleu_by_length, chrf, repeated_ngrams, rouge
+from .corpus import (
+    CorpusScore,
+    LengthBucket,
+    bleu,
+    bleu_by_length,
+    chrf,
+    oracle_sentences,
+    repeated_ngrams,
+    rouge,
+)
 from .ranking import (
     RankingScore,
     pair_accuracy,
@@ -39,6 +48,7 @@ __all__ = [
     "chrf",
     "confusion_matrix",
     "f1_scores",
+    "oracle_sentences",
     "pair_accuracy",
     "rank",
     "ranking_score",

@@ -436,7 +436,9 @@ def test_evaluation_and_picture(task, tmp_path, traced_nowhere):
     summaries = [[summary, "b"] for summary in SUMMARIES]
     report = json.loads(json.dumps(task.evaluate_text(DOCUMENTS, summaries, lead=1)))
     assert report["documents"] == 3 and 0 <= report["rouge1"] <= 100
-    assert report["lead_rouge"]["rouge1"] > 0 and "lead-1" in table({"data": "here", **report})
+    assert report["rouge1_low"] <= report["rouge1"] <= report["rouge1_high"]
+    assert 0 < report["lead_rouge"]["rouge1"] <= report["oracle_rouge"]["rouge1"]
+    assert all(name in table({"data": "here", **report}) for name in ("lead-1", "oracle-1"))
     if task.summarize([DOCUMENTS[0]])[0].tokens:
         result = task.draw(DOCUMENTS[0], tmp_path / "picture.png")
         assert (tmp_path / "picture.png").read_bytes()[:4] == result._repr_png_()[:4] == b"\x89PNG"

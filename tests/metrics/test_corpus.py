@@ -1,13 +1,23 @@
-"""BLEU and chrF against the sacrebleu command and against numbers worked out by hand."""
+"""BLEU, chrF and ROUGE against the reference tools and against numbers worked out by hand."""
 
+import itertools
 import json
 import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from rouge_score.rouge_scorer import RougeScorer
 
-from keras_attention.metrics import LengthBucket, bleu, bleu_by_length, chrf
+from keras_attention.metrics import (
+    LengthBucket,
+    bleu,
+    bleu_by_length,
+    chrf,
+    oracle_sentences,
+    rouge,
+)
 
 REFERENCES = [
     "The children are playing in the snow.",
@@ -143,3 +153,53 @@ def test_length_buckets_refuse_what_does_not_fit():
     for edges in ((0, 5), (5, 5), (9, 5)):
         with pytest.raises(ValueError, match="`edges` must be positive and ascending. Received"):
             bleu_by_length(["a"] * 5, HYPOTHESES, REFERENCES, edges)
+
+
+def test_the_interval_of_rouge_is_that_of_draws_of_its_documents():
+    references = [[text] for text in REFERENCES]
+    plain, report = rouge(HYPOTHESES, references), rouge(HYPOTHESES, references, resamples=1000)
+    assert plain.items() < report.items()
+    scorer = RougeScorer(["rouge2"], use_stemmer=True)
+    each = [
+        100 * scorer.score(wanted, text)["rouge2"].fmeasure
+        for text, wanted in zip(HYPOTHESES, REFERENCES, strict=True)
+    ]
+    # All draws of five documents, each as likely as the others.
+    means = [np.mean(draw) for draw in itertools.product(each, repeat=len(each))]
+    low, high = np.quantile(means, (0.025, 0.975))
+    assert report["rouge2_low"] == pytest.approx(low, abs=4)
+    assert report["rouge2_high"] == pytest.approx(high, abs=4)
+    assert report == rouge(HYPOTHESES, references, resamples=1000)
+    assert rouge([], [], resamples=10) == {"rouge1": 0.0, "rouge2": 0.0, "rougeL": 0.0}
+
+
+SENTENCES = ["the dogs ran", "a cat was sleeping there", "it rained", "cats sleep a lot", "the end"]
+
+
+def best_sentences(references, count):
+    """The greedy choice by rouge-score itself."""
+    scorer, chosen, best = RougeScorer(["rouge1", "rouge2"], use_stemmer=True), [], 0.0
+    while len(chosen) < count:
+        options = {}
+        for place in range(len(SENTENCES)):
+            places = sorted({*chosen, place})
+            text = " ".join(SENTENCES[each] for each in places)
+            scores = scorer.score_multi(references, text).values()
+            options[tuple(places)] = sum(score.fmeasure for score in scores)
+        places = max(options, key=options.get)
+        if options[places] <= best:
+            break
+        best, chosen = options[places], list(places)
+    return chosen
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize(
+    "references", [["a cat sleeps there"], ["the dog runs in the rain", "cats slept"], ["xyz"]]
+)
+def test_the_oracle_takes_the_sentences_that_add_most_to_rouge(references, count):
+    assert oracle_sentences(SENTENCES, references, count) == best_sentences(references, count)
+
+
+def test_the_oracle_of_nothing_is_nothing():
+    assert oracle_sentences([], ["a"], 2) == oracle_sentences(["a", ""], ["b"], 2) == []
