@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "recipes.md"
 def test_every_recipe_runs_and_learns(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text(encoding="utf-8")
-    assert run_fences(text, str(PAGE)) == 3
+    assert run_fences(text, str(PAGE)) == 4
     (tmp_path / "sentence").write_text("the old man left a bird\n")
     outputs = []
     for words in commands(text, "keras-attention"):
