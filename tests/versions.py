@@ -63,7 +63,10 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 def smoke(python: Path, folder: Path) -> None:
     """Check that the package that is installed beside `python` works."""
-    assert command(python.with_name("keras-attention"), "--version", cwd=folder).strip()
+    program = python.with_name("keras-attention")
+    assert command(program, "--version", cwd=folder).strip()
+    written = command(program, "predict", "dates", cwd=folder, input="3 March 2024\n")
+    assert "2024-03-03" in written, written
     command(python, "-c", SMOKE, cwd=folder)
 
 

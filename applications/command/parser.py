@@ -13,6 +13,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ VERBS_ON_A_RUN = {
     "visualize": "show what a run's model attends to",
     "export": "write the model for use elsewhere",
 }
-OF_KERASHUBS_NETWORKS = ("kagglehub", "huggingface_hub", "tensorflow_text")
+OF_KERASHUBS_NETWORKS = ("kagglehub", "huggingface_hub")
 VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "init", "demo")
 
 
@@ -97,8 +98,21 @@ def _not_needed(options: argparse.Namespace) -> list[str]:
     may have to be fetched, and have tokenizers of their own.
     """
     own = _task_of_run([options.run]) if options.verb in VERBS_ON_A_RUN else None
-    fetches = own is None or own.name == "classification"
-    return ["rouge_score", *(() if fetches else OF_KERASHUBS_NETWORKS)]
+    if own is None or own.name == "classification":
+        return ["rouge_score"]
+    return ["rouge_score", *OF_KERASHUBS_NETWORKS, *_of_kerashubs_preprocessors()]
+
+
+def _of_kerashubs_preprocessors() -> list[str]:
+    """Return what the preprocessors of KerasHub need, and ours, which derive from them, do not.
+
+    Before version 0.32 theirs refused to be made without TensorFlow Text.
+    """
+    try:
+        found = tuple(map(int, re.findall(r"\d+", version("keras-hub"))[:2]))
+    except PackageNotFoundError:
+        return []
+    return ["tensorflow_text"] if found >= (0, 32) else []
 
 
 def _not_needed_by_keras() -> list[str]:

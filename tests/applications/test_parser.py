@@ -24,10 +24,16 @@ def runs(tmp_path):
     return tmp_path
 
 
-def test_what_a_verb_does_not_use_is_left_out_of_the_start(runs):
+@pytest.mark.parametrize(
+    ("hub", "unused"),
+    [("0.21.0", []), ("0.31.1", []), ("0.32.0", ["tensorflow_text"]), ("1.0", ["tensorflow_text"])],
+)
+def test_what_a_verb_does_not_use_is_left_out_of_the_start(runs, monkeypatch, hub, unused):
+    monkeypatch.setattr(parser, "version", lambda name: hub)
+    packages = ["rouge_score", *parser.OF_KERASHUBS_NETWORKS, *unused]
     wanted = {
-        ("predict", "translation"): ["rouge_score", *parser.OF_KERASHUBS_NETWORKS],
-        ("evaluate", "summarization"): ["rouge_score", *parser.OF_KERASHUBS_NETWORKS],
+        ("predict", "translation"): packages,
+        ("evaluate", "summarization"): packages,
         ("visualize", "classification"): ["rouge_score"],
     }
     for (verb, task), packages in wanted.items():

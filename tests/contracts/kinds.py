@@ -53,6 +53,8 @@ def model_of(case, layer, arrays):
         )
         for name, array in arrays.items()
     }
+    for symbol in symbols.values():  # Keras 3.12 refuses an input that nothing reads
+        keras.layers.Identity(autocast=False)(symbol)
     return keras.Model(symbols, case.call(layer, symbols))
 
 

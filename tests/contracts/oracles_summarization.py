@@ -115,7 +115,8 @@ def hierarchical(of_words, of_sentences, weights, arrays):
 
 def pointer_generator(weights, extra_size, arrays):
     """See et al. 2017: log probabilities over the extended vocabulary, and `p_gen`."""
-    logits, scores = np.float64(arrays["logits"]), np.float64(arrays["scores"])
+    # NumPy 2.1 makes a number of `np.float64(array)` where the array holds one.
+    logits, scores = (np.asarray(arrays[name], "float64") for name in ("logits", "scores"))
     size = logits.shape[2] + extra_size
     log_p, p_gens = np.zeros((*logits.shape[:2], size)), np.zeros(logits.shape[:2])
     for b, t in np.ndindex(*logits.shape[:2]):
