@@ -12,7 +12,7 @@ import numpy as np
 
 from ..common.errors import UserError, shown
 from ..common.files import read_lines
-from ..common.preprocessor import as_texts, rows_of_parts
+from ..common.preprocessor import as_texts, rows_of_parts, weights_of
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
@@ -173,12 +173,12 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
     rows = list(x)
     if not rows:
         raise ValueError(f"`{name}` should have at least one question. Received: none")
-    for other, column in (("y", y), ("sample_weight", weights)):
-        if column is not None and len(column) != len(rows):
-            raise ValueError(
-                f"`{other}` should have an entry for each question. "
-                f"Received: {len(column)} for {len(rows)} questions"
-            )
+    if y is not None and len(y) != len(rows):
+        raise ValueError(
+            f"`y` should have an entry for each question. "
+            f"Received: {len(y)} for {len(rows)} questions"
+        )
+    weights = weights_of(weights, **{name: rows})
     if y is not None and any(isinstance(row, Question) for row in rows):
         raise ValueError("A Question holds its labels. Received: others in `y`")
     if y is not None:
@@ -188,9 +188,6 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
         _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
     ]
     if weights is not None:
-        weights = np.asarray(list(weights), "float64").tolist()  # None becomes NaN
-        if not np.isfinite(weights).all():
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
         pairs = zip(questions, weights, strict=True)
         questions = [dataclasses.replace(each, weight=weight) for each, weight in pairs]
     return QuestionSet("the questions given", questions)

@@ -14,7 +14,7 @@ from keras_attention.text import BucketedBatches, load_tokenizer
 
 from ..common.errors import UserError, check_key, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
-from ..common.preprocessor import check_equally_many
+from ..common.preprocessor import check_equally_many, weights_of
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words, write_start
@@ -293,9 +293,7 @@ class ClassificationTask(TextTask):
         columns = as_columns(x, self.pairs, "x")
         labels = as_labels(y, self.require_preprocessor().labels.kind, "y")
         check_equally_many(x=columns[0], y=labels)
-        if sample_weight is not None:
-            check_equally_many(x=columns[0], sample_weight=sample_weight)
-        return data.in_memory(columns, labels, sample_weight)
+        return data.in_memory(columns, labels, weights_of(sample_weight, x=columns[0]))
 
     def encode(self, corpus: data.Examples) -> data.Encoded:
         return data.encode_examples(corpus, self.preprocessor)

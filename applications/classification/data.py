@@ -165,10 +165,6 @@ def in_memory(
     """Return the examples of a column of texts, or of two of pairs, and their labels."""
     if not labels:
         raise ValueError("Expected at least one text and its label. Received: none")
-    if weights is not None:
-        weights = list(weights)
-        if not np.isfinite(np.asarray(weights, "float32")).all():  # None becomes NaN
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
     rows = enumerate(zip(zip(*columns, strict=True), labels, strict=True))
     items = [Example(texts, label, f"x[{place}]") for place, (texts, label) in rows]
     return Examples(items, Report("the texts given", len(items)), weights=weights)

@@ -1,6 +1,6 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,50 @@ def check_equally_many(**columns: Sequence) -> None:
             f"{names} should have equally many entries. "
             f"Received: {', '.join(f'{count} in {name}' for name, count in counts.items())}"
         )
+
+
+def weights_of(sample_weight: Any, **columns: Sequence) -> list[float] | None:
+    """Return the weight of each example, None where none are given; refuse what is no number."""
+    if sample_weight is None:
+        return None
+    values = list(sample_weight) if hasattr(sample_weight, "__iter__") else sample_weight
+    weights = np.ravel(np.asarray(values, "float64")).tolist()  # None becomes NaN
+    check_equally_many(**columns, sample_weight=weights)
+    if not np.all(np.abs(weights) <= np.finfo("float32").max):
+        raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
+    return weights
+
+
+def pairs_of(
+    x: Any, y: Any, sample_weight: Any, readers: Sequence[Callable], words: Sequence[str]
+) -> tuple[Sequence, Sequence, list[float] | None]:
+    """Return the two columns of texts that `fit` was given, and their weights; none may be empty.
+
+    Each of `readers` checks a column, as `as_texts` does. Messages call the columns, the texts of a
+    pair, a text and a pair by `words`.
+    """
+    columns, texts, text, pair = words
+    if y is None:
+        pairs = list(x) if hasattr(x, "__iter__") else [x]
+        kinds = (tuple, list, np.ndarray)
+        if not all(isinstance(each, kinds) and len(each) == 2 for each in pairs):
+            raise ValueError(
+                f"Give {columns}, as `fit(x, y)`, or pairs of {texts} as `x`. "
+                f"Received: x={shown(pairs[:1])}"
+            )
+        x, y = ([each[side] for each in pairs] for side in (0, 1))
+    found = {"x": readers[0](x, "x"), "y": readers[1](y, "y")}
+    check_equally_many(**found)
+    for name, column in found.items():
+        for place, each in enumerate(column):
+            if not (each.strip() if isinstance(each, str) else each):
+                received = f"={each!r}" if each else " without any"
+                raise ValueError(
+                    f"{text} to train with should have words. Received: {name}[{place}]{received}"
+                )
+    if not found["x"]:
+        raise ValueError(f"Training needs at least one {pair}. Received: none")
+    return *found.values(), weights_of(sample_weight, **found)
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:

@@ -13,7 +13,7 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError
 from ..common.files import json_value, read_lines
-from ..common.preprocessor import check_equally_many, rows_of_parts
+from ..common.preprocessor import pairs_of, rows_of_parts
 from .config import SPLITS, DataConfig
 from .preprocessor import (
     SummarizationPreprocessor,
@@ -55,35 +55,14 @@ class Corpus:
         return tuple(dataclasses.replace(self, documents=documents) for documents in kept)
 
 
+PAIRS = ("documents and summaries", "them", "A document or summary", "document with a summary")
+
+
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     """Return the corpus of the arguments of `fit`; refuse texts without words."""
-    if y is None:
-        pairs = list(x) if hasattr(x, "__iter__") else [x]
-        kinds = (tuple, list, np.ndarray)
-        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
-            raise ValueError(
-                "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
-                f"Received: {pairs[:1]!r:.60}"
-            )
-        x, y = ([pair[side] for pair in pairs] for side in (0, 1))
-    documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
-    check_equally_many(x=documents, y=summaries)
-    weights = np.ones(len(documents))
-    if sample_weight is not None:
-        weights = np.ravel(np.asarray(sample_weight, "float64"))  # None becomes NaN
-        check_equally_many(x=documents, y=summaries, sample_weight=weights)
-        if not np.all(np.isfinite(weights)):
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
-    for name, column in (("x", documents), ("y", summaries)):
-        for place, texts in enumerate(column):
-            if not texts:
-                raise ValueError(
-                    "A document to train with should have words, and so should its summary. "
-                    f"Received: {name}[{place}] without any"
-                )
-    if not documents:
-        raise ValueError("Training needs at least one document with a summary. Received: none")
-    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights.tolist())
+    *columns, weights = pairs_of(x, y, sample_weight, (as_documents, as_summaries), PAIRS)
+    count = len(columns[0])
+    rows = map(Document, *columns, range(1, count + 1), weights or [1.0] * count)
     return Corpus("the documents given", list(rows))
 
 

@@ -15,7 +15,7 @@ from ..common import downloads
 from ..common.errors import UserError
 from ..common.files import lines_of
 from ..common.lines import Lines, taken
-from ..common.preprocessor import as_texts, check_equally_many, rows_of_parts
+from ..common.preprocessor import as_texts, pairs_of, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
 
@@ -137,34 +137,12 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
 
 
+PAIRS = ("sources and targets", "strings", "A sentence", "pair of sentences")
+
+
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
     """Return the corpus of the arguments of `fit`; refuse sentences without words."""
-    if y is None:
-        pairs = list(x) if hasattr(x, "__iter__") else [x]
-        kinds = (tuple, list, np.ndarray)
-        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
-            raise ValueError(
-                "Give sources and targets, as `fit(x, y)`, or pairs of strings as `x`. "
-                f"Received: x={pairs[:1]}"
-            )
-        x, y = ([pair[side] for pair in pairs] for side in (0, 1))
-    sources, targets = as_texts(x, "x"), as_texts(y, "y")
-    check_equally_many(x=sources, y=targets)
-    weights = None
-    if sample_weight is not None:
-        weights = np.ravel(np.asarray(sample_weight, "float64")).tolist()  # None becomes NaN
-        check_equally_many(x=sources, y=targets, sample_weight=weights)
-        if not np.all(np.isfinite(weights)):
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
-    for name, column in (("x", sources), ("y", targets)):
-        for place, text in enumerate(column):
-            if not text.strip():
-                raise ValueError(
-                    "A sentence to train with should have words. "
-                    f"Received: {name}[{place}]={text!r}"
-                )
-    if not sources:
-        raise ValueError("Training needs at least one pair of sentences. Received: none")
+    sources, targets, weights = pairs_of(x, y, sample_weight, (as_texts, as_texts), PAIRS)
     report, lines = Report("the pairs given", len(sources)), range(1, len(sources) + 1)
     return ParallelCorpus(sources, targets, ("x", "y"), lines, report, weights=weights)
 
