@@ -298,8 +298,7 @@ class ClassificationTask(TextTask):
     def encode(self, corpus: data.Examples) -> data.Encoded:
         return data.encode_examples(corpus, self.preprocessor)
 
-    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
-        return data.make_batches(encoded, batch_size, lengths=like and like.lengths, **options)
+    make_batches = staticmethod(data.make_batches)
 
     def default_loss(self) -> keras.losses.Loss:
         # The weights of a batch count among each other.

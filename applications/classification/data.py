@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import operator
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -235,37 +234,20 @@ def _skipped(
     return reason
 
 
-def make_batches(
-    encoded: Encoded,
-    batch_size: int,
-    lengths: Sequence[tuple[int, ...]] | None = None,
-    **options: Any,
-) -> BucketedBatches:
+def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `(inputs, targets, weights)` of texts of like length.
 
     `inputs` are `text`, and for pairs `second`: ids `(B, S)`, or in sentences `(B, N, W)`, padded
-    with 0. Rows that fill up a batch have weight 0. `lengths` are those of other batches, so that
-    no new shapes are compiled; one more comes in where none holds the longest of these texts.
-    More `options` are those of `BucketedBatches`.
+    with 0. Rows that fill up a batch have weight 0. More `options` are those of `BucketedBatches`.
     """
-    # Row 0 is what a row that fills up a batch has.
-    targets = np.concatenate([np.zeros_like(encoded.targets[:1]), encoded.targets])
-    weights = np.concatenate([[0.0], encoded.weights]).astype("float32")
 
     def assemble(*arrays):
-        *texts, index = arrays
+        *texts, targets, weights = arrays
         texts = [in_sentences(ids) for ids in texts] if encoded.sentences else texts
-        inputs = dict(zip(SIDES, texts, strict=False))
-        return inputs, targets[index[:, 0]], weights[index[:, 0]]
+        return dict(zip(SIDES, texts, strict=False)), targets, weights
 
-    columns = (*encoded.columns, [[number] for number in range(1, len(targets))])
-    if lengths is not None:
-        longest = tuple(max(map(len, column)) for column in columns)
-        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
-            lengths = [*lengths, longest]
-    return BucketedBatches(
-        columns, batch_size=batch_size, lengths=lengths, assemble=assemble, **options
-    )
+    options |= {"values": (encoded.targets, encoded.weights), "assemble": assemble}
+    return BucketedBatches(encoded.columns, batch_size, **options)
 
 
 def _source(data: DataConfig, split: str) -> str | None:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -202,38 +201,27 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
     return EncodedCorpus(documents, inputs, labels, ", ".join(report), weights)
 
 
-def make_batches(
-    corpus: EncodedCorpus,
-    batch_size: int,
-    seed: int = 0,
-    shuffle: bool = True,
-    lengths: Sequence[tuple[int, ...]] | None = None,
-) -> BucketedBatches:
+def make_batches(corpus: EncodedCorpus, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, with weights if any.
 
     `source` `(B, N, W)` are the document's ids, by sentence; `target` and `labels` are `(B, T)`.
-    Of given `lengths`, the shapes of other batches, one more comes in where none holds all.
+    More `options` are those of `BucketedBatches`.
     """
-    documents = corpus.documents
-    counts = [[1] * len(document) for document in documents]
-    widths = [[1] * max(map(len, document)) for document in documents]
-    rows = [[row + 1] for row in range(len(documents))]  # 0 is a row of padding
-    columns = (counts, widths, corpus.inputs, corpus.labels, rows)
-    if lengths is not None:
-        longest = (max(map(len, column)) for column in columns)
-        largest = tuple(max(sizes) for sizes in zip(longest, *lengths, strict=True))
-        lengths = list(dict.fromkeys([*lengths, largest]))
-    weights = None if corpus.weights is None else np.array([0.0, *corpus.weights], "float32")
+    documents = [[], *corpus.documents]  # the first is that of a row of padding
+    counts = [[1] * len(document) for document in corpus.documents]
+    widths = [[1] * max(map(len, document)) for document in corpus.documents]
+    values = [np.arange(1, len(documents))]
+    values += [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
 
-    def assemble(counts, widths, inputs, labels, rows):
+    def assemble(counts, widths, inputs, labels, rows, *weights):
         source = np.zeros((*counts.shape, widths.shape[1]), np.int32)
-        found = padded_documents([documents[row - 1] if row else [] for row in rows[:, 0]])
+        found = padded_documents([documents[row] for row in rows])
         source[:, : found.shape[1], : found.shape[2]] = found
-        batch = {"source": source, "target": inputs}, labels
-        return batch if weights is None else (*batch, weights[rows[:, 0]])
+        return {"source": source, "target": inputs}, labels, *weights
 
-    shapes = {"batch_size": batch_size, "lengths": lengths, "number_of_buckets": 6}
-    return BucketedBatches(columns, **shapes, seed=seed, shuffle=shuffle, assemble=assemble)
+    columns = (counts, widths, corpus.inputs, corpus.labels)
+    options = {"number_of_buckets": 6, "values": values, "assemble": assemble, **options}
+    return BucketedBatches(columns, batch_size, **options)
 
 
 # ---- Reports: a data set that the package makes.

@@ -268,8 +268,7 @@ class Summarizer(SearchTask):
     def encode(self, corpus: Corpus) -> EncodedCorpus:
         return encode_corpus(corpus, self.require_preprocessor())
 
-    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
-        return batches_of(encoded, batch_size, seed, shuffle, like and like.lengths)
+    make_batches = staticmethod(batches_of)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -190,41 +189,24 @@ def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def make_batches(
-    corpus: ParallelCorpus,
-    batch_size: int | None = None,
-    lengths: Sequence[tuple[int, int, int]] | None = None,
-    **options: Any,
+    corpus: ParallelCorpus, batch_size: int | None = None, **options: Any
 ) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, padded with 0.
 
-    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end. `lengths`
-    are bucket lengths to use again, so that no new shapes are compiled; one more comes in where
-    none holds the longest sentences of this corpus. More options are those of `BucketedBatches`.
+    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end; weights
+    come where the corpus has them. More options are those of `BucketedBatches`.
     """
     source, target = (
         side if isinstance(side, PackedIds) else PackedIds(side)
         for side in (corpus.source, corpus.target)
     )
-    columns = [source, target.between(before=START_ID), target.between(after=END_ID)]
-    weights = None
-    if corpus.weights is not None:
-        # The number of each row, from 1: 0 is a row of padding.
-        columns.append(PackedIds((row,) for row in range(1, len(target) + 1)))
-        weights = np.array([0.0, *corpus.weights], "float32")
+    columns = source, target.between(before=START_ID), target.between(after=END_ID)
+    weights = [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
 
-    def assemble(source, inputs, labels, rows=None):
-        batch = {"source": source, "target": inputs}, labels
-        return batch if weights is None else (*batch, weights[rows[:, 0]])
+    def assemble(source, inputs, *labels_and_weights):
+        return {"source": source, "target": inputs}, *labels_and_weights
 
-    if lengths is not None:
-        longest = tuple(int(column.lengths.max()) for column in columns)
-        # Of the corpus that they come from, which may have weights or not.
-        lengths = [(*bucket[:3], *longest[3:]) for bucket in lengths]
-        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
-            lengths.append(longest)
-    return BucketedBatches(
-        tuple(columns), batch_size=batch_size, lengths=lengths, assemble=assemble, **options
-    )
+    return BucketedBatches(columns, batch_size, values=weights, assemble=assemble, **options)
 
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:

@@ -374,9 +374,9 @@ class Translator(SearchTask):
         tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
         return data.encode_corpus(corpus, *tokenizers)
 
-    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
+    def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
         size = None if options.get("tokens_per_batch") else batch_size
-        return data.make_batches(encoded, size, like and like.lengths, **options)
+        return data.make_batches(encoded, size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
