@@ -19,7 +19,7 @@ from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import start_vectors, write_start
+from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
@@ -314,10 +314,6 @@ class AnswerRanker(TextTask):
             return {"scores": tf.where(empty, float("-inf"), scores)}
 
         return service_of(serve, model, preprocessor.in_graph("tokenizer"))
-
-    def describe(self, folder: Path) -> None:
-        super().describe(folder)
-        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     # ---- The hooks of the command.
 

@@ -17,7 +17,7 @@ from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import read_vectors, start_vectors, with_words, write_start
+from ..common.vectors import read_vectors, start_vectors, with_words
 from . import backbones, data, results
 from .config import (
     PRESETS,
@@ -321,7 +321,6 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        write_start(folder, getattr(self.preprocessor, "vectors", None))
         encoder, tokenizer = self.backbone.encoder, getattr(self.preprocessor, "tokenizer", None)
         kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):

@@ -12,7 +12,6 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
 
-from ..common import vectors
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, check_range, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
@@ -215,8 +214,6 @@ class ClassificationPreprocessor(TextPreprocessor):
         self.keep(pairs=pairs, max_length=max_length, sentences=sentences)
         self.keep(max_sentence_length=max_sentence_length)
         self.backbone_folder: Path | None = None
-        self.vectors: np.ndarray | None = None
-        """Vectors `(vocabulary_size, E)` that a training may start from; they are not saved."""
 
     @classmethod
     def adapt(
@@ -339,7 +336,7 @@ class ClassificationPreprocessor(TextPreprocessor):
     def read_start(self, folder: Path) -> None:
         if (folder / backbones.FOLDER).is_dir():
             self.backbone_folder = folder / backbones.FOLDER
-        self.vectors = vectors.read_start(folder)
+        super().read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
         labels = {**asdict(self.labels), "names": list(self.labels.names)}

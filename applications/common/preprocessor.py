@@ -13,6 +13,7 @@ from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 from .arguments import KeepsArguments
 from .errors import shown
 from .lines import Lines
+from .vectors import read_start
 
 
 class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
@@ -41,6 +42,8 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
             setattr(self, name, tokenizer)
         self._tokenizer_names = tuple(tokenizers)
         self._in_graph: dict[str, Any] = {}
+        self.vectors: np.ndarray | None = None
+        """Vectors `(ids, size)` of words that a training may start from; they are not saved."""
         self.built = True
 
     def in_graph(self, name: str):
@@ -54,6 +57,7 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
 
     def read_start(self, folder: Path) -> None:
         """Read what a run folder holds for the first weights, such as pretrained vectors."""
+        self.vectors = read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
         tokenizers = {name: getattr(self, name).get_config() for name in self._tokenizer_names}

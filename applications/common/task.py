@@ -24,6 +24,7 @@ from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
 from .streams import in_streams, rows_of_a_batch, stream_count
+from .vectors import write_start
 from .weights import load_weights as read_weights
 
 UNCOMPILED_STEPS = 24
@@ -146,6 +147,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     def describe(self, folder: Path) -> None:
         """Write what a preset holds beside weights into a folder."""
         presets.write_parts(self, folder)
+        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     @classmethod
     def defaults_of(cls, config: Any) -> list[str]:
