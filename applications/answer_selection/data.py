@@ -1,6 +1,5 @@
 """Questions with their candidate answers: at hand, in files, and those that the package makes."""
 
-import csv
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,14 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.errors import UserError, shown
-from ..common.files import read_lines
+from ..common.files import read_lines, records
 from ..common.preprocessor import as_texts, rows_of_parts, weights_of
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
 WIKIQA = ("QuestionID", "Question", "SentenceID", "Sentence", "Label")
 TRECQA = "qtext,label,atext"
-LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long answer
 
 
 @dataclass(frozen=True)
@@ -310,7 +308,7 @@ class _Row(NamedTuple):
 
 def _rows(path: str) -> Iterator[_Row]:
     lines = read_lines(path)
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+    rows = records(path, lines, quoted=lines[0].startswith(TRECQA))
     columns, places = 3, (None, 0, None, 1, 2)
     expected = "question, tab, candidate, tab, label"
     if lines[0].split("\t")[0] == WIKIQA[0]:
@@ -321,7 +319,6 @@ def _rows(path: str) -> Iterator[_Row]:
         columns, places = len(header), [header.index(name) for name in WIKIQA]
         expected = f"{columns} columns, as the header"
     elif lines[0].startswith(TRECQA):
-        rows = _csv(path, lines)
         columns, places, expected = len(next(rows)[1]), (None, 0, None, 2, 1), TRECQA
     for number, fields in rows:
         where = f"{path}, line {number}"
@@ -331,18 +328,6 @@ def _rows(path: str) -> Iterator[_Row]:
         if row.label.strip() not in ("0", "1"):
             raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {row.label!r}.")
         yield row
-
-
-def _csv(path: str, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line of each record, and its fields."""
-    csv.field_size_limit(LONGEST_FIELD)
-    reader, first = csv.reader((f"{line}\n" for line in lines), strict=True), 1
-    try:
-        for fields in reader:
-            yield first, fields
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{path}, line {first}: no CSV ({error}).") from None
 
 
 def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:
