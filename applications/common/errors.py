@@ -129,3 +129,10 @@ def check_ranges(section: str, values: Any, names: Iterable[str], **limits: floa
     """Refuse attributes of a section of the configuration outside the given limits."""
     for name in names:
         check_range(f"{section}.{name}", getattr(values, name), **limits)
+
+
+def check_unused(section: str, values: Any, names: Iterable[str], why: str) -> None:
+    """Refuse attributes of a section without effect, unless they are at their defaults."""
+    for name in names:
+        if (value := getattr(values, name)) != getattr(type(values), name):
+            raise UserError(f"{section}.{name} {why} Received: {value}.")
