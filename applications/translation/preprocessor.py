@@ -95,6 +95,11 @@ class TranslationPreprocessor(TextPreprocessor):
         """
         if kind not in KINDS:
             raise ValueError(f"`kind` should be one of {KINDS}. Received: kind={kind!r}")
+        if kind != "words" and min_count != 1:
+            raise ValueError(
+                "`min_count` goes with kind='words' only: SentencePiece chooses its pieces itself. "
+                f"Received: min_count={min_count!r}, kind={kind!r}"
+            )
         common = {"vocabulary_size": vocabulary_size, "lowercase": lowercase}
 
         def train(lines):
