@@ -1,6 +1,7 @@
 """The answer ranker: a Keras task from a question and candidates to the candidates, best first."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -13,7 +14,7 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, say, shown
+from ..common.errors import UserError, check_choice, check_single, say
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
@@ -89,6 +90,10 @@ class AnswerRanker(TextTask):
                 "`negatives` should be a whole number of at least 1. "
                 f"Received: negatives={negatives!r}"
             )
+        if not isinstance(margin, numbers.Real) or not 0 <= margin < np.inf:
+            raise ValueError(
+                f"`margin` should be a number of at least 0. Received: margin={margin!r}"
+            )
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)
@@ -98,7 +103,7 @@ class AnswerRanker(TextTask):
                 "log_odds=True, or a CompareAggregate."
             )
         objective = objective or ("log" if log_odds else "hinge")
-        self.keep(negatives=int(negatives), margin=margin, objective=objective)
+        self.keep(negatives=int(negatives), margin=float(margin), objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -249,8 +254,7 @@ class AnswerRanker(TextTask):
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
                 "inner-word, inner-context or compare-aggregate."
             )
-        if not isinstance(question, str):
-            raise UserError(f"an AnswerRanker draws a single question. Received: {shown(question)}")
+        check_single(self, "draws", question=question)
         ranking = self.rank(question, candidates)
         if output is not None:
             ranking.plot(output)
@@ -263,6 +267,7 @@ class AnswerRanker(TextTask):
             question: the question.
             candidates: answers to rank: a list, or a text with one on each line.
         """
+        check_single(self, "explains", question=question)
         if isinstance(candidates, str):
             candidates = [line for line in candidates.splitlines() if line.strip()]
         ranking = self.rank(question, candidates)

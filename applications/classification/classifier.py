@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, say, shown
+from ..common.errors import UserError, check_key, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
 from ..common.shown import HTML, check_shaded
@@ -252,6 +252,7 @@ class ClassificationTask(TextTask):
                 f"a {type(self).__name__} takes {' and '.join(self.asks)}. "
                 f"Received: {' and '.join(inputs)}."
             )
+        check_single(self, "explains", **inputs)
         given = tuple(inputs.values()) if self.pairs else text
         return self.classify(given).explanation(inputs, self._self_attention(inputs))
 

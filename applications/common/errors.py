@@ -103,6 +103,14 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
         )
 
 
+def check_single(task: Any, verb: str, **texts: Any) -> None:
+    """Refuse lists where a task takes single texts, which their names describe."""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            name = f"{type(task).__name__} {verb} a single {name}, a string"
+            raise UserError(f"this {name}. Received: {shown(text)}.")
+
+
 def check_range(
     name: str,
     value: float | None,

@@ -249,17 +249,18 @@ class Summarizer(SearchTask):
             result.plot(output)
         return result
 
-    def explain(self, text: str, *, beam_size: int | None = None) -> Explanation:
+    def explain(self, text: str | Sequence[str], *, beam_size: int | None = None) -> Explanation:
         """Summarise a document; return the beams and where their words come from, for a page.
 
         Args:
-            text: the document.
+            text: the document, a text or a list of sentences.
             beam_size: beams of the search, all of which come; None for the task's own.
         """
         size = beam_size or self.search.beam_size
         (result,) = self.summarize([text], self.search.replace(beam_size=size, n_best=size))
         found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
-        return Explanation(self.name_of_task, {"text": text}, result.text, found)
+        inputs = {"text": text if isinstance(text, str) else "\n".join(text)}
+        return Explanation(self.name_of_task, inputs, result.text, found)
 
     # ---- The hooks of `TextTask`.
 

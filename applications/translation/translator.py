@@ -16,6 +16,7 @@ from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
 from ..common.arguments import settings_of
+from ..common.errors import check_single
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
@@ -340,6 +341,7 @@ class Translator(SearchTask):
             beam_size: beams of the search, all of which come; None for the task's own.
             target: a translation that the network is made to write in place of its own.
         """
+        check_single(self, "explains", sentence=text, target=target or "")
         size = beam_size or self.search.beam_size
         search = self.search.replace(beam_size=size, n_best=size)
         (result,) = self.score([text], [target]) if target else self.translate([text], search)
@@ -396,8 +398,7 @@ class Translator(SearchTask):
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
             **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
-                `max_letters`, the longest text of a served call (10,000): a longer one is an
-                `InvalidArgumentError` of that call.
+                `max_letters`: a call with a longer text (10,000) is an `InvalidArgumentError`.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
