@@ -103,6 +103,14 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
         )
 
 
+def check_counts(least: int = 1, **counts: Any) -> None:
+    """Refuse arguments that are no whole numbers of at least 1, or 0."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < least:
+            wanted = "a positive integer" if least else "an integer of at least 0"
+            raise ValueError(f"`{name}` should be {wanted}. Received: {name}={count!r}")
+
+
 def check_single(task: Any, verb: str, **texts: Any) -> None:
     """Refuse lists where a task takes single texts, which their names describe."""
     for name, text in texts.items():
