@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..common.errors import UserError, shown
+from ..common.errors import UserError, check_choice, shown
 from ..common.files import read_lines, records
 from ..common.preprocessor import as_texts, rows_of_parts, weights_of
 from .config import SPLITS, DataConfig
@@ -241,8 +241,7 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
         UserError: where there is no such split, or its file is missing, empty, no UTF-8 text, or
             has a line that is not as it should be.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}.")
+    check_choice("`split`", split, SPLITS)
     path = getattr(data, split)
     if not path and data.dataset == "facts":
         return QuestionSet(f"facts ({split})", make_facts(split))

@@ -14,7 +14,7 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
-from ..common.errors import UserError
+from ..common.errors import UserError, check_choice
 from ..common.preprocessor import rows_of_parts
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
@@ -123,8 +123,7 @@ def load_examples(data: DataConfig, split: str) -> Examples:
         UserError: where there is no such split, or its files are missing, not in their form, or
             hold what the configuration does not say to skip.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     if not has_split(data, split):
         folds = " or data.folds" if split == "test" else ""
         raise UserError(f"There is no {split} data: give data.{split}_file{folds}.")

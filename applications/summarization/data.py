@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
-from ..common.errors import UserError
+from ..common.errors import UserError, check_choice
 from ..common.files import json_value, read_lines
 from ..common.preprocessor import pairs_of, rows_of_parts
 from .config import SPLITS, DataConfig
@@ -83,8 +83,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     Raises:
         UserError: where there is no such split, or its file is missing or not in its form.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     path = getattr(data, f"{split}_file")
     if not path and data.dataset == "reports":
         examples = enumerate(make_reports(split), 1)

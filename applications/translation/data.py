@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
-from ..common.errors import UserError
+from ..common.errors import UserError, check_choice
 from ..common.files import lines_of
 from ..common.lines import Lines, taken
 from ..common.preprocessor import as_texts, pairs_of, rows_of_parts
@@ -107,8 +107,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
         UserError: where there is no such split, or its files are missing, empty, of unequal
             length, not UTF-8, or hold an empty line while `on_empty` is `"error"`.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     if not has_split(data, split):
         raise UserError(
             f"There is no {split} data: give data.{split}_source and data.{split}_target, or "
