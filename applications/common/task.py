@@ -45,8 +45,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     read_columns(x, y, sample_weight)       what `fit` was given as a corpus, checked
     encode(corpus)                          the corpus as ids, once
     make_batches(encoded, batch_size, *, seed=0, shuffle=True, like=None)
-                                            with `__len__` and `to_dataset`, as `BucketedBatches`;
-                                            of the same shapes as the batches `like`
+                                            `BucketedBatches`, or what has its methods
     default_loss()                          the Keras loss that `compile` takes
     service(**options)                      the `tf.Module` from strings to results that `export`
                                             writes

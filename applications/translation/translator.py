@@ -488,8 +488,7 @@ class Translator(SearchTask):
         if engine is None:
             if compute_type is not None:
                 raise ValueError(
-                    "`compute_type` is an engine's: give `engine` too. "
-                    f"Received: compute_type={compute_type!r}, engine=None"
+                    f"`compute_type` is an engine's: give `engine` too. Received: {compute_type!r}"
                 )
             return self._planned(lengths, options, attention)
         if engine not in ENGINES:
