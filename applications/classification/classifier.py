@@ -38,7 +38,6 @@ from .preprocessor import (
     as_labels,
     length_of,
     preprocessor_of,
-    train_tokenizer,
 )
 
 
@@ -355,7 +354,7 @@ class ClassificationTask(TextTask):
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         lines = [text for item in corpus.items for text in item.texts]
-        tokenizer, file = train_tokenizer(config.tokenizer, lines), None
+        tokenizer, file = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines), None
         if config.vectors.file is not None:
             file = read_vectors(config.vectors.file, config.model.embedding_size)
             say(str(file))

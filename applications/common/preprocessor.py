@@ -1,6 +1,6 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import keras_hub
 import numpy as np
 
+from keras_attention import text
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
@@ -55,6 +56,15 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
                 self._in_graph[name] = getattr(self, name).in_graph()
         return self._in_graph[name]
 
+    @staticmethod
+    def train_tokenizer(section: Any, lines: Iterable[str]) -> Tokenizer:
+        """Train the tokenizer that a section of a configuration describes."""
+        common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
+        if section.kind != "words":
+            return text.SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
+        common |= {"min_count": section.min_count, "split": getattr(section, "split", "unicode")}
+        return text.WordTokenizer.train(lines, **common)
+
     def read_start(self, folder: Path) -> None:
         """Read what a run folder holds for the first weights, such as pretrained vectors."""
         self.vectors = read_start(folder)
@@ -89,16 +99,16 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
         values = values.numpy()
     texts = []
     for place, value in enumerate(values):
-        text = value
+        found = value
         if isinstance(value, bytes):
             with suppress(UnicodeDecodeError):
-                text = value.decode("utf-8")
-        if not isinstance(text, str):
+                found = value.decode("utf-8")
+        if not isinstance(found, str):
             raise ValueError(
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "
                 f"Received: {name}[{place}]={shown(value)}"
             )
-        texts.append(str(text))
+        texts.append(str(found))
     return texts
 
 
@@ -133,7 +143,7 @@ def pairs_of(
     Each of `readers` checks a column, as `as_texts` does. Messages call the columns, the texts of a
     pair, a text and a pair by `words`.
     """
-    columns, texts, text, pair = words
+    columns, texts, single, pair = words
     if y is None:
         pairs = list(x) if hasattr(x, "__iter__") else [x]
         kinds = (tuple, list, np.ndarray)
@@ -150,7 +160,7 @@ def pairs_of(
             if not (each.strip() if isinstance(each, str) else each):
                 received = f"={each!r}" if each else " without any"
                 raise ValueError(
-                    f"{text} to train with should have words. Received: {name}[{place}]{received}"
+                    f"{single} to train with should have words. Received: {name}[{place}]{received}"
                 )
     if not found["x"]:
         raise ValueError(f"Training needs at least one {pair}. Received: none")
