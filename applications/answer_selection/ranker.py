@@ -298,8 +298,7 @@ class AnswerRanker(TextTask):
         """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
 
         Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
-        minus infinity. TensorFlow alone serves it, without Keras or this package. A text of more
-        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
+        minus infinity. TensorFlow alone serves it, without Keras or this package.
         """
         import tensorflow as tf
 

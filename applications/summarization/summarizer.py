@@ -290,8 +290,7 @@ class Summarizer(SearchTask):
         """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
 
         A document has a sentence on each line, as no operation of a graph finds the sentences of a
-        running text. Of several summaries that are searched for, the best comes. A text of more
-        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
+        running text. Of several summaries that are searched for, the best comes.
         """
         import tensorflow as tf
 
