@@ -11,7 +11,7 @@ import numpy as np
 
 from ..common.errors import UserError, check_choice, shown
 from ..common.files import read_lines, records
-from ..common.preprocessor import as_texts, rows_of_parts, weights_of
+from ..common.preprocessor import Splits, as_texts, weights_of
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
@@ -60,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class QuestionSet:
+class QuestionSet(Splits):
     """The questions of a split.
 
     Args:
@@ -74,9 +74,7 @@ class QuestionSet:
     questions: Sequence[Question]
     empty: int = 0
     without_candidates: int = 0
-
-    def __len__(self) -> int:
-        return len(self.questions)
+    columns, noun = ("questions",), "questions"
 
     @property
     def judgements(self) -> dict[str, dict[str, int]]:
@@ -112,12 +110,6 @@ class QuestionSet:
             }
             for question, values in zip(self.questions, scores, strict=True)
         }
-
-    def split(self, fraction: float) -> tuple["QuestionSet", "QuestionSet"]:
-        """Return the first questions, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "questions")
-        kept = ([self.questions[row] for row in rows] for rows in parts)
-        return tuple(dataclasses.replace(self, questions=questions) for questions in kept)
 
     def check(self, judged: bool = False) -> "QuestionSet":
         """Return the set, if something can be learned from it, or judged by it.

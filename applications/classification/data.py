@@ -15,7 +15,7 @@ from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice
-from ..common.preprocessor import rows_of_parts
+from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
@@ -59,7 +59,7 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Splits):
     """A set of examples, with a weight for each or `balanced`, so that all labels count alike.
 
     `data` says what to do with texts that cannot be used; None refuses them, but cuts long ones.
@@ -70,22 +70,11 @@ class Examples:
     data: DataConfig | None = None
     weights: Sequence[float] | None = None
     balanced: bool = False
+    columns, noun = ("items", "weights"), "texts"
 
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def split(self, fraction: float) -> tuple["Examples", "Examples"]:
-        """Return the first examples, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "texts")
-        return tuple(
-            dataclasses.replace(
-                self,
-                items=self.items[rows.start : rows.stop],
-                report=dataclasses.replace(self.report, examples=len(rows)),
-                weights=None if self.weights is None else self.weights[rows.start : rows.stop],
-            )
-            for rows in parts
-        )
+    def part(self, rows: Sequence[int], **changes: Any) -> "Examples":
+        report = dataclasses.replace(self.report, examples=len(rows))
+        return super().part(rows, report=report, **changes)
 
 
 @dataclasses.dataclass(frozen=True)

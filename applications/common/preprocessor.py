@@ -1,9 +1,10 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras_hub
 import numpy as np
@@ -13,7 +14,7 @@ from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
 from .errors import shown
-from .lines import Lines
+from .lines import Lines, taken
 from .vectors import read_start
 
 
@@ -183,3 +184,26 @@ def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]
     if first < 1:
         raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")
     return range(first), range(first, count)
+
+
+class Splits:
+    """Base of the corpora: dataclasses of columns, which `split` cuts in two by rows."""
+
+    columns: ClassVar[tuple[str, ...]]
+    """The fields that have an entry for each row, or are None."""
+    noun: ClassVar[str]
+    """What messages call the rows."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.columns[0]))
+
+    def split(self, fraction: float) -> tuple[Any, Any]:
+        """Return the first rows, and the last ones, which are `fraction` of all."""
+        first, last = rows_of_parts(len(self), fraction, self.noun)
+        return self.part(first), self.part(last)
+
+    def part(self, rows: Sequence[int], **changes: Any) -> Any:
+        """Return the corpus of some of the rows, with changes of other fields."""
+        given = {name: getattr(self, name) for name in self.columns}
+        changes |= {name: taken(each, rows) for name, each in given.items() if each is not None}
+        return dataclasses.replace(self, **changes)

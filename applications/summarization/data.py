@@ -12,7 +12,7 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError, check_choice
 from ..common.files import json_value, read_lines
-from ..common.preprocessor import pairs_of, rows_of_parts
+from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
 from .preprocessor import (
     SummarizationPreprocessor,
@@ -34,7 +34,7 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
+class Corpus(Splits):
     """Documents of one place, whose name messages use."""
 
     name: str
@@ -43,15 +43,7 @@ class Corpus:
     """How many were left out because they, or their summaries, have no words."""
     on_too_long: str = "truncate"
     """How documents that are too long are handled: truncate, skip or error."""
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    def split(self, fraction: float) -> tuple["Corpus", "Corpus"]:
-        """Return the first documents, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "documents")
-        kept = ([self.documents[row] for row in rows] for rows in parts)
-        return tuple(dataclasses.replace(self, documents=documents) for documents in kept)
+    columns, noun = ("documents",), "documents"
 
 
 PAIRS = ("documents and summaries", "them", "A document or summary", "document with a summary")

@@ -13,8 +13,8 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, T
 from ..common import downloads
 from ..common.errors import UserError, check_choice
 from ..common.files import lines_of
-from ..common.lines import Lines, taken
-from ..common.preprocessor import as_texts, pairs_of, rows_of_parts
+from ..common.lines import Lines
+from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
 
@@ -40,7 +40,7 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True)
-class ParallelCorpus:
+class ParallelCorpus(Splits):
     """Sentences and their translations, as texts or as ids, and where they come from.
 
     Those of files are `Lines` and `PackedIds`, which are small. `lines` holds the line of each pair
@@ -55,21 +55,12 @@ class ParallelCorpus:
     report: Report
     data: DataConfig | None = None
     weights: list[float] | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def split(self, fraction: float) -> tuple["ParallelCorpus", "ParallelCorpus"]:
-        """Return the first pairs, and the last ones, which are `fraction` of all."""
-        return tuple(map(self.part, rows_of_parts(len(self), fraction, "pairs")))
+    columns, noun = ("source", "target", "lines", "weights"), "pairs"
 
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""
-        names = ("source", "target", "lines", "weights")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        columns = {name: taken(column, rows) for name, column in given.items()}
         report = dataclasses.replace(self.report, pairs=len(rows), **counts)
-        return dataclasses.replace(self, **columns, report=report)
+        return super().part(rows, report=report)
 
 
 def has_split(data: DataConfig, split: str) -> bool:
