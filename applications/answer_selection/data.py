@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..common.errors import UserError, check_choice, shown
+from ..common.errors import UserError, check_choice, counted, shown
 from ..common.files import read_lines, records
 from ..common.preprocessor import Splits, as_texts, weights_of
 from .config import SPLITS, DataConfig
@@ -139,9 +139,8 @@ class QuestionSet(Splits):
             "empty texts left out": self.empty,
             "questions without a candidate left out": self.without_candidates,
         }
-        said = [f"{count:,} {what}" for what, count in counts.items() if count]
-        return ", ".join(
-            [f"{self.name}: {len(self):,} questions with {candidates:,} candidates", *said]
+        return counted(
+            f"{self.name}: {len(self):,} questions with {candidates:,} candidates", counts
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
-from ..common.errors import UserError, check_choice
+from ..common.errors import UserError, check_choice, counted
 from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
@@ -34,11 +34,9 @@ class Report:
     truncated: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.examples:,} examples"]
-        parts += [f"{count:,} left out ({why})" for why, count in self.left_out.items() if count]
-        if self.truncated:
-            parts.append(f"{self.truncated:,} of them cut short")
-        return ", ".join(parts)
+        counts = {f"left out ({why})": count for why, count in self.left_out.items()}
+        counts["of them cut short"] = self.truncated
+        return counted(f"{self.name}: {self.examples:,} examples", counts)
 
 
 @dataclasses.dataclass(frozen=True)

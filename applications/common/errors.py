@@ -3,7 +3,7 @@
 import numbers
 import operator
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -67,6 +67,11 @@ def quietly(quiet: bool = True) -> Iterator[None]:
         yield
     finally:
         _QUIET.reset(token)
+
+
+def counted(head: str, counts: Mapping[str, int]) -> str:
+    """Return a line that ends with the counts above 0, of what their names say."""
+    return ", ".join([head, *(f"{count:,} {what}" for what, count in counts.items() if count)])
 
 
 def clock(seconds: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
-from ..common.errors import UserError, check_choice
+from ..common.errors import UserError, check_choice, counted
 from ..common.files import json_value, read_lines
 from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
@@ -185,11 +185,10 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
             weights.append(document.weight)
     if not inputs:
         raise UserError(f"{corpus.name}: no document is left ({limits}).")
-    report = [f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"]
     others = {"of them cut short": cut, "left out": skipped, "empty lines left out": corpus.empty}
-    report += [f"{count:,} {what}" for what, count in others.items() if count]
+    name = f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"
     weights = None if set(weights) == {1.0} else weights
-    return EncodedCorpus(documents, inputs, labels, ", ".join(report), weights)
+    return EncodedCorpus(documents, inputs, labels, counted(name, others), weights)
 
 
 def make_batches(corpus: EncodedCorpus, batch_size: int, **options: Any) -> BucketedBatches:

@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
-from ..common.errors import UserError, check_choice
+from ..common.errors import UserError, check_choice, counted
 from ..common.files import lines_of
 from ..common.lines import Lines
 from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
@@ -35,8 +35,7 @@ class Report:
             "too long ones left out": self.too_long,
             "of them cut short": self.truncated,
         }
-        parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-        return ", ".join([f"{self.name}: {self.pairs:,} sentence pairs", *parts])
+        return counted(f"{self.name}: {self.pairs:,} sentence pairs", counts)
 
 
 @dataclasses.dataclass(frozen=True)
