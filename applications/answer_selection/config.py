@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from ..common.errors import UserError, check_range, check_ranges
+from ..common.errors import UserError, check_range, check_ranges, check_unused
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -108,8 +108,9 @@ class VectorsConfig:
         check_ranges("vectors", self, ("epochs", "window"), at_least=1)
         if (self.source == "file") != (self.file is not None):
             raise UserError("vectors.source file and vectors.file go together: give both.")
-        if self.extra_words and self.source != "file":
-            raise UserError("vectors.extra_words goes with vectors.source file only.")
+        if self.source != "file":
+            why = "goes with vectors.source file only."
+            check_unused("vectors", self, ["extra_words"], why)
 
 
 @dataclass(frozen=True)
@@ -153,14 +154,12 @@ class ModelConfig:
                 "model.occam goes with model.encoder inner-word or inner-context, which give each "
                 f"word a weight before it is read. Received: model.encoder {self.encoder}."
             )
-        if self.attention_units and self.encoder != "outer":
-            raise UserError("model.attention_units goes with model.encoder outer only.")
-        for name in OF_READERS if self.encoder not in READERS else ():
-            if getattr(self, name) != getattr(ModelConfig, name):
-                raise UserError(
-                    f"model.{name} does not apply to model.encoder {self.encoder}: leave it out. "
-                    f"Received: {getattr(self, name)}."
-                )
+        if self.encoder != "outer":
+            why = "goes with model.encoder outer only."
+            check_unused("model", self, ["attention_units"], why)
+        if self.encoder not in READERS:
+            why = f"does not apply to model.encoder {self.encoder}: leave it out."
+            check_unused("model", self, OF_READERS, why)
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,8 @@ class TrainingConfig(training_config.TrainingConfig):
         super().__post_init__()
         check_range("training.margin", self.margin, above=0)
         check_range("training.negatives", self.negatives, at_least=1)
-        if self.label_smoothing:
-            raise UserError("training.label_smoothing has no meaning for answer selection: use 0.")
+        why = "has no meaning for answer selection: use 0."
+        check_unused("training", self, ["label_smoothing"], why)
 
     @property
     def monitor(self) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Questions with their candidate answers: at hand, in files, and those that the package makes."""
 
-import csv
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..common.errors import UserError, shown
-from ..common.files import read_lines
-from ..common.preprocessor import as_texts, rows_of_parts
+from ..common.errors import UserError, check_choice, counted, shown
+from ..common.files import read_lines, records
+from ..common.preprocessor import Splits, as_texts, weights_of
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
 WIKIQA = ("QuestionID", "Question", "SentenceID", "Sentence", "Label")
 TRECQA = "qtext,label,atext"
-LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long answer
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class QuestionSet:
+class QuestionSet(Splits):
     """The questions of a split.
 
     Args:
@@ -76,9 +74,7 @@ class QuestionSet:
     questions: Sequence[Question]
     empty: int = 0
     without_candidates: int = 0
-
-    def __len__(self) -> int:
-        return len(self.questions)
+    columns, noun = ("questions",), "questions"
 
     @property
     def judgements(self) -> dict[str, dict[str, int]]:
@@ -115,12 +111,6 @@ class QuestionSet:
             for question, values in zip(self.questions, scores, strict=True)
         }
 
-    def split(self, fraction: float) -> tuple["QuestionSet", "QuestionSet"]:
-        """Return the first questions, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "questions")
-        kept = ([self.questions[row] for row in rows] for rows in parts)
-        return tuple(dataclasses.replace(self, questions=questions) for questions in kept)
-
     def check(self, judged: bool = False) -> "QuestionSet":
         """Return the set, if something can be learned from it, or judged by it.
 
@@ -149,9 +139,8 @@ class QuestionSet:
             "empty texts left out": self.empty,
             "questions without a candidate left out": self.without_candidates,
         }
-        said = [f"{count:,} {what}" for what, count in counts.items() if count]
-        return ", ".join(
-            [f"{self.name}: {len(self):,} questions with {candidates:,} candidates", *said]
+        return counted(
+            f"{self.name}: {len(self):,} questions with {candidates:,} candidates", counts
         )
 
 
@@ -173,12 +162,12 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
     rows = list(x)
     if not rows:
         raise ValueError(f"`{name}` should have at least one question. Received: none")
-    for other, column in (("y", y), ("sample_weight", weights)):
-        if column is not None and len(column) != len(rows):
-            raise ValueError(
-                f"`{other}` should have an entry for each question. "
-                f"Received: {len(column)} for {len(rows)} questions"
-            )
+    if y is not None and len(y) != len(rows):
+        raise ValueError(
+            f"`y` should have an entry for each question. "
+            f"Received: {len(y)} for {len(rows)} questions"
+        )
+    weights = weights_of(weights, **{name: rows})
     if y is not None and any(isinstance(row, Question) for row in rows):
         raise ValueError("A Question holds its labels. Received: others in `y`")
     if y is not None:
@@ -188,9 +177,6 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
         _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
     ]
     if weights is not None:
-        weights = np.asarray(list(weights), "float64").tolist()  # None becomes NaN
-        if not np.isfinite(weights).all():
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
         pairs = zip(questions, weights, strict=True)
         questions = [dataclasses.replace(each, weight=weight) for each, weight in pairs]
     return QuestionSet("the questions given", questions)
@@ -246,8 +232,7 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
         UserError: where there is no such split, or its file is missing, empty, no UTF-8 text, or
             has a line that is not as it should be.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}.")
+    check_choice("`split`", split, SPLITS)
     path = getattr(data, split)
     if not path and data.dataset == "facts":
         return QuestionSet(f"facts ({split})", make_facts(split))
@@ -313,7 +298,7 @@ class _Row(NamedTuple):
 
 def _rows(path: str) -> Iterator[_Row]:
     lines = read_lines(path)
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+    rows = records(path, lines, quoted=lines[0].startswith(TRECQA))
     columns, places = 3, (None, 0, None, 1, 2)
     expected = "question, tab, candidate, tab, label"
     if lines[0].split("\t")[0] == WIKIQA[0]:
@@ -324,7 +309,6 @@ def _rows(path: str) -> Iterator[_Row]:
         columns, places = len(header), [header.index(name) for name in WIKIQA]
         expected = f"{columns} columns, as the header"
     elif lines[0].startswith(TRECQA):
-        rows = _csv(path, lines)
         columns, places, expected = len(next(rows)[1]), (None, 0, None, 2, 1), TRECQA
     for number, fields in rows:
         where = f"{path}, line {number}"
@@ -334,18 +318,6 @@ def _rows(path: str) -> Iterator[_Row]:
         if row.label.strip() not in ("0", "1"):
             raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {row.label!r}.")
         yield row
-
-
-def _csv(path: str, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line of each record, and its fields."""
-    csv.field_size_limit(LONGEST_FIELD)
-    reader, first = csv.reader((f"{line}\n" for line in lines), strict=True), 1
-    try:
-        for fields in reader:
-            yield first, fields
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{path}, line {first}: no CSV ({error}).") from None
 
 
 def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:

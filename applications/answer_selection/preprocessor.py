@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -11,9 +10,9 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
-from ..common import vectors
 from ..common.errors import shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
+from ..common.vectors import with_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +75,6 @@ class AnswerPreprocessor(TextPreprocessor):
             if size < 1:
                 raise ValueError(f"`{name}` should be at least 1. Received: {name}={size}")
         self.keep(unknown_buckets=unknown_buckets, max_length=max_length)
-        self.vectors: np.ndarray | None = None
-        """Vectors `(vocabulary_size, D)` that a training may start from; they are not saved."""
 
     @classmethod
     def adapt(
@@ -108,7 +105,7 @@ class AnswerPreprocessor(TextPreprocessor):
         """
         size = vocabulary_size + len(SPECIAL_TOKENS)
         tokenizer = WordTokenizer.train(as_texts(texts, "texts"), size, min_count, lowercase)
-        return cls(vectors.with_words(tokenizer, extra_words), unknown_buckets, max_length)
+        return cls(with_words(tokenizer, extra_words), unknown_buckets, max_length)
 
     @property
     def vocabulary_size(self) -> int:
@@ -161,9 +158,6 @@ class AnswerPreprocessor(TextPreprocessor):
             answers = answers.reshape(len(rows), width, answers.shape[1])
             inputs = {"question": padded(self.encode(question)[0]), "candidates": answers}
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
-
-    def read_start(self, folder: Path) -> None:
-        self.vectors = vectors.read_start(folder)
 
     def _padded_in_graph(self, question, candidates):
         import tensorflow as tf

@@ -1,6 +1,7 @@
 """The answer ranker: a Keras task from a question and candidates to the candidates, best first."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -13,13 +14,13 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, say, shown
+from ..common.errors import UserError, check_choice, check_single, say
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, write_text
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import start_vectors, write_start
+from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
@@ -89,6 +90,10 @@ class AnswerRanker(TextTask):
                 "`negatives` should be a whole number of at least 1. "
                 f"Received: negatives={negatives!r}"
             )
+        if not isinstance(margin, numbers.Real) or not 0 <= margin < np.inf:
+            raise ValueError(
+                f"`margin` should be a number of at least 0. Received: margin={margin!r}"
+            )
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)
@@ -98,7 +103,7 @@ class AnswerRanker(TextTask):
                 "log_odds=True, or a CompareAggregate."
             )
         objective = objective or ("log" if log_odds else "hinge")
-        self.keep(negatives=int(negatives), margin=margin, objective=objective)
+        self.keep(negatives=int(negatives), margin=float(margin), objective=objective)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -249,8 +254,7 @@ class AnswerRanker(TextTask):
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
                 "inner-word, inner-context or compare-aggregate."
             )
-        if not isinstance(question, str):
-            raise UserError(f"an AnswerRanker draws a single question. Received: {shown(question)}")
+        check_single(self, "draws", question=question)
         ranking = self.rank(question, candidates)
         if output is not None:
             ranking.plot(output)
@@ -263,6 +267,7 @@ class AnswerRanker(TextTask):
             question: the question.
             candidates: answers to rank: a list, or a text with one on each line.
         """
+        check_single(self, "explains", question=question)
         if isinstance(candidates, str):
             candidates = [line for line in candidates.splitlines() if line.strip()]
         ranking = self.rank(question, candidates)
@@ -293,8 +298,7 @@ class AnswerRanker(TextTask):
         """Return the `tf.Module` that `export` writes, from strings to scores `(B, N)`.
 
         Candidates `(B, N)` of a question with fewer are padded with `""`; one without words gets
-        minus infinity. TensorFlow alone serves it, without Keras or this package. A text of more
-        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
+        minus infinity. TensorFlow alone serves it, without Keras or this package.
         """
         import tensorflow as tf
 
@@ -314,10 +318,6 @@ class AnswerRanker(TextTask):
             return {"scores": tf.where(empty, float("-inf"), scores)}
 
         return service_of(serve, model, preprocessor.in_graph("tokenizer"))
-
-    def describe(self, folder: Path) -> None:
-        super().describe(folder)
-        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     # ---- The hooks of the command.
 

@@ -40,8 +40,6 @@ def visualize(task: AnswerRanker, options: Namespace) -> None:
 def _questions(options: Namespace) -> QuestionSet:
     """Return the questions to measure on: a file's, or one of the run's own sets."""
     data = options.config.data if options.config else None
-    if options.file and options.split:
-        raise UserError("give --split or --file, not both.")
-    if options.file:
-        return read_questions(options.file, data.on_empty if data else "error")
-    return load_questions(data, own_split(options, has_split, "--file"))
+    if split := own_split(options, has_split, "--file", options.file):
+        return load_questions(data, split)
+    return read_questions(options.file, data.on_empty if data else "error")

@@ -12,12 +12,12 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, say, shown
+from ..common.errors import UserError, check_key, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
-from ..common.preprocessor import check_equally_many
+from ..common.preprocessor import check_equally_many, weights_of
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
-from ..common.vectors import read_vectors, start_vectors, with_words, write_start
+from ..common.vectors import read_vectors, start_vectors, with_words
 from . import backbones, data, results
 from .config import (
     PRESETS,
@@ -38,7 +38,6 @@ from .preprocessor import (
     as_labels,
     length_of,
     preprocessor_of,
-    train_tokenizer,
 )
 
 
@@ -252,6 +251,7 @@ class ClassificationTask(TextTask):
                 f"a {type(self).__name__} takes {' and '.join(self.asks)}. "
                 f"Received: {' and '.join(inputs)}."
             )
+        check_single(self, "explains", **inputs)
         given = tuple(inputs.values()) if self.pairs else text
         return self.classify(given).explanation(inputs, self._self_attention(inputs))
 
@@ -293,15 +293,12 @@ class ClassificationTask(TextTask):
         columns = as_columns(x, self.pairs, "x")
         labels = as_labels(y, self.require_preprocessor().labels.kind, "y")
         check_equally_many(x=columns[0], y=labels)
-        if sample_weight is not None:
-            check_equally_many(x=columns[0], sample_weight=sample_weight)
-        return data.in_memory(columns, labels, sample_weight)
+        return data.in_memory(columns, labels, weights_of(sample_weight, x=columns[0]))
 
     def encode(self, corpus: data.Examples) -> data.Encoded:
         return data.encode_examples(corpus, self.preprocessor)
 
-    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
-        return data.make_batches(encoded, batch_size, lengths=like and like.lengths, **options)
+    make_batches = staticmethod(data.make_batches)
 
     def default_loss(self) -> keras.losses.Loss:
         # The weights of a batch count among each other.
@@ -324,7 +321,6 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        write_start(folder, getattr(self.preprocessor, "vectors", None))
         encoder, tokenizer = self.backbone.encoder, getattr(self.preprocessor, "tokenizer", None)
         kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
         if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
@@ -358,7 +354,7 @@ class ClassificationTask(TextTask):
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         lines = [text for item in corpus.items for text in item.texts]
-        tokenizer, file = train_tokenizer(config.tokenizer, lines), None
+        tokenizer, file = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines), None
         if config.vectors.file is not None:
             file = read_vectors(config.vectors.file, config.model.embedding_size)
             say(str(file))

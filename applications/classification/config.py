@@ -1,11 +1,10 @@
 """The configuration of the classification application."""
 
 import codecs
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from ..common.errors import UserError, check_choice, check_range, check_ranges
+from ..common.errors import UserError, check_choice, check_range, check_ranges, check_unused
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -48,13 +47,6 @@ def _check_choices(section: Any, name: str) -> None:
         for kind in (key.type, *get_args(key.type)):
             if get_origin(kind) is Literal and value is not None:
                 check_choice(f"{name}.{key.name}", value, get_args(kind))
-
-
-def _check_unused(section: Any, name: str, keys: Iterable[str], why: str) -> None:
-    """Refuse keys without effect that are not at their defaults."""
-    for key in keys:
-        if (value := getattr(section, key)) != getattr(type(section), key):
-            raise UserError(f"{name}.{key} {why} Received: {value}.")
 
 
 @dataclass(frozen=True)
@@ -188,7 +180,7 @@ class TokenizerConfig:
         check_ranges("tokenizer", self, ("min_count", "max_sentence_length"), at_least=1)
         if self.kind == "sentencepiece":
             why = "goes with tokenizer.kind words only."
-            _check_unused(self, "tokenizer", ("min_count", "split"), why)
+            check_unused("tokenizer", self, ("min_count", "split"), why)
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,7 @@ class VectorsConfig:
         check_range("vectors.extra_words", self.extra_words, at_least=0)
         if self.file is None:
             why = "goes with vectors.file only."
-            _check_unused(self, "vectors", ("extra_words", "channels"), why)
+            check_unused("vectors", self, ("extra_words", "channels"), why)
 
 
 @dataclass(frozen=True)
@@ -285,7 +277,7 @@ class ModelConfig:
         check_ranges("model", self, rates, at_least=0, below=1)
         unused = [name for name, (_, users) in DEFAULTS.items() if self.architecture not in users]
         why = f"does not apply to model.architecture {self.architecture}: leave it out."
-        _check_unused(self, "model", unused, why)
+        check_unused("model", self, unused, why)
         if self.architecture == "backbone" and not self.backbone:
             raise UserError(
                 "model.architecture backbone needs model.backbone: the name of a preset of "
@@ -371,7 +363,7 @@ class ClassificationConfig:
         )
         if architecture == "backbone":
             why = "does not apply to model.architecture backbone, which has its own: leave it out."
-            _check_unused(self.tokenizer, "tokenizer", vars(self.tokenizer), why)
+            check_unused("tokenizer", self.tokenizer, vars(self.tokenizer), why)
 
 
 # What a known data set changes in the defaults; a configuration file or an option goes first.

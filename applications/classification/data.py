@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import operator
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +14,8 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
-from ..common.errors import UserError
-from ..common.preprocessor import rows_of_parts
+from ..common.errors import UserError, check_choice, counted
+from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
@@ -35,11 +34,9 @@ class Report:
     truncated: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.examples:,} examples"]
-        parts += [f"{count:,} left out ({why})" for why, count in self.left_out.items() if count]
-        if self.truncated:
-            parts.append(f"{self.truncated:,} of them cut short")
-        return ", ".join(parts)
+        counts = {f"left out ({why})": count for why, count in self.left_out.items()}
+        counts["of them cut short"] = self.truncated
+        return counted(f"{self.name}: {self.examples:,} examples", counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Splits):
     """A set of examples, with a weight for each or `balanced`, so that all labels count alike.
 
     `data` says what to do with texts that cannot be used; None refuses them, but cuts long ones.
@@ -71,22 +68,11 @@ class Examples:
     data: DataConfig | None = None
     weights: Sequence[float] | None = None
     balanced: bool = False
+    columns, noun = ("items", "weights"), "texts"
 
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def split(self, fraction: float) -> tuple["Examples", "Examples"]:
-        """Return the first examples, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "texts")
-        return tuple(
-            dataclasses.replace(
-                self,
-                items=self.items[rows.start : rows.stop],
-                report=dataclasses.replace(self.report, examples=len(rows)),
-                weights=None if self.weights is None else self.weights[rows.start : rows.stop],
-            )
-            for rows in parts
-        )
+    def part(self, rows: Sequence[int], **changes: Any) -> "Examples":
+        report = dataclasses.replace(self.report, examples=len(rows))
+        return super().part(rows, report=report, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +110,7 @@ def load_examples(data: DataConfig, split: str) -> Examples:
         UserError: where there is no such split, or its files are missing, not in their form, or
             hold what the configuration does not say to skip.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     if not has_split(data, split):
         folds = " or data.folds" if split == "test" else ""
         raise UserError(f"There is no {split} data: give data.{split}_file{folds}.")
@@ -165,10 +150,6 @@ def in_memory(
     """Return the examples of a column of texts, or of two of pairs, and their labels."""
     if not labels:
         raise ValueError("Expected at least one text and its label. Received: none")
-    if weights is not None:
-        weights = list(weights)
-        if not np.isfinite(np.asarray(weights, "float32")).all():  # None becomes NaN
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
     rows = enumerate(zip(zip(*columns, strict=True), labels, strict=True))
     items = [Example(texts, label, f"x[{place}]") for place, (texts, label) in rows]
     return Examples(items, Report("the texts given", len(items)), weights=weights)
@@ -239,37 +220,20 @@ def _skipped(
     return reason
 
 
-def make_batches(
-    encoded: Encoded,
-    batch_size: int,
-    lengths: Sequence[tuple[int, ...]] | None = None,
-    **options: Any,
-) -> BucketedBatches:
+def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `(inputs, targets, weights)` of texts of like length.
 
     `inputs` are `text`, and for pairs `second`: ids `(B, S)`, or in sentences `(B, N, W)`, padded
-    with 0. Rows that fill up a batch have weight 0. `lengths` are those of other batches, so that
-    no new shapes are compiled; one more comes in where none holds the longest of these texts.
-    More `options` are those of `BucketedBatches`.
+    with 0. Rows that fill up a batch have weight 0. More `options` are those of `BucketedBatches`.
     """
-    # Row 0 is what a row that fills up a batch has.
-    targets = np.concatenate([np.zeros_like(encoded.targets[:1]), encoded.targets])
-    weights = np.concatenate([[0.0], encoded.weights]).astype("float32")
 
     def assemble(*arrays):
-        *texts, index = arrays
+        *texts, targets, weights = arrays
         texts = [in_sentences(ids) for ids in texts] if encoded.sentences else texts
-        inputs = dict(zip(SIDES, texts, strict=False))
-        return inputs, targets[index[:, 0]], weights[index[:, 0]]
+        return dict(zip(SIDES, texts, strict=False)), targets, weights
 
-    columns = (*encoded.columns, [[number] for number in range(1, len(targets))])
-    if lengths is not None:
-        longest = tuple(max(map(len, column)) for column in columns)
-        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
-            lengths = [*lengths, longest]
-    return BucketedBatches(
-        columns, batch_size=batch_size, lengths=lengths, assemble=assemble, **options
-    )
+    options |= {"values": (encoded.targets, encoded.weights), "assemble": assemble}
+    return BucketedBatches(encoded.columns, batch_size, **options)
 
 
 def _source(data: DataConfig, split: str) -> str | None:

@@ -10,9 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer
+from keras_attention.text import END_ID, PAD_ID, Tokenizer
 
-from ..common import vectors
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, check_range, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
@@ -215,8 +214,6 @@ class ClassificationPreprocessor(TextPreprocessor):
         self.keep(pairs=pairs, max_length=max_length, sentences=sentences)
         self.keep(max_sentence_length=max_sentence_length)
         self.backbone_folder: Path | None = None
-        self.vectors: np.ndarray | None = None
-        """Vectors `(vocabulary_size, E)` that a training may start from; they are not saved."""
 
     @classmethod
     def adapt(
@@ -249,7 +246,7 @@ class ClassificationPreprocessor(TextPreprocessor):
         columns, values, kind = as_examples(texts, labels, pairs, label_kind)
         section = TokenizerConfig(**tokenizer)
         return cls(
-            train_tokenizer(section, [text for column in columns for text in column]),
+            cls.train_tokenizer(section, [text for column in columns for text in column]),
             Labels.of(values, kind, "labels"),
             pairs,
             max_length,
@@ -339,7 +336,7 @@ class ClassificationPreprocessor(TextPreprocessor):
     def read_start(self, folder: Path) -> None:
         if (folder / backbones.FOLDER).is_dir():
             self.backbone_folder = folder / backbones.FOLDER
-        self.vectors = vectors.read_start(folder)
+        super().read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
         labels = {**asdict(self.labels), "names": list(self.labels.names)}
@@ -351,15 +348,6 @@ class ClassificationPreprocessor(TextPreprocessor):
         if tokenizer["kind"] != backbones.BackboneTokenizer.kind:
             return super().from_config(config)
         return cls(**{**config, "tokenizer": backbones.BackboneTokenizer.from_config(tokenizer)})
-
-
-def train_tokenizer(section: TokenizerConfig, lines: Sequence[str]) -> Tokenizer:
-    """Train the tokenizer that a configuration describes."""
-    common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
-    if section.kind == "words":
-        options = {"min_count": section.min_count, "split": section.split}
-        return WordTokenizer.train(lines, **options, **common)
-    return SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
 
 
 def preprocessor_of(

@@ -205,11 +205,7 @@ def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
 
 
 def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, Any]:
-    """Return the figures of a set, as JSON types, of scores and targets `(examples, outputs)`.
-
-    Of many labels, `accuracy` is the part of the texts with all labels right, and calibration is
-    that of every decision on a label. Of numbers, the figures are errors and correlations.
-    """
+    """Return the figures of a set, as `evaluate_text` does, of scores and targets `(B, O)`."""
     scores, targets = np.asarray(scores, "float64"), np.asarray(targets, "float64")
     if labels.kind == "number":
         return _of_numbers(scores, targets, labels)

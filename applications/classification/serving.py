@@ -69,11 +69,9 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
       `sentence_weights` `(B, N)`; for pairs `second_tokens` and `second_weights` too. Absent where
       the network has no attention.
 
-    A text of more than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
-
     Args:
         task: the task.
-        max_letters: the longest text of a call, in letters; None for the task's default.
+        max_letters: the longest text of a call, as of `export`.
     """
     network, preprocessor = task.backbone, task.preprocessor
     sides = SIDES[: 1 + preprocessor.pairs]

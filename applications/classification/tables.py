@@ -1,6 +1,5 @@
 """Rows with named columns: of CSV, TSV and JSON-lines files, and of the sets known by name."""
 
-import csv
 import random
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -8,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean
-from ..common.files import json_value, read_lines
+from ..common.files import json_value, read_lines, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
-LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long document
 
 TREC = {"train": "TREC.train", "test": "TREC.test"}
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
@@ -45,21 +43,7 @@ def read_table(
     lines = read_lines(path, encoding)
     if kind == ".jsonl":
         return list(_objects(path, lines, columns))
-    tabbed = enumerate((line.split("\t") if line else [] for line in lines), 1)
-    return list(_named(path, _records(path, lines) if kind == ".csv" else tabbed, columns))
-
-
-def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line of each record, and its fields."""
-    csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-    first = 1
-    try:
-        for record in reader:
-            yield first, record
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{path}, line {first}: no CSV record begins here ({error}).") from None
+    return list(_named(path, records(path, lines, quoted=kind == ".csv"), columns))
 
 
 def _named(path, rows, columns) -> Iterator[Row]:

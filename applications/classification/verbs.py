@@ -108,11 +108,9 @@ def _examples(task: ClassificationTask, options: Namespace) -> Examples:
     data = _data(task, options)
     if options.skip:
         data = dataclasses.replace(data, **SKIPPING)
-    if options.input and options.split:
-        raise UserError("give --split or --input, not both.")
-    if options.input:
-        return read_examples(data, options.input)
-    return load_examples(data, own_split(options, has_split, "a table, --input F"))
+    if split := own_split(options, has_split, "--input", options.input):
+        return load_examples(data, split)
+    return read_examples(data, options.input)
 
 
 def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:

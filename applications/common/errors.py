@@ -3,7 +3,7 @@
 import numbers
 import operator
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -69,6 +69,11 @@ def quietly(quiet: bool = True) -> Iterator[None]:
         _QUIET.reset(token)
 
 
+def counted(head: str, counts: Mapping[str, int]) -> str:
+    """Return a line that ends with the counts above 0, of what their names say."""
+    return ", ".join([head, *(f"{count:,} {what}" for what, count in counts.items() if count)])
+
+
 def clock(seconds: float) -> str:
     """Write a duration as `m:ss` or `h:mm:ss`."""
     minutes, seconds = divmod(int(seconds), 60)
@@ -103,6 +108,22 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
         )
 
 
+def check_counts(least: int = 1, **counts: Any) -> None:
+    """Refuse arguments that are no whole numbers of at least 1, or 0."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < least:
+            wanted = "a positive integer" if least else "an integer of at least 0"
+            raise ValueError(f"`{name}` should be {wanted}. Received: {name}={count!r}")
+
+
+def check_single(task: Any, verb: str, **texts: Any) -> None:
+    """Refuse lists where a task takes single texts, which their names describe."""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            name = f"{type(task).__name__} {verb} a single {name}, a string"
+            raise UserError(f"this {name}. Received: {shown(text)}.")
+
+
 def check_range(
     name: str,
     value: float | None,
@@ -129,3 +150,10 @@ def check_ranges(section: str, values: Any, names: Iterable[str], **limits: floa
     """Refuse attributes of a section of the configuration outside the given limits."""
     for name in names:
         check_range(f"{section}.{name}", getattr(values, name), **limits)
+
+
+def check_unused(section: str, values: Any, names: Iterable[str], why: str) -> None:
+    """Refuse attributes of a section without effect, unless they are at their defaults."""
+    for name in names:
+        if (value := getattr(values, name)) != getattr(type(values), name):
+            raise UserError(f"{section}.{name} {why} Received: {value}.")

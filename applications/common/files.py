@@ -7,6 +7,7 @@ devices.
 """
 
 import codecs
+import csv
 import dataclasses
 import errno
 import glob
@@ -19,7 +20,7 @@ import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -330,6 +331,8 @@ def read_bytes(path: Path | str, limit: int) -> bytes:
             raise UserError(f"Cannot read {path}: {error.strerror}.") from error
 
 
+LONGEST_FIELD = 2**31 - 1
+"""Of CSV; Python's own limit, 131,072 characters, is less than a long text."""
 MOST_INFLATED = (64 << 20, 200)
 """A `.gz` may inflate to so many bytes, and to so many times its size beyond that."""
 
@@ -358,6 +361,26 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     if not number:
         raise UserError(f"{path} is empty: expected one sentence a line.")
+
+
+def records(
+    path: str | Path, lines: Iterable[str], quoted: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line of each record, and its fields; none of an empty line.
+
+    In CSV (`quoted`) a field in double quotes may hold commas and line feeds; TSV has no quoting.
+    """
+    if not quoted:
+        yield from enumerate((line.split("\t") if line else [] for line in lines), 1)
+        return
+    csv.field_size_limit(LONGEST_FIELD)
+    reader, first = csv.reader((f"{line}\n" for line in lines), strict=True), 1
+    try:
+        for fields in reader:
+            yield first, fields
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}, line {first}: no CSV record begins here ({error}).") from None
 
 
 def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:

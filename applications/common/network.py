@@ -5,6 +5,9 @@ from typing import Any
 
 import keras
 import keras_hub
+from keras import ops
+
+from keras_attention.text import PAD_ID, START_ID
 
 from .arguments import KeepsArguments, without
 
@@ -72,6 +75,13 @@ def check_ids(inputs: Any, name: str) -> None:
                 f"{name} reads ids, which the preprocessor of a task makes of texts. "
                 f"Received: {each if isinstance(each, str) else dtype}"
             )
+
+
+def without_unwritable(logits):
+    """Return logits `(..., V)` in float32, those of padding and the start token minus infinity."""
+    ids = ops.arange(logits.shape[-1])
+    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
+    return ops.where(unwritable, float("-inf"), ops.cast(logits, "float32"))
 
 
 _kept_apart: list[bool] = []

@@ -1,18 +1,21 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras_hub
 import numpy as np
 
+from keras_attention import text
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
 from .errors import shown
-from .lines import Lines
+from .lines import Lines, taken
+from .vectors import read_start
 
 
 class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
@@ -41,6 +44,8 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
             setattr(self, name, tokenizer)
         self._tokenizer_names = tuple(tokenizers)
         self._in_graph: dict[str, Any] = {}
+        self.vectors: np.ndarray | None = None
+        """Vectors `(ids, size)` of words that a training may start from; they are not saved."""
         self.built = True
 
     def in_graph(self, name: str):
@@ -52,8 +57,18 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
                 self._in_graph[name] = getattr(self, name).in_graph()
         return self._in_graph[name]
 
+    @staticmethod
+    def train_tokenizer(section: Any, lines: Iterable[str]) -> Tokenizer:
+        """Train the tokenizer that a section of a configuration describes."""
+        common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
+        if section.kind != "words":
+            return text.SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
+        common |= {"min_count": section.min_count, "split": getattr(section, "split", "unicode")}
+        return text.WordTokenizer.train(lines, **common)
+
     def read_start(self, folder: Path) -> None:
         """Read what a run folder holds for the first weights, such as pretrained vectors."""
+        self.vectors = read_start(folder)
 
     def get_config(self) -> dict[str, Any]:
         tokenizers = {name: getattr(self, name).get_config() for name in self._tokenizer_names}
@@ -85,16 +100,16 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
         values = values.numpy()
     texts = []
     for place, value in enumerate(values):
-        text = value
+        found = value
         if isinstance(value, bytes):
             with suppress(UnicodeDecodeError):
-                text = value.decode("utf-8")
-        if not isinstance(text, str):
+                found = value.decode("utf-8")
+        if not isinstance(found, str):
             raise ValueError(
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "
                 f"Received: {name}[{place}]={shown(value)}"
             )
-        texts.append(str(text))
+        texts.append(str(found))
     return texts
 
 
@@ -107,6 +122,50 @@ def check_equally_many(**columns: Sequence) -> None:
             f"{names} should have equally many entries. "
             f"Received: {', '.join(f'{count} in {name}' for name, count in counts.items())}"
         )
+
+
+def weights_of(sample_weight: Any, **columns: Sequence) -> list[float] | None:
+    """Return the weight of each example, None where none are given; refuse what is no number."""
+    if sample_weight is None:
+        return None
+    values = list(sample_weight) if hasattr(sample_weight, "__iter__") else sample_weight
+    weights = np.ravel(np.asarray(values, "float64")).tolist()  # None becomes NaN
+    check_equally_many(**columns, sample_weight=weights)
+    if not np.all(np.abs(weights) <= np.finfo("float32").max):
+        raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
+    return weights
+
+
+def pairs_of(
+    x: Any, y: Any, sample_weight: Any, readers: Sequence[Callable], words: Sequence[str]
+) -> tuple[Sequence, Sequence, list[float] | None]:
+    """Return the two columns of texts that `fit` was given, and their weights; none may be empty.
+
+    Each of `readers` checks a column, as `as_texts` does. Messages call the columns, the texts of a
+    pair, a text and a pair by `words`.
+    """
+    columns, texts, single, pair = words
+    if y is None:
+        pairs = list(x) if hasattr(x, "__iter__") else [x]
+        kinds = (tuple, list, np.ndarray)
+        if not all(isinstance(each, kinds) and len(each) == 2 for each in pairs):
+            raise ValueError(
+                f"Give {columns}, as `fit(x, y)`, or pairs of {texts} as `x`. "
+                f"Received: x={shown(pairs[:1])}"
+            )
+        x, y = ([each[side] for each in pairs] for side in (0, 1))
+    found = {"x": readers[0](x, "x"), "y": readers[1](y, "y")}
+    check_equally_many(**found)
+    for name, column in found.items():
+        for place, each in enumerate(column):
+            if not (each.strip() if isinstance(each, str) else each):
+                received = f"={each!r}" if each else " without any"
+                raise ValueError(
+                    f"{single} to train with should have words. Received: {name}[{place}]{received}"
+                )
+    if not found["x"]:
+        raise ValueError(f"Training needs at least one {pair}. Received: none")
+    return *found.values(), weights_of(sample_weight, **found)
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -125,3 +184,26 @@ def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]
     if first < 1:
         raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")
     return range(first), range(first, count)
+
+
+class Splits:
+    """Base of the corpora: dataclasses of columns, which `split` cuts in two by rows."""
+
+    columns: ClassVar[tuple[str, ...]]
+    """The fields that have an entry for each row, or are None."""
+    noun: ClassVar[str]
+    """What messages call the rows."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.columns[0]))
+
+    def split(self, fraction: float) -> tuple[Any, Any]:
+        """Return the first rows, and the last ones, which are `fraction` of all."""
+        first, last = rows_of_parts(len(self), fraction, self.noun)
+        return self.part(first), self.part(last)
+
+    def part(self, rows: Sequence[int], **changes: Any) -> Any:
+        """Return the corpus of some of the rows, with changes of other fields."""
+        given = {name: getattr(self, name) for name in self.columns}
+        changes |= {name: taken(each, rows) for name, each in given.items() if each is not None}
+        return dataclasses.replace(self, **changes)

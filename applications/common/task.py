@@ -19,18 +19,17 @@ from ..training.fit import build_optimizer
 from . import presets
 from .arguments import KeepsArguments
 from .backend import compiled
+from .errors import check_choice
 from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
 from .streams import in_streams, rows_of_a_batch, stream_count
+from .vectors import write_start
 from .weights import load_weights as read_weights
 
 UNCOMPILED_STEPS = 24
-"""Steps, about, that a search takes operation by operation before it is compiled.
-
-Compiling a search takes as long as some 30 of them, of small networks and large ones.
-"""
+"""Steps, about, that a search takes before it is compiled, which takes as long as some 30."""
 
 
 class TextTask(KeepsArguments, keras_hub.models.Task):
@@ -46,8 +45,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     read_columns(x, y, sample_weight)       what `fit` was given as a corpus, checked
     encode(corpus)                          the corpus as ids, once
     make_batches(encoded, batch_size, *, seed=0, shuffle=True, like=None)
-                                            with `__len__` and `to_dataset`, as `BucketedBatches`;
-                                            of the same shapes as the batches `like`
+                                            `BucketedBatches`, or what has its methods
     default_loss()                          the Keras loss that `compile` takes
     service(**options)                      the `tf.Module` from strings to results that `export`
                                             writes
@@ -88,6 +86,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     """The texts that `explain` takes, by the names of its arguments, as a page labels them."""
     served_letters: ClassVar[int] = 10_000
     """How many letters a text of a served call may have, where `export` is not told."""
+    service_options: ClassVar[tuple[str, ...]] = ("max_letters",)
+    """The arguments of `service`, which `export` takes."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
     preset_folder: Path | None = None
@@ -146,6 +146,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     def describe(self, folder: Path) -> None:
         """Write what a preset holds beside weights into a folder."""
         presets.write_parts(self, folder)
+        write_start(folder, getattr(self.preprocessor, "vectors", None))
 
     @classmethod
     def defaults_of(cls, config: Any) -> list[str]:
@@ -397,21 +398,19 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the task for use without this package: a SavedModel, strings in, results out.
 
-        Time and memory grow with the length of a text, and texts may come from anyone: a call with
-        a text of more than `max_letters` letters fails with TensorFlow's `InvalidArgumentError`,
-        which says so, before anything is computed.
-
         Args:
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (or Keras' name for it, `"tf_saved_model"`).
-            **options: what `service` of the task takes, such as `max_letters`; its default is
-                `served_letters`.
+            **options: `max_letters` and, of a search, its options. Texts may come from anyone: a
+                call with one of more letters (`served_letters`) is an `InvalidArgumentError`.
 
         Raises:
             ValueError: if there is something at `filepath`, or the format is unknown.
         """
         if format not in ("saved_model", "tf_saved_model"):
             raise ValueError(f"`format` should be 'saved_model'. Received: format={format!r}")
+        for name in options:
+            check_choice("an option of `export`", name, self.service_options)
         import tensorflow as tf
 
         with new_folder(filepath) as folder:
@@ -436,6 +435,7 @@ class SearchTask(TextTask):
     find: ClassVar[Callable]
     source_rank: ClassVar[int] = 2
     default_search: ClassVar[Mapping[str, Any]] = {}
+    service_options = ("max_letters", "search", *SearchOptions.__dataclass_fields__)
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 
-from .errors import UserError
+from .errors import UserError, counted
 from .files import read_lines, verify_checksum
 
 JOINER = "￭"
@@ -32,12 +32,9 @@ class VectorFile:
     """Lines whose word came before."""
 
     def __str__(self) -> str:
-        parts = [f"{self.path}: {len(self.vectors):,} vectors"]
-        if self.broken:
-            parts.append(f"{self.broken:,} broken lines left out (first: line {self.first_broken})")
-        if self.repeated:
-            parts.append(f"{self.repeated:,} words that came before left out")
-        return ", ".join(parts)
+        broken = f"broken lines left out (first: line {self.first_broken})"
+        counts = {broken: self.broken, "words that came before left out": self.repeated}
+        return counted(f"{self.path}: {len(self.vectors):,} vectors", counts)
 
 
 def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:

@@ -34,11 +34,20 @@ def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
         raise UserError(str(error)) from None
 
 
-def own_split(options: Namespace, has_split: Callable, wanted: str) -> str:
-    """Return which of the run's own sets to measure on; a preset has none: `wanted` is needed."""
+def own_split(
+    options: Namespace, has_split: Callable, wanted: str, given: str | None = None
+) -> str | None:
+    """Return which of the run's own sets to measure on; None where a file is given instead.
+
+    A preset has none: `wanted`, the flag of the file, is needed.
+    """
+    split = getattr(options, "split", None)
+    if given and split:
+        raise UserError(f"give --split or {wanted}, not both.")
+    if given:
+        return None
     if options.config is None:
         raise UserError(f"{options.run} has no data of its own: give {wanted}.")
-    split = getattr(options, "split", None)
     return split or ("test" if has_split(options.config.data, "test") else "dev")
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_ranges
+from ..common.errors import UserError, check_ranges, check_unused
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -164,11 +164,8 @@ class TrainingConfig(training_config.TrainingConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.label_smoothing:
-            raise UserError(
-                "training.label_smoothing must be 0: a mixture of generated and copied words has "
-                f"no logits to smooth. Received: {self.label_smoothing}."
-            )
+        why = "must be 0: a mixture of generated and copied words has no logits to smooth."
+        check_unused("training", self, ["label_smoothing"], why)
 
 
 @dataclass(frozen=True, kw_only=True)

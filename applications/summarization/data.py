@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
-from ..common.errors import UserError
+from ..common.errors import UserError, check_choice, counted
 from ..common.files import json_value, read_lines
-from ..common.preprocessor import check_equally_many, rows_of_parts
+from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
 from .preprocessor import (
     SummarizationPreprocessor,
@@ -35,7 +34,7 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
+class Corpus(Splits):
     """Documents of one place, whose name messages use."""
 
     name: str
@@ -44,46 +43,17 @@ class Corpus:
     """How many were left out because they, or their summaries, have no words."""
     on_too_long: str = "truncate"
     """How documents that are too long are handled: truncate, skip or error."""
+    columns, noun = ("documents",), "documents"
 
-    def __len__(self) -> int:
-        return len(self.documents)
 
-    def split(self, fraction: float) -> tuple["Corpus", "Corpus"]:
-        """Return the first documents, and the last ones, which are `fraction` of all."""
-        parts = rows_of_parts(len(self), fraction, "documents")
-        kept = ([self.documents[row] for row in rows] for rows in parts)
-        return tuple(dataclasses.replace(self, documents=documents) for documents in kept)
+PAIRS = ("documents and summaries", "them", "A document or summary", "document with a summary")
 
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     """Return the corpus of the arguments of `fit`; refuse texts without words."""
-    if y is None:
-        pairs = list(x) if hasattr(x, "__iter__") else [x]
-        kinds = (tuple, list, np.ndarray)
-        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
-            raise ValueError(
-                "Give documents and summaries, as `fit(x, y)`, or pairs of them as `x`. "
-                f"Received: {pairs[:1]!r:.60}"
-            )
-        x, y = ([pair[side] for pair in pairs] for side in (0, 1))
-    documents, summaries = as_documents(x, "x"), as_summaries(y, "y")
-    check_equally_many(x=documents, y=summaries)
-    weights = np.ones(len(documents))
-    if sample_weight is not None:
-        weights = np.ravel(np.asarray(sample_weight, "float64"))  # None becomes NaN
-        check_equally_many(x=documents, y=summaries, sample_weight=weights)
-        if not np.all(np.isfinite(weights)):
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
-    for name, column in (("x", documents), ("y", summaries)):
-        for place, texts in enumerate(column):
-            if not texts:
-                raise ValueError(
-                    "A document to train with should have words, and so should its summary. "
-                    f"Received: {name}[{place}] without any"
-                )
-    if not documents:
-        raise ValueError("Training needs at least one document with a summary. Received: none")
-    rows = map(Document, documents, summaries, range(1, len(documents) + 1), weights.tolist())
+    *columns, weights = pairs_of(x, y, sample_weight, (as_documents, as_summaries), PAIRS)
+    count = len(columns[0])
+    rows = map(Document, *columns, range(1, count + 1), weights or [1.0] * count)
     return Corpus("the documents given", list(rows))
 
 
@@ -105,8 +75,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     Raises:
         UserError: where there is no such split, or its file is missing or not in its form.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     path = getattr(data, f"{split}_file")
     if not path and data.dataset == "reports":
         examples = enumerate(make_reports(split), 1)
@@ -216,45 +185,33 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
             weights.append(document.weight)
     if not inputs:
         raise UserError(f"{corpus.name}: no document is left ({limits}).")
-    report = [f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"]
     others = {"of them cut short": cut, "left out": skipped, "empty lines left out": corpus.empty}
-    report += [f"{count:,} {what}" for what, count in others.items() if count]
+    name = f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"
     weights = None if set(weights) == {1.0} else weights
-    return EncodedCorpus(documents, inputs, labels, ", ".join(report), weights)
+    return EncodedCorpus(documents, inputs, labels, counted(name, others), weights)
 
 
-def make_batches(
-    corpus: EncodedCorpus,
-    batch_size: int,
-    seed: int = 0,
-    shuffle: bool = True,
-    lengths: Sequence[tuple[int, ...]] | None = None,
-) -> BucketedBatches:
+def make_batches(corpus: EncodedCorpus, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, with weights if any.
 
     `source` `(B, N, W)` are the document's ids, by sentence; `target` and `labels` are `(B, T)`.
-    Of given `lengths`, the shapes of other batches, one more comes in where none holds all.
+    More `options` are those of `BucketedBatches`.
     """
-    documents = corpus.documents
-    counts = [[1] * len(document) for document in documents]
-    widths = [[1] * max(map(len, document)) for document in documents]
-    rows = [[row + 1] for row in range(len(documents))]  # 0 is a row of padding
-    columns = (counts, widths, corpus.inputs, corpus.labels, rows)
-    if lengths is not None:
-        longest = (max(map(len, column)) for column in columns)
-        largest = tuple(max(sizes) for sizes in zip(longest, *lengths, strict=True))
-        lengths = list(dict.fromkeys([*lengths, largest]))
-    weights = None if corpus.weights is None else np.array([0.0, *corpus.weights], "float32")
+    documents = [[], *corpus.documents]  # the first is that of a row of padding
+    counts = [[1] * len(document) for document in corpus.documents]
+    widths = [[1] * max(map(len, document)) for document in corpus.documents]
+    values = [np.arange(1, len(documents))]
+    values += [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
 
-    def assemble(counts, widths, inputs, labels, rows):
+    def assemble(counts, widths, inputs, labels, rows, *weights):
         source = np.zeros((*counts.shape, widths.shape[1]), np.int32)
-        found = padded_documents([documents[row - 1] if row else [] for row in rows[:, 0]])
+        found = padded_documents([documents[row] for row in rows])
         source[:, : found.shape[1], : found.shape[2]] = found
-        batch = {"source": source, "target": inputs}, labels
-        return batch if weights is None else (*batch, weights[rows[:, 0]])
+        return {"source": source, "target": inputs}, labels, *weights
 
-    shapes = {"batch_size": batch_size, "lengths": lengths, "number_of_buckets": 6}
-    return BucketedBatches(columns, **shapes, seed=seed, shuffle=shuffle, assemble=assemble)
+    columns = (counts, widths, corpus.inputs, corpus.labels)
+    options = {"number_of_buckets": 6, "values": values, "assemble": assemble, **options}
+    return BucketedBatches(columns, batch_size, **options)
 
 
 # ---- Reports: a data set that the package makes.

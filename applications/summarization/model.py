@@ -12,7 +12,8 @@ from keras_attention.layers import AttentionMechanism, BahdanauAttention
 from keras_attention.losses import masked_sparse_categorical_crossentropy, token_weights
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
-from ..common.network import Network
+from ..common.errors import check_counts
+from ..common.network import Network, without_unwritable
 from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
 
 
@@ -103,11 +104,7 @@ class SummarizationModel(Network):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, size in (("vocabulary_size", vocabulary_size), ("units", units)):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"`{name}` should be a positive integer. Received: {name}={size!r}"
-                )
+        check_counts(vocabulary_size=vocabulary_size, units=units)
         if pointer and (attention is False or extra_words < 1):
             raise ValueError(
                 "A pointer needs attention to copy by, and at least one id for unknown words. "
@@ -280,12 +277,12 @@ class SummarizationModel(Network):
         logits = self.readout(read)
         if self.pointer is None:
             log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-            return _writable(log_p), state
+            return without_unwritable(log_p), state
         read_by = (state["source_ids"], after["context"], output, embedded)
         options = {"extra_size": self.extra_size, "return_p_gen": True}
         log_p, p_gen = self.pointer.step(logits, scores, *read_by, **options)
         state["p_gen"] = ops.expand_dims(p_gen, 1)
-        return _writable(log_p), state
+        return without_unwritable(log_p), state
 
     def get_config(self):
         own = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
@@ -405,13 +402,6 @@ def search(
         lengths=ops.minimum(result.lengths, size),
         attention=result.attention[:, :, :size] if attention else None,
     )
-
-
-def _writable(log_p):
-    """Return log probabilities `(..., V)`, those of padding and the start minus infinity."""
-    ids = ops.arange(log_p.shape[-1])
-    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
-    return ops.where(unwritable, float("-inf"), log_p)
 
 
 def _flat(source):

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 
-from ..common.errors import shown
+from ..common.errors import check_counts, shown
 from ..common.preprocessor import TextPreprocessor, check_equally_many, padded
 
 
@@ -77,15 +77,11 @@ class SummarizationPreprocessor(TextPreprocessor):
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
-        sizes = {"extra_words": extra_words, "max_sentences": max_sentences}
-        sizes |= {"max_words": max_words, "max_summary_words": max_summary_words}
-        self.keep(by_sentence=by_sentence, **sizes)
-        for name, value in sizes.items():
-            least = int(name != "extra_words")
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"`{name}` should be an integer of at least {least}. Received: {name}={value!r}"
-                )
+        sizes = {"max_sentences": max_sentences, "max_words": max_words}
+        sizes |= {"max_summary_words": max_summary_words}
+        check_counts(**sizes)
+        check_counts(0, extra_words=extra_words)
+        self.keep(extra_words=extra_words, by_sentence=by_sentence, **sizes)
         self._vocabulary = tokenizer.vocabulary
         # The special tokens stay out: typed in a text, they are words like others.
         self._known = {word: i for i, word in enumerate(self._vocabulary) if i > END_ID}

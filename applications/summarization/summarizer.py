@@ -256,17 +256,18 @@ class Summarizer(SearchTask):
             result.plot(output)
         return result
 
-    def explain(self, text: str, *, beam_size: int | None = None) -> Explanation:
+    def explain(self, text: str | Sequence[str], *, beam_size: int | None = None) -> Explanation:
         """Summarise a document; return the beams and where their words come from, for a page.
 
         Args:
-            text: the document.
+            text: the document, a text or a list of sentences.
             beam_size: beams of the search, all of which come; None for the task's own.
         """
         size = beam_size or self.search.beam_size
         (result,) = self.summarize([text], self.search.replace(beam_size=size, n_best=size))
         found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
-        return Explanation(self.name_of_task, {"text": text}, result.text, found)
+        inputs = {"text": text if isinstance(text, str) else "\n".join(text)}
+        return Explanation(self.name_of_task, inputs, result.text, found)
 
     # ---- The hooks of `TextTask`.
 
@@ -275,8 +276,7 @@ class Summarizer(SearchTask):
     def encode(self, corpus: Corpus) -> EncodedCorpus:
         return encode_corpus(corpus, self.require_preprocessor())
 
-    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
-        return batches_of(encoded, batch_size, seed, shuffle, like and like.lengths)
+    make_batches = staticmethod(batches_of)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy()
@@ -297,8 +297,7 @@ class Summarizer(SearchTask):
         """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
 
         A document has a sentence on each line, as no operation of a graph finds the sentences of a
-        running text. Of several summaries that are searched for, the best comes. A text of more
-        than `max_letters` letters (100,000) is an `InvalidArgumentError`, which says so.
+        running text. Of several summaries that are searched for, the best comes.
         """
         import tensorflow as tf
 

@@ -54,11 +54,9 @@ def visualize(task: Summarizer, options: Namespace) -> None:
 def evaluation_corpus(options: Namespace) -> Corpus:
     """Return the documents to measure on: the file given, or one of the run's own sets."""
     data = options.config.data if options.config else DataConfig()
-    if options.input:
-        if options.split:
-            raise UserError("give --split or --input, not both.")
-        return read_corpus(options.input, data.on_empty)
-    return load_corpus(data, own_split(options, has_split, "--input"))
+    if split := own_split(options, has_split, "--input", options.input):
+        return load_corpus(data, split)
+    return read_corpus(options.input, data.on_empty)
 
 
 def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> Iterator[str]:

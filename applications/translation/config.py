@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_range, check_ranges
+from ..common.errors import UserError, check_range, check_ranges, check_unused
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -115,9 +115,9 @@ class TokenizerConfig:
     def __post_init__(self):
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
         check_range("tokenizer.min_count", self.min_count, at_least=1)
-        for name, off in (("min_count", 1), ("replace_unknown", False)):
-            if self.kind == "sentencepiece" and getattr(self, name) != off:
-                raise UserError(f"tokenizer.{name} goes with tokenizer.kind words only.")
+        if self.kind == "sentencepiece":
+            why = "goes with tokenizer.kind words only."
+            check_unused("tokenizer", self, ("min_count", "replace_unknown"), why)
 
 
 # The keys that only some architectures have, and the value that null stands for.
@@ -251,17 +251,11 @@ class ModelConfig:
     def _refuse(self, *names: str) -> None:
         """Refuse keys that are not null."""
         nothing = {} if self.architecture == "transformer" else SAYS_NOTHING
-        for name in names:
-            value = getattr(self, name)
-            if value is None or value in nothing.get(name, ()):
-                continue
-            chosen = f"model.architecture {self.architecture}"
-            if self.architecture == "luong":
-                chosen += f" with model.attention {self.attention} and model.score {self.score}"
-            raise UserError(
-                f"model.{name} does not apply to {chosen}: leave it out, or null. "
-                f"Received: {value}."
-            )
+        chosen = f"model.architecture {self.architecture}"
+        if self.architecture == "luong":
+            chosen += f" with model.attention {self.attention} and model.score {self.score}"
+        names = [name for name in names if getattr(self, name) not in nothing.get(name, ())]
+        check_unused("model", self, names, f"does not apply to {chosen}: leave it out, or null.")
 
 
 @dataclass(frozen=True)

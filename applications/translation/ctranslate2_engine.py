@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,7 +71,7 @@ class CTranslate2:
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
 
-        weights = [_sum_of(each) for each in _contents(self._task.backbone)]
+        weights = [zlib.crc32(each) for each in _contents(self._task.backbone)]
         weights.append(self._task.backbone.attention_layer)
         if weights != self._weights:
             self._made, self._weights = {}, weights
@@ -148,12 +149,6 @@ def _contents(network: Any) -> Iterator[np.ndarray]:
     """Yield the bytes of each weight."""
     arrays = (np.ascontiguousarray(ops.convert_to_numpy(each)) for each in network.weights)
     return (array.reshape(-1).view(np.uint8) for array in arrays)
-
-
-def _sum_of(content: np.ndarray) -> int:
-    """Return the sum of bytes, eight a number: five times as fast as a checksum."""
-    whole = len(content) // 8 * 8
-    return int(content[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(content[whole:].sum())
 
 
 def _check_options(options: SearchOptions, head: int | None) -> None:

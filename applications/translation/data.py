@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
-from ..common.errors import UserError
+from ..common.errors import UserError, check_choice, counted
 from ..common.files import lines_of
-from ..common.lines import Lines, taken
-from ..common.preprocessor import as_texts, check_equally_many, rows_of_parts
+from ..common.lines import Lines
+from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
 
@@ -36,12 +35,11 @@ class Report:
             "too long ones left out": self.too_long,
             "of them cut short": self.truncated,
         }
-        parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-        return ", ".join([f"{self.name}: {self.pairs:,} sentence pairs", *parts])
+        return counted(f"{self.name}: {self.pairs:,} sentence pairs", counts)
 
 
 @dataclasses.dataclass(frozen=True)
-class ParallelCorpus:
+class ParallelCorpus(Splits):
     """Sentences and their translations, as texts or as ids, and where they come from.
 
     Those of files are `Lines` and `PackedIds`, which are small. `lines` holds the line of each pair
@@ -56,21 +54,12 @@ class ParallelCorpus:
     report: Report
     data: DataConfig | None = None
     weights: list[float] | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def split(self, fraction: float) -> tuple["ParallelCorpus", "ParallelCorpus"]:
-        """Return the first pairs, and the last ones, which are `fraction` of all."""
-        return tuple(map(self.part, rows_of_parts(len(self), fraction, "pairs")))
+    columns, noun = ("source", "target", "lines", "weights"), "pairs"
 
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""
-        names = ("source", "target", "lines", "weights")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        columns = {name: taken(column, rows) for name, column in given.items()}
         report = dataclasses.replace(self.report, pairs=len(rows), **counts)
-        return dataclasses.replace(self, **columns, report=report)
+        return super().part(rows, report=report)
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -108,8 +97,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
         UserError: where there is no such split, or its files are missing, empty, of unequal
             length, not UTF-8, or hold an empty line while `on_empty` is `"error"`.
     """
-    if split not in SPLITS:
-        raise UserError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
+    check_choice("`split`", split, SPLITS)
     if not has_split(data, split):
         raise UserError(
             f"There is no {split} data: give data.{split}_source and data.{split}_target, or "
@@ -137,34 +125,12 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
 
 
+PAIRS = ("sources and targets", "strings", "A sentence", "pair of sentences")
+
+
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
     """Return the corpus of the arguments of `fit`; refuse sentences without words."""
-    if y is None:
-        pairs = list(x) if hasattr(x, "__iter__") else [x]
-        kinds = (tuple, list, np.ndarray)
-        if not all(isinstance(pair, kinds) and len(pair) == 2 for pair in pairs):
-            raise ValueError(
-                "Give sources and targets, as `fit(x, y)`, or pairs of strings as `x`. "
-                f"Received: x={pairs[:1]}"
-            )
-        x, y = ([pair[side] for pair in pairs] for side in (0, 1))
-    sources, targets = as_texts(x, "x"), as_texts(y, "y")
-    check_equally_many(x=sources, y=targets)
-    weights = None
-    if sample_weight is not None:
-        weights = np.ravel(np.asarray(sample_weight, "float64")).tolist()  # None becomes NaN
-        check_equally_many(x=sources, y=targets, sample_weight=weights)
-        if not np.all(np.isfinite(weights)):
-            raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
-    for name, column in (("x", sources), ("y", targets)):
-        for place, text in enumerate(column):
-            if not text.strip():
-                raise ValueError(
-                    "A sentence to train with should have words. "
-                    f"Received: {name}[{place}]={text!r}"
-                )
-    if not sources:
-        raise ValueError("Training needs at least one pair of sentences. Received: none")
+    sources, targets, weights = pairs_of(x, y, sample_weight, (as_texts, as_texts), PAIRS)
     report, lines = Report("the pairs given", len(sources)), range(1, len(sources) + 1)
     return ParallelCorpus(sources, targets, ("x", "y"), lines, report, weights=weights)
 
@@ -212,41 +178,24 @@ def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def make_batches(
-    corpus: ParallelCorpus,
-    batch_size: int | None = None,
-    lengths: Sequence[tuple[int, int, int]] | None = None,
-    **options: Any,
+    corpus: ParallelCorpus, batch_size: int | None = None, **options: Any
 ) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, padded with 0.
 
-    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end. `lengths`
-    are bucket lengths to use again, so that no new shapes are compiled; one more comes in where
-    none holds the longest sentences of this corpus. More options are those of `BucketedBatches`.
+    `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end; weights
+    come where the corpus has them. More options are those of `BucketedBatches`.
     """
     source, target = (
         side if isinstance(side, PackedIds) else PackedIds(side)
         for side in (corpus.source, corpus.target)
     )
-    columns = [source, target.between(before=START_ID), target.between(after=END_ID)]
-    weights = None
-    if corpus.weights is not None:
-        # The number of each row, from 1: 0 is a row of padding.
-        columns.append(PackedIds((row,) for row in range(1, len(target) + 1)))
-        weights = np.array([0.0, *corpus.weights], "float32")
+    columns = source, target.between(before=START_ID), target.between(after=END_ID)
+    weights = [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
 
-    def assemble(source, inputs, labels, rows=None):
-        batch = {"source": source, "target": inputs}, labels
-        return batch if weights is None else (*batch, weights[rows[:, 0]])
+    def assemble(source, inputs, *labels_and_weights):
+        return {"source": source, "target": inputs}, *labels_and_weights
 
-    if lengths is not None:
-        longest = tuple(int(column.lengths.max()) for column in columns)
-        # Of the corpus that they come from, which may have weights or not.
-        lengths = [(*bucket[:3], *longest[3:]) for bucket in lengths]
-        if not any(all(map(operator.ge, bucket, longest)) for bucket in lengths):
-            lengths.append(longest)
-    return BucketedBatches(
-        tuple(columns), batch_size=batch_size, lengths=lengths, assemble=assemble, **options
-    )
+    return BucketedBatches(columns, batch_size, values=weights, assemble=assemble, **options)
 
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention import text
 from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
 
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
+from .config import TokenizerConfig
 
 KINDS = ("sentencepiece", "words")
 MOST_TOKENS = 10_000
@@ -95,16 +95,11 @@ class TranslationPreprocessor(TextPreprocessor):
         """
         if kind not in KINDS:
             raise ValueError(f"`kind` should be one of {KINDS}. Received: kind={kind!r}")
-        common = {"vocabulary_size": vocabulary_size, "lowercase": lowercase}
-
-        def train(lines):
-            if kind == "words":
-                return text.WordTokenizer.train(lines, min_count=min_count, **common)
-            return text.SentencePieceTokenizer.train(lines, model_type=model_type, **common)
-
+        section = TokenizerConfig(kind, vocabulary_size, shared, lowercase, min_count, model_type)
         sides = as_pairs(sources, targets)
-        tokenizers = [train(itertools.chain(*sides))] * 2 if shared else map(train, sides)
-        return cls(*tokenizers, replace_unknown)
+        texts = [itertools.chain(*sides)] if shared else sides
+        tokenizers = [cls.train_tokenizer(section, each) for each in texts]
+        return cls(tokenizers[0], tokenizers[-1], replace_unknown)
 
     @property
     def source_vocabulary_size(self) -> int:

@@ -9,6 +9,7 @@ from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.text import END_ID, PAD_ID, START_ID
 
+from ..common.network import without_unwritable
 from .models.base import TranslationModel
 
 # Tokens that a state which grows has room for at first; the search makes more.
@@ -67,13 +68,6 @@ def force(model: TranslationModel, source, target, labels, attention: bool = Tru
     else:
         logits = model({"source": source, "target": target}, training=False)
     return masked_sparse_categorical_crossentropy(labels, without_unwritable(logits)), scores
-
-
-def without_unwritable(logits):
-    """Return logits `(..., V)` in float32, those of padding and the start token minus infinity."""
-    ids = ops.arange(logits.shape[-1])
-    unwritable = ops.logical_or(ops.equal(ids, PAD_ID), ops.equal(ids, START_ID))
-    return ops.where(unwritable, float("-inf"), ops.cast(logits, "float32"))
 
 
 def batches_of(rows, lengths, size) -> Iterator[list[int]]:

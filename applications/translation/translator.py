@@ -16,6 +16,7 @@ from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
 from ..common.arguments import settings_of
+from ..common.errors import check_single
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
@@ -340,6 +341,7 @@ class Translator(SearchTask):
             beam_size: beams of the search, all of which come; None for the task's own.
             target: a translation that the network is made to write in place of its own.
         """
+        check_single(self, "explains", sentence=text, target=target or "")
         size = beam_size or self.search.beam_size
         search = self.search.replace(beam_size=size, n_best=size)
         (result,) = self.score([text], [target]) if target else self.translate([text], search)
@@ -374,9 +376,9 @@ class Translator(SearchTask):
         tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
         return data.encode_corpus(corpus, *tokenizers)
 
-    def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
+    def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
         size = None if options.get("tokens_per_batch") else batch_size
-        return data.make_batches(encoded, size, like and like.lengths, **options)
+        return data.make_batches(encoded, size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
@@ -396,8 +398,7 @@ class Translator(SearchTask):
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
                 whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
             **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
-                `max_letters`, the longest text of a served call (10,000): a longer one is an
-                `InvalidArgumentError` of that call.
+                `max_letters`: a call with a longer text (10,000) is an `InvalidArgumentError`.
         """
         if format not in FORMATS:
             raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
@@ -487,8 +488,7 @@ class Translator(SearchTask):
         if engine is None:
             if compute_type is not None:
                 raise ValueError(
-                    "`compute_type` is an engine's: give `engine` too. "
-                    f"Received: compute_type={compute_type!r}, engine=None"
+                    f"`compute_type` is an engine's: give `engine` too. Received: {compute_type!r}"
                 )
             return self._planned(lengths, options, attention)
         if engine not in ENGINES:

@@ -106,20 +106,17 @@ def alignment_errors(
 
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     """Return the sentences to measure on: the files given, or one of the run's own sets."""
-    split = getattr(options, "split", None)
     pair, tsv = (options.source, options.target), options.tsv
-    if any(pair) or tsv:
-        if split:
-            raise UserError("give --split or files, not both.")
-        if tsv and any(pair):
-            raise UserError("give --source and --target, or --tsv, not both.")
-        if not tsv and not all(pair):
-            raise UserError("--source and --target go together: give both, or --tsv.")
-        files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
-        data = options.config.data if options.config else DataConfig()
-        return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
-    split = own_split(options, has_split, "--source and --target, or --tsv")
-    return load_corpus(options.config.data, split)
+    given = tsv or next(filter(None, pair), None)
+    if split := own_split(options, has_split, "--source and --target, or --tsv", given):
+        return load_corpus(options.config.data, split)
+    if tsv and any(pair):
+        raise UserError("give --source and --target, or --tsv, not both.")
+    if not tsv and not all(pair):
+        raise UserError("--source and --target go together: give both, or --tsv.")
+    files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
+    data = options.config.data if options.config else DataConfig()
+    return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
 
 
 def engine_of(options: Namespace) -> dict[str, str | None]:

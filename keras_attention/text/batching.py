@@ -32,9 +32,13 @@ class BucketedBatches:
         tokens_per_batch: ids of a batch, padding included, in its longest column.
         lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Default: at most
             `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
+        like: other batches, whose lengths to use, so that no new shapes are compiled; one more
+            comes in where none holds the longest examples.
         seed, shuffle: draw a new order in each epoch; else examples keep their order in each
             bucket, and buckets follow one another from the shortest.
-        assemble: makes a batch of the padded arrays, one for each column; a tuple by default.
+        values: arrays with a row for each example, such as weights.
+        assemble: makes a batch of the padded arrays, one for each column, and the rows of `values`,
+            which are zeros for rows of padding; a tuple by default.
 
     Raises:
         ValueError: where columns differ in rows or have none, or an example fits no bucket.
@@ -58,6 +62,9 @@ class BucketedBatches:
         seed: int = 0,
         shuffle: bool = True,
         assemble: Callable[..., Any] | None = None,
+        *,
+        like: "BucketedBatches | None" = None,
+        values: Sequence[np.ndarray] = (),
     ) -> None:
         _check(
             columns,
@@ -72,6 +79,10 @@ class BucketedBatches:
         self._columns = [
             column if isinstance(column, PackedIds) else PackedIds(column) for column in columns
         ]
+        self._values = [np.concatenate([np.zeros_like(each[:1]), each]) for each in values]
+        if self._values:  # a column that numbers the examples from 1; 0 is a row of padding
+            numbers = range(1, len(self._columns[0]) + 1)
+            self._columns.append(PackedIds([number] for number in numbers))
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
 
         def rows(longest: np.ndarray) -> np.ndarray:
@@ -79,9 +90,17 @@ class BucketedBatches:
                 return np.full_like(longest, batch_size)
             return np.maximum(1, tokens_per_batch // longest)
 
+        if like is not None:
+            longest = tuple(sizes.max(axis=0).tolist())
+            # One of both may have a column more, of numbers.
+            lengths = [(*each[: len(longest)], *longest[len(each) :]) for each in like.lengths]
+            if not any((sizes.max(axis=0) <= each).all() for each in lengths):
+                lengths.append(longest)
         if lengths is None:
             lengths = choose_lengths(sizes, number_of_buckets, multiple_of, rows)
-        self.lengths = sorted((tuple(map(int, bucket)) for bucket in lengths), key=sum)
+        self.lengths: list[Lengths] = sorted(
+            (tuple(map(int, bucket)) for bucket in lengths), key=sum
+        )
         self._bucket_of = place(sizes, self.lengths)
         self._rows = [int(rows(np.array(max(bucket)))) for bucket in self.lengths]
         counts = np.bincount(self._bucket_of, minlength=len(self.lengths))
@@ -120,7 +139,11 @@ class BucketedBatches:
         """Return batch `index` of `epoch`, as `assemble` makes it from int32 arrays."""
         bucket, rows = self._order(epoch)[index]
         columns = zip(self._columns, self.lengths[bucket], strict=True)
-        return self._assemble(*(column.padded(rows, length) for column, length in columns))
+        arrays = [column.padded(rows, length) for column, length in columns]
+        if self._values:
+            numbers = arrays.pop()[:, 0]
+            arrays += [each[numbers] for each in self._values]
+        return self._assemble(*arrays)
 
     def epoch(self, epoch: int = 0) -> Iterator[Any]:
         """Yield the batches of one epoch."""

@@ -138,6 +138,11 @@ def test_a_preset_keeps_the_conversion_until_its_weights_change(preset, conversi
     found = again.translate(SOURCE_LINES, beam_size=1, engine=ENGINE)
     assert [each.text for each in found] == [each.text for each in changed] != texts
     assert len(conversions) == 3
+    swapped = np.array(bias)  # whose bytes have the same sum
+    swapped[[4, 6]] = swapped[[6, 4]]
+    bias.assign(swapped)
+    again.translate(SOURCE_LINES, engine=ENGINE)
+    assert len(conversions) == 4
     (now,) = (preset / "ctranslate2").iterdir()  # the stale one went
     assert now != kept
     assert Translator.from_preset(preset).translate("a man", engine=ENGINE).text is not None

@@ -48,6 +48,9 @@ def shape(found):
 
 
 def test_maps_of_a_transformer_are_those_of_each_layer_and_head(transformer):
+    for options in ({"text": [TEXTS[1]]}, {"text": TEXTS[1], "target": [TEXTS[1]]}):
+        with pytest.raises(ValueError, match=r"Translator explains a single .*: \["):
+            transformer.explain(**options)
     found = transformer.explain(TEXTS[1])
     best = found.answers[0]
     maps = {each.name: each for each in best.maps}
@@ -134,6 +137,9 @@ def test_summaries_say_what_they_read_and_copied():
     assert words.columns.unit == "sentences" and len(words.columns.groups) == len(result.source)
     np.testing.assert_allclose(copied.matrix()[0, 0], 1 - result.p_gen, atol=1e-4)
     np.testing.assert_array_equal(unknown.matrix()[0, 0], result.copied)
+    sentences = [" ".join(sentence) for sentence in result.source]
+    in_sentences = task.explain(sentences, beam_size=2)
+    assert in_sentences.inputs == {"text": "\n".join(sentences)}
 
 
 def test_classifiers_shade_words_and_weigh_sentences():
@@ -150,6 +156,8 @@ def test_classifiers_shade_words_and_weigh_sentences():
     np.testing.assert_allclose(words.matrix(groups=True)[0, 0], sentences, atol=1e-3)
     with pytest.raises(ValueError, match="takes text.*Received: text and second"):
         task.explain("a dog", "a bird")
+    with pytest.raises(ValueError, match=r"TextClassifier explains a single text.*: \['a dog'\]"):
+        task.explain(["a dog"])
 
 
 @pytest.mark.parametrize("architecture", ["self-attention", "transformer"])

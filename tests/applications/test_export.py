@@ -184,4 +184,6 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         recurrent.export(tmp_path / "exported", format="onnx")
     with pytest.raises(ValueError, match="belong to the format 'saved_model'.*'keras', beam_size"):
         recurrent.export(tmp_path / "exported", format="keras", beam_size=2)
+    with pytest.raises(ValueError, match="max_letters, search, beam_size.*Received: 'nope'"):
+        recurrent.export(tmp_path / "exported", nope=3)
     assert not list(tmp_path.iterdir())

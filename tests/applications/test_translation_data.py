@@ -244,9 +244,9 @@ def test_batches_of_another_corpus_keep_the_shapes(words):
 
     train = make_batches(corpus([2, 2, 9, 9]), 2, number_of_buckets=2)
     assert train.lengths == [(2, 3, 3), (9, 10, 10)]
-    dev = make_batches(corpus([1, 4]), 2, shuffle=False, lengths=train.lengths)
+    dev = make_batches(corpus([1, 4]), 2, shuffle=False, like=train)
     assert set(dev.shapes()) <= set(train.shapes())
-    longer = make_batches(corpus([1, 12]), 2, shuffle=False, lengths=train.lengths)
+    longer = make_batches(corpus([1, 12]), 2, shuffle=False, like=train)
     assert longer.lengths == [(2, 3, 3), (9, 10, 10), (12, 13, 13)]
 
 

@@ -362,13 +362,16 @@ def test_empty_inputs_with_masks(sizes):
     np.testing.assert_allclose(alone, np.broadcast_to(to_numpy(layer.output_bias), x.shape))
 
 
-def test_nan_in_masked_memory_reaches_no_gradient():
+@pytest.mark.parametrize("content", [np.nan, np.inf, -np.inf])
+def test_what_masked_memory_holds_reaches_no_result_or_gradient(content):
     layer = MultiHeadAttention(HEADS, SIZE)
     layer.build((None, None, QUERY))
     randomise(layer)
     x, value = random(1, BATCH, STEPS, QUERY), random(2, BATCH, LENGTH, QUERY)
     mask, upstream = MASKS["value_mask"], random(3, BATCH, STEPS, QUERY)
-    hidden = np.where(mask[..., None], value, np.nan).astype("float32")
+    hidden = np.where(mask[..., None], value, content).astype("float32")
+    results = (to_numpy(layer(x, each, value_mask=mask)) for each in (hidden, value))
+    np.testing.assert_array_equal(*results)
 
     def loss(x, value):
         return weighted_sum(layer(x, value, value_mask=mask), upstream)

@@ -260,3 +260,15 @@ def test_many_different_lengths_are_taken_together():
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         BucketedBatches(**arguments)
+
+
+def test_batches_like_others_and_values_of_rows():
+    first = BucketedBatches(([[5]] * 3 + [[5] * 4],), batch_size=2, lengths=[(1,), (4,)])
+    weights, names = np.array([0.5, 1.5]), np.array([[1, 2], [3, 4]], "int32")
+    more = {"shuffle": False, "values": (weights, names)}
+    own = BucketedBatches(([[7, 8], [9]],), batch_size=2, like=first, **more)
+    assert own.lengths == [(1, 1), (4, 1)]
+    short, long = own.epoch()
+    np.testing.assert_array_equal(short[1], [1.5, 0])  # a row of padding has zeros
+    np.testing.assert_array_equal(long[2], [[1, 2], [0, 0]])
+    assert BucketedBatches(([[5] * 6],), batch_size=2, like=own).lengths == [(1,), (4,), (6,)]

@@ -213,13 +213,6 @@ class TranslationModel(Network):
         return {**super().get_config(), "dropout": self.dropout.rate}
 
 
-def check_layers(**counts: int) -> None:
-    """Raise a ValueError unless there are layers; Keras checks the other sizes."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"`{name}` should be a positive integer. Received: {name}={count!r}")
-
-
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
     """The masked cross-entropy of a network's words, of its features `(B, T, D)` or of its logits.

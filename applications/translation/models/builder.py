@@ -1,5 +1,6 @@
 """From the configuration to a network: the only place here that sees a configuration."""
 
+from ...common.errors import check_choice
 from ..config import OWN_KEYS
 from .base import TranslationModel
 from .luong import Luong, luong_attention
@@ -38,11 +39,7 @@ def build_model(
     Returns:
         The model, built.
     """
-    if config.architecture not in NETWORKS:
-        raise ValueError(
-            f"`architecture` must be one of {sorted(NETWORKS)}. "
-            f"Received: architecture={config.architecture!r}"
-        )
+    check_choice("`architecture`", config.architecture, NETWORKS)
     own = {name: getattr(config, name) for name in OWN_KEYS[config.architecture]}
     if "units" in own:
         own["units"] = own["units"] or RECURRENT_SIZE

@@ -9,7 +9,8 @@ from keras_attention.layers import (
     LuongAttention,
 )
 
-from .base import TranslationModel, check_layers
+from ...common.errors import check_counts
+from .base import TranslationModel
 from .layers import StackedEncoder, padding_mask
 
 
@@ -59,7 +60,7 @@ class Luong(TranslationModel):
         dropout: float = 0.0,
         **kwargs,
     ):
-        check_layers(layers=layers)
+        check_counts(layers=layers)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(*sizes, readout_size or units, dropout, **kwargs)
         self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)

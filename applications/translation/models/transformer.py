@@ -8,7 +8,8 @@ from keras import ops
 from keras_attention.decoding import mask_of_origins
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
 
-from .base import TranslationModel, check_layers
+from ...common.errors import check_choice, check_counts
+from .base import TranslationModel
 from .layers import padding_mask
 
 POSITIONS = ("sinusoidal", "rotary", "alibi", "relative")
@@ -100,7 +101,7 @@ class Transformer(TranslationModel):
         **kwargs,
     ):
         self.depth = layers if decoder_layers is None else decoder_layers
-        check_layers(layers=layers, decoder_layers=self.depth)
+        check_counts(layers=layers, decoder_layers=self.depth)
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(
             *sizes,
@@ -111,10 +112,7 @@ class Transformer(TranslationModel):
             keras.initializers.RandomNormal(stddev=embedding_size**-0.5),
             **kwargs,
         )
-        if positions not in POSITIONS:
-            raise ValueError(
-                f"`positions` must be one of {POSITIONS}. Received: positions={positions!r}"
-            )
+        check_choice("`positions`", positions, POSITIONS)
         options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
         self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)

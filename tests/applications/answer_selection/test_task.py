@@ -322,6 +322,15 @@ def test_negatives_are_a_whole_number(answers_run, negatives):
         AnswerRanker(network, negatives=negatives)
 
 
+@pytest.mark.parametrize("margin", [None, "0.2", -0.1, float("nan"), float("inf")])
+def test_a_margin_is_a_number(answers_run, margin):
+    network = AnswerRanker.load(answers_run).backbone
+    with pytest.raises(
+        ValueError, match=f"`margin` should be a number.*Received: margin={margin!r}"
+    ):
+        AnswerRanker(network, margin=margin)
+
+
 def test_a_run_is_judged_by_questions_with_right_and_wrong_candidates(tmp_path):
     rows = [(QUESTION, CANDIDATES, [0, 1, 0])] * 2
     ranker = AnswerRanker.from_questions(rows, units=4)
@@ -348,6 +357,10 @@ def test_many_questions_and_what_a_result_shows(answers_run, tmp_path):
             ranker.rank(*wrong)
     with pytest.raises(UserError, match="draws a single question"):
         ranker.draw([QUESTION], [CANDIDATES], tmp_path / "many.png")
+    with pytest.raises(UserError, match="AnswerRanker explains a single question.*Received"):
+        ranker.explain([QUESTION], [CANDIDATES])
+    with pytest.raises(ValueError, match="one of max_letters. .*Received: 'nope'"):
+        ranker.export(tmp_path / "served", nope=3)
     found = ranker.explain(QUESTION, iter(CANDIDATES))
     assert found.inputs["candidates"] == "\n".join(CANDIDATES)
     rows, alone = [(QUESTION, CANDIDATES, [0, 1, 0])], AnswerRanker(ranker.backbone)

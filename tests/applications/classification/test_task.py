@@ -214,7 +214,7 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
         ),
         (
             lambda task: task.fit(["so", "bad"], ["good", "bad"], sample_weight=[1, None]),
-            r"`sample_weight` should hold numbers. Received: \[1, None\]",
+            r"`sample_weight` should hold numbers. Received: \[1.0, nan\]",
         ),
         (lambda task: task.preprocessor({"text": ["so", None]}), r"text\[1\]=None"),
         (lambda task: task.preprocessor({"texts": ["so"]}), "Received: text=None"),
