@@ -27,10 +27,7 @@ from .streams import in_streams, rows_of_a_batch, stream_count
 from .weights import load_weights as read_weights
 
 UNCOMPILED_STEPS = 24
-"""Steps, about, that a search takes operation by operation before it is compiled.
-
-Compiling a search takes as long as some 30 of them, of small networks and large ones.
-"""
+"""Steps that a search takes before it is compiled, which takes as long as some 30 of them."""
 
 
 class TextTask(KeepsArguments, keras_hub.models.Task):
@@ -139,6 +136,14 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         """
         return None
 
+    def encode_to_train(self, corpus: Any) -> Any:
+        """Return the corpus to train with as ids."""
+        return self.encode(corpus)
+
+    def steps_of_epoch(self, batches: Any) -> int:
+        """Return how many batches go once through the data."""
+        return len(batches)
+
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
@@ -196,6 +201,11 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             for each in keras.tree.flatten([metrics, weighted_metrics])
         )
         self._feature_loss = None if needs_logits else self.feature_loss(own)
+        if self._feature_loss is None and getattr(self, "consistency", 0.0):
+            raise ValueError(
+                "`consistency` needs the default loss and no metrics of logits, else set it to 0. "
+                f"Received: consistency={self.consistency}, loss={loss}, metrics={metrics}"
+            )
 
     def require_preprocessor(self) -> TextPreprocessor:
         """Return the preprocessor; raise a ValueError where there is none."""
@@ -217,6 +227,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 
     def call(self, inputs, training=None):
         if training and self._feature_loss is not None:
+            if getattr(self._feature_loss, "consistency", 0.0):  # two passes
+                inputs = keras.tree.map_structure(lambda ids: ops.concatenate([ids, ids]), inputs)
             return self.backbone.features(inputs, training=True)
         return self.backbone(inputs, training=training)
 
@@ -309,8 +321,10 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             # -1: as many at a time as help.
             dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         else:
-            batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
-            dataset, steps_per_epoch = batches.to_dataset(), steps_per_epoch or len(batches)
+            encoded = self.encode_to_train(corpus)
+            batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
+            dataset = batches.to_dataset()
+            steps_per_epoch = steps_per_epoch or self.steps_of_epoch(batches)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:
@@ -351,9 +365,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             (folder / presets.CARD_FILE).write_text(presets.model_card(self), encoding="utf-8")
 
     @classmethod
-    def from_preset(
-        cls, preset: Path | str, load_weights: bool = True, **kwargs: Any
-    ) -> "TextTask":
+    def from_preset(cls, preset: Path | str, load_weights: bool = True, **kwargs) -> "TextTask":
         """Return the task of a preset.
 
         Args:
@@ -363,8 +375,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             **kwargs: arguments of the constructor to change; `dtype` of the network.
 
         Raises:
-            ValueError: where there is no such preset, it is not whole, is of another task, or of a
-                newer version.
+            ValueError: where there is no such preset, or it is damaged, of another task or newer.
         """
         folder = presets.preset_folder(preset)
         if (folder / presets.RUN_FILE).is_file() and not (folder / presets.TASK_FILE).is_file():
@@ -396,9 +407,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the task for use without this package: a SavedModel, strings in, results out.
 
-        Time and memory grow with the length of a text, and texts may come from anyone: a call with
-        a text of more than `max_letters` letters fails with TensorFlow's `InvalidArgumentError`,
-        which says so, before anything is computed.
+        A call with a text of more than `max_letters` letters fails at once with TensorFlow's
+        `InvalidArgumentError`, as time and memory grow with the length.
 
         Args:
             filepath: the folder to write; it must not exist.
@@ -428,8 +438,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
-    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
-    and the options that it has by default.
+    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source
+    and its default options.
     """
 
     find: ClassVar[Callable]

@@ -46,6 +46,7 @@ class Translator(SearchTask):
         dictionary: translations of single source words, for unknown-word replacement; a word that
             it lacks is copied.
         label_smoothing: of the default loss.
+        consistency: of the default loss, the weight of R-Drop (`masked_linear_crossentropy`).
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -78,9 +79,11 @@ class Translator(SearchTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         dictionary: Mapping[str, str] | None = None,
         label_smoothing: float = 0.1,
+        consistency: float = 0.0,
         **kwargs: Any,
     ):
-        self.keep(dictionary=dict(dictionary or {}), label_smoothing=label_smoothing)
+        losses = {"label_smoothing": label_smoothing, "consistency": consistency}
+        self.keep(dictionary=dict(dictionary or {}), **losses)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engine: Any = None
 
@@ -155,7 +158,7 @@ class Translator(SearchTask):
         An empty line has one translation, the empty one, of score and log-probability 0.
 
         Args:
-            texts: a sentence, or a sequence of sentences.
+            texts: a sentence, or a sequence of them.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
             engine: what searches: None for our own search, or `"ctranslate2"`, for a `Transformer`
@@ -319,10 +322,8 @@ class Translator(SearchTask):
             target: a translation that the network is made to write in place of its own.
         """
         if not self.backbone.has_attention:
-            raise ValueError(
-                f"A {type(self.backbone).__name__} has no attention to draw: train RNNSearch, "
-                "Luong or Transformer."
-            )
+            name = type(self.backbone).__name__
+            raise ValueError(f"{name} has no attention to draw: train another architecture.")
         (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
             raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
@@ -371,8 +372,14 @@ class Translator(SearchTask):
     check_data = staticmethod(data.check_data)
 
     def encode(self, corpus) -> data.ParallelCorpus:
-        tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
-        return data.encode_corpus(corpus, *tokenizers)
+        return data.encode_corpus(corpus, *self.preprocessor.tokenizers)
+
+    def encode_to_train(self, corpus) -> data.ParallelCorpus:
+        encoded, many = self.encode(corpus), self.preprocessor.variants > 1
+        return data.in_variants(corpus, encoded, self.preprocessor) if many else encoded
+
+    def steps_of_epoch(self, batches) -> int:
+        return -(-len(batches) // self.preprocessor.variants)
 
     def make_batches(self, encoded, batch_size, *, like=None, **options) -> BucketedBatches:
         size = None if options.get("tokens_per_batch") else batch_size
@@ -383,10 +390,9 @@ class Translator(SearchTask):
 
     def feature_loss(self, loss) -> keras.losses.Loss | None:
         network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
-        # The width must tell features from logits.
         if not is_own or network.feature_size == network.target_vocabulary_size:
-            return None
-        return WordCrossentropy(network, loss.label_smoothing)
+            return None  # the width must tell features from logits
+        return WordCrossentropy(network, loss.label_smoothing, self.consistency)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.
@@ -443,8 +449,9 @@ class Translator(SearchTask):
         network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
-        search = config.decoding.search()
-        return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
+        search, training = config.decoding.search(), config.training
+        losses = {name: getattr(training, name) for name in ("label_smoothing", "consistency")}
+        return cls(network, preprocessor, search, **losses)
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
