@@ -22,8 +22,9 @@ from .common.errors import UserError, clock, one_line, say
 from .common.explanation import check_page
 from .common.files import check_new_file, check_picture, refuse_existing_output
 from .common.presets import RUN_FILE, TASK_FILE, preset_folder, read_part
+from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
-from .common.task import SearchTask, TextTask
+from .common.task import TextTask
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import RunFolder, is_free

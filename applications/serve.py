@@ -26,7 +26,8 @@ from keras_attention import __version__
 
 from .common.errors import UserError, check_range, one_line, say
 from .common.explanation import Explanation, page
-from .common.task import SearchTask, TextTask
+from .common.search_task import SearchTask
+from .common.task import TextTask
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 MOST_BEAMS = 10

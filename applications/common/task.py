@@ -1,17 +1,13 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
-import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import keras_hub
-import numpy as np
 from keras import ops
 
-from keras_attention.decoding import SearchOptions
 from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config, precision_of
@@ -24,12 +20,8 @@ from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import check_ids
 from .preprocessor import TextPreprocessor
-from .streams import in_streams, rows_of_a_batch, stream_count
 from .vectors import write_start
 from .weights import load_weights as read_weights
-
-UNCOMPILED_STEPS = 24
-"""Steps, about, that a search takes before it is compiled, which takes as long as some 30."""
 
 
 class TextTask(KeepsArguments, keras_hub.models.Task):
@@ -139,6 +131,14 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         """
         return None
 
+    def encode_to_train(self, corpus: Any) -> Any:
+        """Return the corpus to train with as ids."""
+        return self.encode(corpus)
+
+    def steps_of_epoch(self, batches: Any) -> int:
+        """Return how many batches go once through the data."""
+        return len(batches)
+
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
@@ -197,6 +197,11 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             for each in keras.tree.flatten([metrics, weighted_metrics])
         )
         self._feature_loss = None if needs_logits else self.feature_loss(own)
+        if self._feature_loss is None and getattr(self, "consistency", 0.0):
+            raise ValueError(
+                "`consistency` needs the default loss and no metrics of logits, else set it to 0. "
+                f"Received: consistency={self.consistency}, loss={loss}, metrics={metrics}"
+            )
 
     def require_preprocessor(self) -> TextPreprocessor:
         """Return the preprocessor; raise a ValueError where there is none."""
@@ -218,6 +223,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
 
     def call(self, inputs, training=None):
         if training and self._feature_loss is not None:
+            if getattr(self._feature_loss, "consistency", 0.0):  # two passes
+                inputs = keras.tree.map_structure(lambda ids: ops.concatenate([ids, ids]), inputs)
             return self.backbone.features(inputs, training=True)
         return self.backbone(inputs, training=training)
 
@@ -310,8 +317,10 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             # -1: as many at a time as help.
             dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         else:
-            batches = self.make_batches(self.encode(corpus), size, seed=seed, shuffle=shuffle)
-            dataset, steps_per_epoch = batches.to_dataset(), steps_per_epoch or len(batches)
+            encoded = self.encode_to_train(corpus)
+            batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
+            dataset = batches.to_dataset()
+            steps_per_epoch = steps_per_epoch or self.steps_of_epoch(batches)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:
@@ -353,9 +362,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             (folder / presets.CARD_FILE).write_text(presets.model_card(self), encoding="utf-8")
 
     @classmethod
-    def from_preset(
-        cls, preset: Path | str, load_weights: bool = True, **kwargs: Any
-    ) -> "TextTask":
+    def from_preset(cls, preset: Path | str, load_weights: bool = True, **kwargs) -> "TextTask":
         """Return the task of a preset.
 
         Args:
@@ -365,8 +372,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             **kwargs: arguments of the constructor to change; `dtype` of the network.
 
         Raises:
-            ValueError: where there is no such preset, it is not whole, is of another task, or of a
-                newer version.
+            ValueError: where there is no such preset, or it is damaged, of another task or newer.
         """
         folder = presets.preset_folder(preset)
         if (folder / presets.RUN_FILE).is_file() and not (folder / presets.TASK_FILE).is_file():
@@ -423,76 +429,6 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             ready = compiled(function, self.backbone, *ranks, changing=changing)
             self._compiled_functions[key] = ready
         return self._compiled_functions[key]
-
-
-class SearchTask(TextTask):
-    """Base of the tasks that search for their output, by default with the options in `search`.
-
-    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
-    and the options that it has by default.
-    """
-
-    find: ClassVar[Callable]
-    source_rank: ClassVar[int] = 2
-    default_search: ClassVar[Mapping[str, Any]] = {}
-    service_options = ("max_letters", "search", *SearchOptions.__dataclass_fields__)
-
-    def __init__(
-        self,
-        backbone: keras_hub.models.Backbone,
-        preprocessor: TextPreprocessor | None = None,
-        search: SearchOptions | Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ):
-        search = search or self.default_search
-        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        if not isinstance(self.search, SearchOptions):
-            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
-        super().__init__(backbone, preprocessor, **kwargs)
-        self._seed = keras.random.SeedGenerator(0)
-        self._uncompiled: dict[Any, int] = {}
-
-    def get_config(self) -> dict[str, Any]:
-        search = dataclasses.asdict(self.search)
-        if search["streams"] is None:  # as earlier versions, which know no streams, can read it
-            del search["streams"]
-        return {**super().get_config(), "search": search}
-
-    def _planned(
-        self, lengths: Sequence[int], options: SearchOptions, attention: bool
-    ) -> tuple[Callable, int, int]:
-        """Return the search for sources of these lengths, the rows of a batch, and the streams."""
-        if options.sample:  # the seed starts anew
-            seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
-            self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
-        # Samples are drawn batch after batch.
-        streams = 1 if options.sample else stream_count(options.streams)
-        most, is_free = options.batch_size, options.streams is None
-        # None of these shapes the graph.
-        options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
-        settings = {"options": options, "seed": self._seed, "attention": attention}
-        function = functools.partial(self.find, self.backbone, **settings)
-        key, changing = (options, attention), [self._seed.state]
-        rows = len(lengths)
-        single = is_free and rows <= most  # with a number of streams, runs are always the same
-        if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
-            return (lambda source: function(ops.convert_to_tensor(source))), most, 1
-        ready = self._compiled(key, function, self.source_rank, changing=changing)
-        return ready, rows_of_a_batch(rows, most, streams), streams
-
-    def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
-        """Whether one batch, of so many steps, is searched operation by operation."""
-        if key in self._compiled_functions or keras.backend.backend() != "tensorflow":
-            return False
-        self._uncompiled[key] = self._uncompiled.get(key, 0) + steps
-        return self._uncompiled[key] <= UNCOMPILED_STEPS
-
-    def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
-        """Call `use` with each batch, which calls `find`, `streams` at a time."""
-        streams = max(1, min(streams, len(batches)))
-        if streams > 1 and hasattr(find, "get_concrete_function"):
-            find.get_concrete_function()  # traced here: Keras' settings are those of a thread
-        in_streams(use, batches, streams)
 
 
 def _is_dataset(x: Any) -> bool:

@@ -19,7 +19,7 @@ from ..common.backend import of_at_most, service_of
 from ..common.errors import UserError, check_range
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
-from ..common.task import SearchTask
+from ..common.search_task import SearchTask
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of

@@ -97,9 +97,9 @@ def fit_in_run(
     batches = task.make_batches(encoded, seed=section.seed, **sizes)
     say(str(encoded_held_out.report))
     judged = task.make_batches(encoded_held_out, shuffle=False, like=batches, **sizes)
-    padding = getattr(batches, "padding_fraction", None)
+    padding, steps = getattr(batches, "padding_fraction", None), task.steps_of_epoch(batches)
     say(
-        f"{type(task.backbone).__name__}: {task.count_params():,} weights; {len(batches)} batches"
+        f"{type(task.backbone).__name__}: {task.count_params():,} weights; {steps} batches"
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
@@ -109,7 +109,7 @@ def fit_in_run(
         task,
         task.default_loss(),
         batches.to_dataset,
-        len(batches),
+        steps,
         task.development(held_out, judged, config),
         workers=workers,
         callbacks=callbacks,
@@ -151,7 +151,7 @@ def fit_new_run(
     section = dataclasses.replace(section, **changes)
     config = dataclasses.replace(config, training=section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
-    corpora = task.encode(corpus), held_out, task.encode(held_out)
+    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
     if is_free(output):
         with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
@@ -192,7 +192,7 @@ def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tup
     # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
     # be resumed with another configuration.
     task = task_class.configured(config, preprocessor, precision_of(config))
-    corpora = task.encode(corpus), held_out, task.encode(held_out)
+    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
     with RunFolder.prepare(output, task_class.name_of_task) as folder:
         save_config(config, folder / "config.yaml")
         task.describe(folder)
@@ -208,7 +208,7 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) 
         task = task_class.configured(config, preprocessor_of(task_class, run))
     if corpora is None:
         corpus, held_out = _read(task_class, config)
-        corpora = task.encode(corpus), held_out, task.encode(held_out)
+        corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
         del corpus
     return fit_in_run(task, run, config, corpora, workers)
 
@@ -294,7 +294,8 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
 
 ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
-ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile", "deterministic")
+ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "consistency", "halve_after", "jit_compile")
+ACCEPTED_KEYS += ("deterministic",)
 """Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 
 

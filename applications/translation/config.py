@@ -102,6 +102,11 @@ class TokenizerConfig:
         model_type: how SentencePiece chooses its pieces.
         replace_unknown: put the source word with the highest attention weight where the model
             writes an unknown word (words only).
+        variants: in how many random ways to cut each training sentence into pieces (subword
+            regularisation); 1 for the likeliest alone (sentencepiece only).
+        sampling: how random they are: of model_type bpe the rate at which merges are left out
+            (BPE dropout, Provilkov et al. 2020), of unigram the power of a way's probability
+            (Kudo 2018).
     """
 
     kind: Literal["sentencepiece", "words"] = "sentencepiece"
@@ -111,13 +116,16 @@ class TokenizerConfig:
     min_count: int = 1
     model_type: Literal["unigram", "bpe"] = "unigram"
     replace_unknown: bool = False
+    variants: int = 1
+    sampling: float = 0.1
 
     def __post_init__(self):
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
-        check_range("tokenizer.min_count", self.min_count, at_least=1)
-        if self.kind == "sentencepiece":
-            why = "goes with tokenizer.kind words only."
-            check_unused("tokenizer", self, ("min_count", "replace_unknown"), why)
+        check_ranges("tokenizer", self, ("min_count", "variants"), at_least=1)
+        check_range("tokenizer.sampling", self.sampling, at_least=0, below=1)
+        others = ("min_count", "replace_unknown") if self.kind == "sentencepiece" else ("variants",)
+        other = "words" if self.kind == "sentencepiece" else "sentencepiece"
+        check_unused("tokenizer", self, others, f"goes with tokenizer.kind {other} only.")
 
 
 # The keys that only some architectures have, and the value that null stands for.
@@ -265,15 +273,24 @@ class TrainingConfig(training_config.TrainingConfig):
     Args:
         batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
             included, counted on the longer side; batches of short sentences then hold more.
+        consistency: weight of R-Drop (Liang et al. 2021): each batch passes twice, with other
+            dropouts, and the two predictions are drawn together. Takes twice the time; the paper
+            has 5, 0 is off.
     """
 
     label_smoothing: float = 0.1
+    consistency: float = 0.0
     batch_tokens: int | None = None
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
 
     def __post_init__(self):
         super().__post_init__()
         check_range("training.batch_tokens", self.batch_tokens, at_least=1)
+        check_range("training.consistency", self.consistency, at_least=0)
+
+    def of_loss(self) -> dict[str, float]:
+        """Return the arguments of a translator that say what its loss is."""
+        return {"label_smoothing": self.label_smoothing, "consistency": self.consistency}
 
     @property
     def monitor(self) -> tuple[str, str]:
@@ -335,6 +352,11 @@ class TranslationConfig:
             raise UserError(
                 f"decoding.precision {decoding.precision} goes with model.architecture "
                 f"transformer only. Received: {model.architecture}."
+            )
+        if self.training.consistency and not (model.dropout or model.attention_dropout):
+            raise UserError(
+                "training.consistency draws the predictions of two dropouts together: set "
+                f"model.dropout above 0. Received: {self.training.consistency}."
             )
         for name, asked in (
             ("decoding.coverage_penalty", decoding.coverage_penalty),

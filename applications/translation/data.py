@@ -13,10 +13,11 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, T
 from ..common import downloads
 from ..common.errors import UserError, check_choice, counted
 from ..common.files import lines_of
-from ..common.lines import Lines
+from ..common.lines import Lines, taken
 from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
+from .preprocessor import TranslationPreprocessor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,13 +168,40 @@ def encode_corpus(
     return dataclasses.replace(corpus, source=source, target=target).part(rows, **counts)
 
 
+def in_variants(
+    corpus: ParallelCorpus, encoded: ParallelCorpus, preprocessor: TranslationPreprocessor
+) -> ParallelCorpus:
+    """Return an encoded corpus with each pair cut into pieces in `preprocessor.variants` ways."""
+    if preprocessor.variants == 1:
+        return encoded
+    count, limit = preprocessor.variants, corpus.data.max_length if corpus.data else None
+    rows = np.searchsorted(corpus.lines, encoded.lines)  # those that were not left out
+
+    def sampled(side, column, tokenizer):
+        for variant in range(count):
+            for part, lines in enumerate(_parts(taken(column, rows))):
+                seed = np.random.SeedSequence([variant, side, part]).generate_state(1)[0]
+                yield from tokenizer.sample(lines, preprocessor.sampling, int(seed))
+
+    columns = zip((corpus.source, corpus.target), preprocessor.tokenizers, strict=True)
+    ids = [PackedIds(sampled(side, *each)).cut(limit) for side, each in enumerate(columns)]
+    weights = encoded.weights and encoded.weights * count
+    lines = np.tile(encoded.lines, count)
+    return dataclasses.replace(encoded, source=ids[0], target=ids[1], lines=lines, weights=weights)
+
+
 LINES_AT_ONCE = 4096
+
+
+def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
+    texts = iter(lines)
+    while some := list(itertools.islice(texts, LINES_AT_ONCE)):
+        yield some
 
 
 def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
     """Yield the ids of each line; those of a few lines are lists at a time."""
-    texts = iter(lines)
-    while some := list(itertools.islice(texts, LINES_AT_ONCE)):
+    for some in _parts(lines):
         yield from tokenizer.encode(some)
 
 

@@ -29,6 +29,9 @@ class TranslationPreprocessor(TextPreprocessor):
         target_tokenizer: of the language translated into; the same object where both share one.
         replace_unknown: whether translations hold, in place of an unknown word, the source word
             with the highest attention weight.
+        variants: in how many random ways `fit` cuts each sentence into pieces (SentencePiece only);
+            1 for the likeliest alone.
+        sampling: how random they are, as `SentencePieceTokenizer.sample` says.
         **kwargs: `name` and the like of `keras.layers.Layer`.
 
     Call arguments:
@@ -56,12 +59,19 @@ class TranslationPreprocessor(TextPreprocessor):
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         replace_unknown: bool = False,
+        variants: int = 1,
+        sampling: float = 0.1,
         **kwargs: Any,
     ):
         super().__init__(
             {"source_tokenizer": source_tokenizer, "target_tokenizer": target_tokenizer}, **kwargs
         )
-        self.keep(replace_unknown=replace_unknown)
+        if variants > 1 and not all(hasattr(each, "sample") for each in self.tokenizers):
+            raise ValueError(
+                "`variants` needs tokenizers of kind 'sentencepiece': words are cut in one way. "
+                f"Received: variants={variants}"
+            )
+        self.keep(replace_unknown=replace_unknown, variants=variants, sampling=sampling)
 
     @classmethod
     def adapt(
@@ -75,7 +85,7 @@ class TranslationPreprocessor(TextPreprocessor):
         lowercase: bool = False,
         min_count: int = 1,
         model_type: str = "unigram",
-        replace_unknown: bool = False,
+        **options: Any,
     ) -> "TranslationPreprocessor":
         """Return a preprocessor whose vocabularies come from the sentences given.
 
@@ -88,7 +98,7 @@ class TranslationPreprocessor(TextPreprocessor):
             lowercase: make the text lower case first.
             min_count: words that occur less often are unknown (words only).
             model_type: how SentencePiece chooses its pieces, `"unigram"` or `"bpe"`.
-            replace_unknown: as for the class (words only).
+            **options: `replace_unknown`, `variants` and `sampling`, as for the class.
 
         Raises:
             ValueError: where there are no texts, something is no string, or an option is unknown.
@@ -99,7 +109,12 @@ class TranslationPreprocessor(TextPreprocessor):
         sides = as_pairs(sources, targets)
         texts = [itertools.chain(*sides)] if shared else sides
         tokenizers = [cls.train_tokenizer(section, each) for each in texts]
-        return cls(tokenizers[0], tokenizers[-1], replace_unknown)
+        return cls(tokenizers[0], tokenizers[-1], **options)
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of source and target."""
+        return self.source_tokenizer, self.target_tokenizer
 
     @property
     def source_vocabulary_size(self) -> int:

@@ -16,12 +16,12 @@ from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
 from ..common.arguments import settings_of
-from ..common.errors import check_single
+from ..common.errors import check_choice, check_single
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
+from ..common.search_task import SearchTask
 from ..common.streams import rows_of_a_batch, stream_count
-from ..common.task import SearchTask
 from . import data
 from .config import PRESETS, TranslationConfig
 from .models.base import TranslationModel, WordCrossentropy
@@ -47,6 +47,7 @@ class Translator(SearchTask):
         dictionary: translations of single source words, for unknown-word replacement; a word that
             it lacks is copied.
         label_smoothing: of the default loss.
+        consistency: of the default loss, the weight of R-Drop (`masked_linear_crossentropy`).
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -79,9 +80,11 @@ class Translator(SearchTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         dictionary: Mapping[str, str] | None = None,
         label_smoothing: float = 0.1,
+        consistency: float = 0.0,
         **kwargs: Any,
     ):
-        self.keep(dictionary=dict(dictionary or {}), label_smoothing=label_smoothing)
+        losses = {"label_smoothing": label_smoothing, "consistency": consistency}
+        self.keep(dictionary=dict(dictionary or {}), **losses)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engine: Any = None
 
@@ -156,12 +159,11 @@ class Translator(SearchTask):
         An empty line has one translation, the empty one, of score and log-probability 0.
 
         Args:
-            texts: a sentence, or a sequence of sentences.
+            texts: a sentence, or a sequence of them.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
-            engine: what searches: None for our own search, or `"ctranslate2"`, for a `Transformer`
-                with sinusoidal positions. It needs that package, and converts the network first; a
-                run folder or preset that the task was read from keeps the result.
+            engine: None for our own search, or `"ctranslate2"` (that package), for a `Transformer`
+                with sinusoidal positions; the folder that the task came from keeps what it reads.
             compute_type: of the engine: `"float32"` (where not given), `"bfloat16"`, `"int16"`,
                 `"int8"` or `"int8_bfloat16"`, as far as the processor has it.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
@@ -320,10 +322,8 @@ class Translator(SearchTask):
             target: a translation that the network is made to write in place of its own.
         """
         if not self.backbone.has_attention:
-            raise ValueError(
-                f"A {type(self.backbone).__name__} has no attention to draw: train RNNSearch, "
-                "Luong or Transformer."
-            )
+            name = type(self.backbone).__name__
+            raise ValueError(f"{name} has no attention to draw: train another architecture.")
         (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
             raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
@@ -373,8 +373,13 @@ class Translator(SearchTask):
     check_data = staticmethod(data.check_data)
 
     def encode(self, corpus) -> data.ParallelCorpus:
-        tokenizers = self.preprocessor.source_tokenizer, self.preprocessor.target_tokenizer
-        return data.encode_corpus(corpus, *tokenizers)
+        return data.encode_corpus(corpus, *self.preprocessor.tokenizers)
+
+    def encode_to_train(self, corpus) -> data.ParallelCorpus:
+        return data.in_variants(corpus, self.encode(corpus), self.preprocessor)
+
+    def steps_of_epoch(self, batches) -> int:
+        return -(-len(batches) // self.preprocessor.variants)
 
     def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
         size = None if options.get("tokens_per_batch") else batch_size
@@ -385,10 +390,9 @@ class Translator(SearchTask):
 
     def feature_loss(self, loss) -> keras.losses.Loss | None:
         network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
-        # The width must tell features from logits.
         if not is_own or network.feature_size == network.target_vocabulary_size:
-            return None
-        return WordCrossentropy(network, loss.label_smoothing)
+            return None  # the width must tell features from logits
+        return WordCrossentropy(network, loss.label_smoothing, self.consistency)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.
@@ -400,8 +404,7 @@ class Translator(SearchTask):
             **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
                 `max_letters`: a call with a longer text (10,000) is an `InvalidArgumentError`.
         """
-        if format not in FORMATS:
-            raise ValueError(f"`format` should be one of {FORMATS}. Received: format={format!r}")
+        check_choice("`format`", format, FORMATS)
         if format in ("saved_model", "tf_saved_model"):
             return super().export(filepath, format, **options)
         if options:
@@ -444,8 +447,7 @@ class Translator(SearchTask):
         network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
-        search = config.decoding.search()
-        return cls(network, preprocessor, search, label_smoothing=config.training.label_smoothing)
+        return cls(network, preprocessor, config.decoding.search(), **config.training.of_loss())
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
@@ -491,8 +493,7 @@ class Translator(SearchTask):
                     f"`compute_type` is an engine's: give `engine` too. Received: {compute_type!r}"
                 )
             return self._planned(lengths, options, attention)
-        if engine not in ENGINES:
-            raise ValueError(f"`engine` should be one of {ENGINES}. Received: engine={engine!r}")
+        check_choice("`engine`", engine, ENGINES)
         from .ctranslate2_engine import CTranslate2
 
         self._engine = self._engine or CTranslate2(self)

@@ -31,15 +31,19 @@ def linear_crossentropy(
     index: Tensor,
     weights: Tensor,
     smoothing: float = 0.0,
+    consistency: float = 0.0,
 ) -> Tensor:
     """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, part by part.
 
     Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`.
+    With `consistency`, rows `2i` and `2i + 1` are two passes of one token, and their symmetric
+    Kullback-Leibler divergence times `consistency` adds to the loss of each.
     """
 
     @with_gradient
     def crossentropy(features: Tensor, kernel: Tensor, bias: Tensor) -> tuple:
-        total, *gradients = _in_parts(features, kernel, bias, index, weights, smoothing)
+        options = smoothing, consistency
+        total, *gradients = _in_parts(features, kernel, bias, index, weights, *options)
 
         def gradient(upstream: Tensor) -> tuple:
             inputs = zip(gradients, (features, kernel, bias), strict=True)
@@ -52,12 +56,20 @@ def linear_crossentropy(
 
 
 def _in_parts(
-    features: Tensor, kernel: Tensor, bias: Tensor, index: Tensor, weights: Tensor, smoothing: float
+    features: Tensor,
+    kernel: Tensor,
+    bias: Tensor,
+    index: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    consistency: float,
 ) -> tuple:
     """Return the sum of the losses and its gradients by features, kernel and bias, in float32."""
     rows, size = ops.shape(features)
     count = rows * kernel.shape[1] // LOGITS_AT_ONCE + 1
     length = -(-rows // count)
+    if consistency:
+        length = length + length % 2  # the two passes of a token stay together
 
     def cut(tensor: Tensor) -> Tensor:
         """Return the parts `(count, length, ...)` of rows, the last one filled with zeros."""
@@ -75,8 +87,13 @@ def _in_parts(
         x = parts[part]
         logits = ops.cast(ops.matmul(x, product), "float32") + ops.cast(bias, "float32")
         softmax = _Softmax.of(logits, ops.expand_dims(targets[part], -1))
-        total = total + ops.sum(softmax.values(smoothing) * shares[part])
+        values = softmax.values(smoothing)
         slope = softmax.slope(shares[part], smoothing)
+        if consistency:
+            divergence, by_logits = softmax.divergence_of_pairs()
+            values = values + consistency * divergence
+            slope = slope + (consistency * shares[part])[:, None] * by_logits
+        total = total + ops.sum(values * shares[part])
         rounded = ops.cast(slope, x.dtype)
         found = ops.cast(ops.matmul(rounded, transposed), "float32")
         place = ops.reshape(ops.convert_to_tensor(part, "int32"), (1, 1))
@@ -133,3 +150,22 @@ class _Softmax:
         places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)
         rows = ops.scatter_update(rows, places, ops.reshape(patch, (-1,)))
         return ops.reshape(rows, ops.shape(slope))
+
+    def divergence_of_pairs(self) -> tuple[Tensor, Tensor]:
+        """Return, for rows `2i` and `2i + 1`, their divergence `(...)` and its gradient `(..., V)`.
+
+        Of `p` and `q` it is `(KL(p, q) + KL(q, p)) / 2` in both rows, and the gradient is that of
+        the sum of the two.
+        """
+        shape = ops.shape(self.shifted)
+        pairs = (-1, 2, self.shifted.shape[-1])
+        log_p = ops.reshape(self.shifted - ops.log(self.total), pairs)
+        p = ops.reshape(self.exponentials / self.total, pairs)
+        difference, change = (each - ops.flip(each, axis=1) for each in (log_p, p))
+        expected = ops.sum(p * difference, axis=-1, keepdims=True)  # KL of this row to the other
+        slope = p * (difference - expected) + change
+        divergence = 0.5 * ops.sum(expected, axis=1, keepdims=True)
+        return (
+            ops.reshape(ops.broadcast_to(divergence, ops.shape(expected)), shape[:-1]),
+            ops.reshape(slope, shape),
+        )

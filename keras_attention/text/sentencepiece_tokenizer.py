@@ -2,6 +2,7 @@
 
 import io
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -139,6 +140,37 @@ class SentencePieceTokenizer(Tokenizer):
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         check_lines(lines, "encode")
         return self._processor.encode(list(lines))
+
+    def sample(self, lines: Sequence[str], strength: float, seed: int) -> list[list[int]]:
+        """Return random pieces of each line, the same ones for the same seed.
+
+        A model that has trained with several segmentations of its sentences is less bound to one.
+
+        Args:
+            lines: sentences.
+            strength: of `"bpe"` the probability that a merge is left out; of `"unigram"` the power
+                of a segmentation's probability, so that 0 takes all alike and 1 takes each as often
+                as the model expects it.
+            seed: of the random numbers.
+
+        Reference:
+            [Kudo, 2018](https://arxiv.org/abs/1804.10959), for unigram;
+            [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267), for BPE
+        """
+        check_lines(lines, "sample")
+        if not 0.0 <= strength <= 1.0:
+            raise ValueError(f"`strength` should lie in [0, 1]. Received: strength={strength}")
+        found: list[list[list[int]]] = []
+        options = {"enable_sampling": True, "nbest_size": -1, "alpha": strength, "num_threads": 1}
+
+        def run() -> None:
+            sentencepiece.set_random_generator_seed(seed)
+            found.append(self._processor.encode(list(lines), **options))
+
+        thread = threading.Thread(target=run)  # a thread takes its random numbers from the seed
+        thread.start()
+        thread.join()
+        return found[0]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         return self._processor.decode(until_end(ids, self.vocabulary_size))

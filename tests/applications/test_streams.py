@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.command import main
+from keras_attention.applications.common import search_task
 from keras_attention.applications.common import streams
-from keras_attention.applications.common import task as common_task
 from keras_attention.applications.common.streams import in_streams, rows_of_a_batch
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translator
@@ -186,7 +186,7 @@ def test_the_first_calls_of_one_batch_are_not_compiled(architecture, searches, m
     translator = make_translator(architecture=architecture)
     lines = random_lines(5)
     longest = max(len(ids) for ids in translator.preprocessor.source_tokenizer.encode(lines))
-    monkeypatch.setattr(common_task, "UNCOMPILED_STEPS", 2 * longest)
+    monkeypatch.setattr(search_task, "UNCOMPILED_STEPS", 2 * longest)
     options = {"batch_size": 5, "beam_size": 2, "n_best": 2}
     found = [translator.translate(lines, **options) for _ in range(4)]
     assert [traced for _, traced in searches] == [False, False, True]
@@ -200,7 +200,7 @@ def test_the_first_calls_of_one_batch_are_not_compiled(architecture, searches, m
 def test_samples_of_one_seed_are_the_same_before_and_after_compiling(searches, monkeypatch):
     translator, lines = make_translator(architecture="rnnencdec"), random_lines(5)
     longest = max(len(ids) for ids in translator.preprocessor.source_tokenizer.encode(lines))
-    monkeypatch.setattr(common_task, "UNCOMPILED_STEPS", longest)
+    monkeypatch.setattr(search_task, "UNCOMPILED_STEPS", longest)
     options = {"batch_size": 5, "sample": True, "seed": 3}
     drawn = [translator.translate(lines, **options) for _ in range(3)]
     texts = [[each.text for each in results] for results in drawn]

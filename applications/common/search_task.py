@@ -1,0 +1,90 @@
+"""The base of the tasks that search for their output, such as a translation."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+import keras_hub
+import numpy as np
+from keras import ops
+
+from keras_attention.decoding import SearchOptions
+
+from .preprocessor import TextPreprocessor
+from .streams import in_streams, rows_of_a_batch, stream_count
+from .task import TextTask
+
+UNCOMPILED_STEPS = 24
+"""Steps that a search takes before it is compiled, which takes as long as some 30 of them."""
+
+
+class SearchTask(TextTask):
+    """Base of the tasks that search for their output, by default with the options in `search`.
+
+    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source
+    and its default options.
+    """
+
+    find: ClassVar[Callable]
+    source_rank: ClassVar[int] = 2
+    default_search: ClassVar[Mapping[str, Any]] = {}
+    service_options = ("max_letters", "search", *SearchOptions.__dataclass_fields__)
+
+    def __init__(
+        self,
+        backbone: keras_hub.models.Backbone,
+        preprocessor: TextPreprocessor | None = None,
+        search: SearchOptions | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ):
+        search = search or self.default_search
+        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
+        if not isinstance(self.search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
+        super().__init__(backbone, preprocessor, **kwargs)
+        self._seed = keras.random.SeedGenerator(0)
+        self._uncompiled: dict[Any, int] = {}
+
+    def get_config(self) -> dict[str, Any]:
+        search = dataclasses.asdict(self.search)
+        if search["streams"] is None:  # as earlier versions, which know no streams, can read it
+            del search["streams"]
+        return {**super().get_config(), "search": search}
+
+    def _planned(
+        self, lengths: Sequence[int], options: SearchOptions, attention: bool
+    ) -> tuple[Callable, int, int]:
+        """Return the search for sources of these lengths, the rows of a batch, and the streams."""
+        if options.sample:  # the seed starts anew
+            seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
+            self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
+        # Samples are drawn batch after batch.
+        streams = 1 if options.sample else stream_count(options.streams)
+        most, is_free = options.batch_size, options.streams is None
+        # None of these shapes the graph.
+        options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
+        settings = {"options": options, "seed": self._seed, "attention": attention}
+        function = functools.partial(self.find, self.backbone, **settings)
+        key, changing = (options, attention), [self._seed.state]
+        rows = len(lengths)
+        single = is_free and rows <= most  # with a number of streams, runs are always the same
+        if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
+            return (lambda source: function(ops.convert_to_tensor(source))), most, 1
+        ready = self._compiled(key, function, self.source_rank, changing=changing)
+        return ready, rows_of_a_batch(rows, most, streams), streams
+
+    def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
+        """Whether one batch, of so many steps, is searched operation by operation."""
+        if key in self._compiled_functions or keras.backend.backend() != "tensorflow":
+            return False
+        self._uncompiled[key] = self._uncompiled.get(key, 0) + steps
+        return self._uncompiled[key] <= UNCOMPILED_STEPS
+
+    def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
+        """Call `use` with each batch, which calls `find`, `streams` at a time."""
+        streams = max(1, min(streams, len(batches)))
+        if streams > 1 and hasattr(find, "get_concrete_function"):
+            find.get_concrete_function()  # traced here: Keras' settings are those of a thread
+        in_streams(use, batches, streams)
