@@ -164,10 +164,9 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig(training_config.TrainingConfig):
-    # Shared keys, and those that choose what is learned from a question.
-    __doc__ = (
-        (training_config.TrainingConfig.__doc__ or "").rstrip()
-        + """
+    """How a ranker is trained: the shared keys, and what is learned from a question.
+
+    Args:
         loss: hinge, that the score of a right candidate exceeds that of the hardest wrong one
             drawn by `margin`; log, that a right candidate's probability is high and a wrong
             one's low, each pair by itself; or listwise, that of a right candidate and the wrong
@@ -176,7 +175,6 @@ class TrainingConfig(training_config.TrainingConfig):
         negatives: wrong candidates drawn for each right one in each epoch: the question's own
             first, then other questions' candidates.
     """
-    )
 
     epochs: int = 20
     batch_size: int = 32

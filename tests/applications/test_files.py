@@ -214,7 +214,8 @@ def test_predict_reads_a_file_of_any_length_in_the_same_memory(tmp_path, suffix)
         assert found == count
         return most
 
-    assert peak(40_000) < peak(2000) + 60_000  # of more than a million bytes
+    # The first file is longer than any buffer, the second two million bytes longer.
+    assert peak(80_000) < peak(10_000) + 60_000
 
 
 def test_a_bad_line_is_refused_before_any_work(tmp_path):

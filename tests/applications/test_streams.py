@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.command import main
-from keras_attention.applications.common import search_task
-from keras_attention.applications.common import streams
+from keras_attention.applications.common import search_task, streams
 from keras_attention.applications.common.streams import in_streams, rows_of_a_batch
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translator
