@@ -1,7 +1,9 @@
 """`python -m benchmarks.answer_selection`: attention before and after the state, on WikiQA.
 
 Every encoder is trained with the same settings from several seeds, the epoch chosen by MAP on the
-development set, and measured on the test set under the filtered protocol. With `--vectors`, words
+development set, and measured on the test set under the filtered protocol. Of TREC-QA, whose test
+set is not always at hand, the published development set is the test set, and the last of the
+training questions choose the epoch. With `--vectors`, words
 start from a file's vectors; else these are trained once for each seed on WikiQA's own training
 text, and nothing is pretrained elsewhere. A run that is there already is continued, and one that is
 measured is not measured again, so that the comparison may be interrupted, and spread over processes
@@ -9,6 +11,8 @@ by `--only`.
 """
 
 import argparse
+import csv
+import gzip
 import json
 import statistics
 import sys
@@ -47,7 +51,6 @@ SIZE = 100
 EXTRA_WORDS = 50000
 """Words of the file's first that have vectors of their own although no training text has them."""
 SETTINGS = {
-    "data.dataset": "wikiqa",
     "vectors.source": "file",
     "model.embedding_size": SIZE,
     "model.units": 100,
@@ -61,10 +64,11 @@ def main(arguments=None) -> int:
     """Train, measure and print the tables; 0, or 2 after one line on what went wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.answer_selection",
-        description="Train every encoder of answer selection on WikiQA from several seeds. Further "
+        description="Train every encoder of answer selection from several seeds. Further "
         "arguments, `--section.key=value`, are settings of all runs.",
     )
-    parser.add_argument("--folder", required=True, help="where WikiQA's files lie")
+    parser.add_argument("--dataset", choices=("wikiqa", "trecqa"), default="wikiqa")
+    parser.add_argument("--folder", required=True, help="where the files of the data set lie")
     parser.add_argument("--vectors", type=Path, help="pretrained vectors of 100 numbers")
     parser.add_argument("--seeds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("runs/answer-selection"))
@@ -132,7 +136,8 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 
 def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     """Return the settings of one run, as the command takes them."""
-    settings = {**SETTINGS, "data.folder": options.folder, "training.seed": seed}
+    settings = {**SETTINGS, "data.dataset": options.dataset, "training.seed": seed}
+    settings["data.folder"] = options.folder if options.dataset == "wikiqa" else _parts(options)
     settings["vectors.file"] = options.vectors or _vectors(seed, options)
     if options.vectors:
         settings["vectors.extra_words"] = EXTRA_WORDS
@@ -152,9 +157,34 @@ def _vectors(seed: int, options: argparse.Namespace) -> Path:
 
     path = options.output / f"vectors-{seed}.txt"
     if not path.is_file():
-        data = DataConfig(dataset="wikiqa", folder=str(options.folder))
+        folder = options.folder if options.dataset == "wikiqa" else _parts(options)
+        data = DataConfig(dataset=options.dataset, folder=str(folder))
         write_vectors(path, train_vectors(load_questions(data, "train").texts, SIZE, seed))
     return path
+
+
+HELD_OUT = 15
+"""How many of TREC-QA's training questions choose the epoch."""
+
+
+def _parts(options: argparse.Namespace) -> Path:
+    """Return a folder with TREC-QA in three parts, written where it is not there."""
+    folder, found = options.output / "trecqa", {}
+    for name in ("train", "dev"):
+        with gzip.open(Path(options.folder) / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
+            head, *found[name] = csv.reader(file)
+    questions = list(dict.fromkeys(row[0] for row in found["train"]))
+    last = set(questions[-HELD_OUT:])
+    parts = {
+        "train": [row for row in found["train"] if row[0] not in last],
+        "dev": [row for row in found["train"] if row[0] in last],
+        "test": found["dev"],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in parts.items():
+        with open(folder / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([head, *rows])
+    return folder
 
 
 def table(results: dict[str, list[dict]]) -> str:

@@ -1,6 +1,7 @@
 """What the benchmarks compare is the same computation, and their figures are what they say."""
 
 import argparse
+import gzip
 import json
 from functools import cache
 
@@ -31,7 +32,8 @@ from benchmarks.problems import (
 )
 from benchmarks.transformer_problem import make_ids
 from benchmarks.worker import prepare
-from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
+from keras_attention.applications.answer_selection import load_questions
+from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
@@ -362,7 +364,7 @@ def test_measured_answer_selection_runs_are_not_repeated(name, tmp_path, capsys)
 @pytest.mark.parametrize("name", answer_selection.MODELS)
 def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
     (tmp_path / "vectors-3.txt").touch()  # trained before
-    options = argparse.Namespace(folder="wikiqa", output=tmp_path, vectors=None)
+    options = argparse.Namespace(folder="wikiqa", dataset="wikiqa", output=tmp_path, vectors=None)
     config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
     assert config.model.encoder == name.removesuffix(" occam")
     assert config.model.occam == name.endswith("occam")
@@ -370,6 +372,21 @@ def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
     options.vectors = tmp_path / "glove.txt"
     config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
     assert config.vectors.file == str(options.vectors) and config.vectors.extra_words == 50000
+
+
+def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
+    for name, count in (("train", 20), ("dev", 2)):
+        rows = [f"{name} {n} ?,{label},word {label}" for n in range(count) for label in (1, 0)]
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
+            file.write("\n".join(["qtext,label,atext", *rows]))
+    options = argparse.Namespace(
+        folder=tmp_path, dataset="trecqa", output=tmp_path / "runs", vectors="glove.txt"
+    )
+    settings = answer_selection.overrides("gru", 1, options)
+    data = load_config(AnswerSelectionConfig, [], settings).data
+    found = [[q.text for q in load_questions(data, split).questions] for split in SPLITS]
+    assert found[0] == [f"train {n} ?" for n in range(5)]
+    assert found[1:] == [[f"train {n} ?" for n in range(5, 20)], ["dev 0 ?", "dev 1 ?"]]
 
 
 def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):
