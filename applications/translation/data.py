@@ -223,7 +223,8 @@ def make_batches(
     def assemble(source, inputs, *labels_and_weights):
         return {"source": source, "target": inputs}, *labels_and_weights
 
-    return BucketedBatches(columns, batch_size, values=weights, assemble=assemble, **options)
+    size = None if options.get("tokens_per_batch") else batch_size
+    return BucketedBatches(columns, size, values=weights, assemble=assemble, **options)
 
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:

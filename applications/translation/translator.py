@@ -83,8 +83,8 @@ class Translator(SearchTask):
         consistency: float = 0.0,
         **kwargs: Any,
     ):
-        losses = {"label_smoothing": label_smoothing, "consistency": consistency}
-        self.keep(dictionary=dict(dictionary or {}), **losses)
+        self.keep(dictionary=dict(dictionary or {}))
+        self.keep(label_smoothing=label_smoothing, consistency=consistency)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engine: Any = None
 
@@ -159,7 +159,7 @@ class Translator(SearchTask):
         An empty line has one translation, the empty one, of score and log-probability 0.
 
         Args:
-            texts: a sentence, or a sequence of them.
+            texts: a sentence, or several.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
             engine: None for our own search, or `"ctranslate2"` (that package), for a `Transformer`
@@ -382,8 +382,7 @@ class Translator(SearchTask):
         return -(-len(batches) // self.preprocessor.variants)
 
     def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
-        size = None if options.get("tokens_per_batch") else batch_size
-        return data.make_batches(encoded, size, **options)
+        return data.make_batches(encoded, batch_size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)

@@ -180,7 +180,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     for task, name in ((recurrent, "RNNSearch"), (alibi, "Transformer with alibi positions")):
         with pytest.raises(ValueError, match=f"sinusoidal.*Received: {name}; --format"):
             task.export(tmp_path / "exported", format="ctranslate2")
-    with pytest.raises(ValueError, match="`format` should be .*ctranslate2.*Received: .*'onnx'"):
+    with pytest.raises(ValueError, match="`format` must be .*ctranslate2.*Received: .*'onnx'"):
         recurrent.export(tmp_path / "exported", format="onnx")
     with pytest.raises(ValueError, match="belong to the format 'saved_model'.*'keras', beam_size"):
         recurrent.export(tmp_path / "exported", format="keras", beam_size=2)
