@@ -424,8 +424,7 @@ def test_an_exported_summariser_writes_the_same(name, tmp_path, traced_nowhere):
     task = small_summarizer(f"--model.architecture={name}")
     task.export(tmp_path / "exported")
     serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
-    texts = ["\n".join(document) for document in DOCUMENTS] + ["", "\n\n"]
-    served = serve(text=tf.constant(texts))
+    served = serve(text=tf.constant([*map("\n".join, DOCUMENTS), "", "\n\n"]))
     results = task.summarize([*DOCUMENTS, [], []])
     assert [text.decode() for text in served["summary"].numpy()] == [r.text for r in results]
     np.testing.assert_allclose(served["scores"], [r.score for r in results], atol=1e-4)
