@@ -28,7 +28,7 @@ def counting(*arguments, **settings):
     if count == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return function(*arguments, **settings)
-setattr(module, name, counting)
+setattr(module, name, staticmethod(counting))  # no method where a class takes it, as in pathlib
 from keras_attention_command import main
 sys.exit(main(sys.argv[3:]))
 """
