@@ -2,9 +2,9 @@
 
 import io
 import re
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import sentencepiece
@@ -160,17 +160,15 @@ class SentencePieceTokenizer(Tokenizer):
         check_lines(lines, "sample")
         if not 0.0 <= strength <= 1.0:
             raise ValueError(f"`strength` should lie in [0, 1]. Received: strength={strength}")
-        found: list[list[list[int]]] = []
-        options = {"enable_sampling": True, "nbest_size": -1, "alpha": strength, "num_threads": 1}
 
-        def run() -> None:
+        def run() -> list[list[int]]:
             sentencepiece.set_random_generator_seed(seed)
-            found.append(self._processor.encode(list(lines), **options))
+            return self._processor.encode(
+                list(lines), enable_sampling=True, nbest_size=-1, alpha=strength, num_threads=1
+            )
 
-        thread = threading.Thread(target=run)  # a thread takes its random numbers from the seed
-        thread.start()
-        thread.join()
-        return found[0]
+        with ThreadPoolExecutor(1) as pool:  # a thread takes its random numbers from the seed
+            return pool.submit(run).result()
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         return self._processor.decode(until_end(ids, self.vocabulary_size))
