@@ -17,11 +17,10 @@ from keras_attention.distribute import GlobalMean
 from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from . import presets
-from .arguments import KeepsArguments
 from .backend import compiled
 from .explanation import Explanation
 from .files import new_folder, write_checksums
-from .network import check_ids
+from .network import OwnModel, check_ids
 from .preprocessor import TextPreprocessor
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .weights import load_weights as read_weights
@@ -33,7 +32,7 @@ Compiling a search takes as long as some 30 of them, of small networks and large
 """
 
 
-class TextTask(KeepsArguments, keras_hub.models.Task):
+class TextTask(OwnModel, keras_hub.models.Task):
     """Base of the tasks: strings go into `fit`, results come out of a method of the task's own.
 
     The network (`backbone`) gives logits. The preprocessor turns texts into its inputs and back.

@@ -91,7 +91,7 @@ def test_weights_are_written_only_where_there_is_room(tmp_path, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, limits[1]))
     # HDF5 may crash the process when it closes a file that has no room.
-    monkeypatch.setattr(model, "save_weights", lambda *_: pytest.fail("HDF5 began to write"))
+    monkeypatch.setattr(keras.Model, "save_weights", lambda *_: pytest.fail("HDF5 began to write"))
     try:
         with pytest.raises(UserError, match=r"a.weights.h5 could not be written: File too large"):
             save_weights(model, path)
