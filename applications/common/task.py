@@ -201,8 +201,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if self.preprocessor is None:
             name = type(self).__name__
             raise ValueError(
-                f"A {name} reads texts with its preprocessor: {name}(backbone, preprocessor). "
-                "Received: preprocessor=None"
+                f"A {name} reads texts with its preprocessor: {name}(backbone, preprocessor), or "
+                f"{name}.from_preset(preset, preprocessor=...). Received: preprocessor=None"
             )
         return self.preprocessor
 
