@@ -3,12 +3,12 @@
 import csv
 import random
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean
-from ..common.files import json_value, read_lines
+from ..common.files import json_value, lines_of, read_lines
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 LONGEST_FIELD = 2**31 - 1  # csv's own limit, 131,072 characters, is less than a long document
@@ -33,7 +33,14 @@ class Row(NamedTuple):
 def read_table(
     path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
 ) -> list[Row]:
-    """Return the rows of a table that has at least `columns`.
+    """Return the rows of a table, as `rows_of` yields them."""
+    return list(rows_of(path, columns, encoding, kind))
+
+
+def rows_of(
+    path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
+) -> Iterator[Row]:
+    """Return the rows of a table that has at least `columns`, one at a time.
 
     It is `.csv` or `.tsv` with a header, or `.jsonl` with an object a line; each plain or `.gz`. In
     CSV a value in double quotes may hold commas and line feeds; TSV has no quoting. `kind` is the
@@ -42,14 +49,14 @@ def read_table(
     kind = kind or Path(str(path).removesuffix(".gz")).suffix.lower()
     if kind not in SUFFIXES:
         raise UserError(f"{path}: expected a file named {', '.join(SUFFIXES)}, or the same + .gz.")
-    lines = read_lines(path, encoding)
+    lines = lines_of(path, encoding)
     if kind == ".jsonl":
-        return list(_objects(path, lines, columns))
+        return _objects(path, lines, columns)
     tabbed = enumerate((line.split("\t") if line else [] for line in lines), 1)
-    return list(_named(path, _records(path, lines) if kind == ".csv" else tabbed, columns))
+    return _named(path, _records(path, lines) if kind == ".csv" else tabbed, columns)
 
 
-def _records(path, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _records(path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of each record, and its fields."""
     csv.field_size_limit(LONGEST_FIELD)
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)
