@@ -101,6 +101,19 @@ def test_weights_are_written_only_where_there_is_room(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+def test_no_more_room_is_asked_for_than_weights_take(tmp_path):
+    model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(1000)])
+    save_weights(model, tmp_path / "a.weights.h5")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (tmp_path / "a.weights.h5").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 2**15, limits[1]))
+    try:
+        save_weights(model, tmp_path / "b.weights.h5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "b.weights.h5").stat().st_size == size
+
+
 def test_of_two_writers_of_one_output_the_later_is_refused(tmp_path):
     path = tmp_path / "out.txt"
     both = threading.Barrier(2)
