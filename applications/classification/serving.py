@@ -75,7 +75,7 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
         task: the task.
         max_letters: the longest text of a call, in letters; None for the task's default.
     """
-    network, preprocessor = task.backbone, task.require_preprocessor()
+    network, preprocessor = task.backbone, task.preprocessor
     sides = SIDES[: 1 + preprocessor.pairs]
     signature = [tf.TensorSpec([None], tf.string, name=side) for side in sides]
 

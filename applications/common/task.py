@@ -412,6 +412,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             raise ValueError(f"`format` should be 'saved_model'. Received: format={format!r}")
         import tensorflow as tf
 
+        self.require_preprocessor()
         with new_folder(filepath) as folder:
             service = self.service(**options)
             tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})
