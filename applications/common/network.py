@@ -7,11 +7,13 @@ from typing import Any
 import keras
 import keras_hub
 
+from keras_attention.distribute import ReleasesGraphs
+
 from .arguments import KeepsArguments, without
 from .weights import SavedWhole, check_room
 
 
-class OwnModel(SavedWhole, KeepsArguments):
+class OwnModel(ReleasesGraphs, SavedWhole, KeepsArguments):
     """Mixin of networks and tasks."""
 
 
