@@ -72,7 +72,7 @@ def check_room(path: Path, model: keras.Model) -> None:
     optimizer = getattr(model, "optimizer", None)
     size = 16384
     for variable in [*model.variables, *(optimizer.variables if optimizer else [])]:
-        bits = int(next(iter(re.findall(r"\d+", str(variable.dtype))), 8))  # of bool, 8
+        bits = int((re.findall(r"\d+", str(variable.dtype)) or [8])[0])  # 8 of bool
         size += 4096 + math.prod(variable.shape) * bits // 8  # HDF5 adds less than 4 KiB to each
     folder = next(each for each in path.absolute().parents if each.is_dir())
     try:
