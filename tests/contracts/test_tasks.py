@@ -20,6 +20,7 @@ from keras_attention.applications import (
 from keras_attention.applications.command import main
 from keras_attention.applications.common.network import Network
 from keras_attention.applications.common.task import TextTask
+from keras_attention.distribute import ReleasesGraphs
 from tests.contracts.tasks import SIZES, TASKS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
@@ -72,6 +73,7 @@ def test_every_task_and_network_has_an_entry():
     assert {each.__name__ for each in public(TextTask) - bases} == set(TASKS)
     taken = {network for entry in TASKS.values() for network in entry.networks}
     assert public(Network) - bases == taken
+    assert all(issubclass(each, ReleasesGraphs) for each in public(TextTask) | public(Network))
 
 
 @pytest.fixture(scope="module")
