@@ -130,6 +130,7 @@ def _on_a_run(options):
         task.export(options.output, format=form)
         say(f"wrote {options.output}")
         return
+    task.require_preprocessor()
     verbs = importlib.import_module(f"{TASKS[task_class.name_of_task].module}.verbs")
     getattr(verbs, options.verb)(task, options)
 
@@ -146,6 +147,7 @@ def _serve(options):
         folder, task_class = _found(run)
         dtype = precision_of(tasks.config_of(task_class, folder))
         served[run] = task_class.from_preset(folder, dtype=dtype)
+        served[run].require_preprocessor()
     limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
     serve(served, options.host, options.port, limits)
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.memory`: peak memory of training and `predict`, by size of the corpus.
+"""`python -m benchmarks.memory`: peak memory of training, and of `predict`, by size of the input.
 
 Each figure is that of a process of its own, which runs the real command on generated sentences.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -29,6 +30,10 @@ SETTINGS = {
     "training.early_stopping": "loss",
     "training.tensorboard": "false",
 }
+OF_CLASSIFIER = {"tokenizer.kind": "words", "model.embedding_size": 8, "model.units": 8}
+OF_CLASSIFIER |= {name: value for name, value in SETTINGS.items() if name.startswith("training")}
+GREEDY = ("--beam-size", "1", "--max-length", "2")
+"""A search whose time does not hide that of all lines."""
 WORDS = 20_000
 """Different words of the sentences, which have 20 words in the mean, a few of them frequent."""
 
@@ -64,66 +69,97 @@ def peak(*arguments: str | Path) -> tuple[float, float]:
     return usage.ru_maxrss / 1024, time.monotonic() - start
 
 
-def measure(count: int, folder: Path, predicts: bool) -> dict:
-    """Return peak memory and seconds for a corpus of so many pairs."""
-    sides = [write(folder / f"{count}.{seed}", seed, count) for seed in (1, 2)]
-    dev = [write(folder / f"dev.{seed}", seed, 50) for seed in (3, 4)]
+def options_of(settings: dict, files: dict[str, Path]) -> list[str]:
+    return [f"--{name}={value}" for name, value in settings.items()] + [
+        f"--data.{name}={path}" for name, path in files.items()
+    ]
+
+
+def train_translation(count: int, folder: Path) -> dict:
+    """Return peak memory and seconds of a training on so many pairs."""
     names = ("train_source", "train_target", "dev_source", "dev_target")
-    options = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    options += [f"--data.{name}={path}" for name, path in zip(names, sides + dev, strict=True)]
-    run = folder / f"run{count}"
-    row = {"pairs": count}
-    row["training"], row["training seconds"] = peak(
-        "train", "translation", *options, "--output", run
+    counts = (count, count, 50, 50)
+    files = {
+        name: write(folder / f"{count}.{name}", seed, lines)
+        for seed, (name, lines) in enumerate(zip(names, counts, strict=True), 1)
+    }
+    options = options_of(SETTINGS, files)
+    mib, seconds = peak(
+        "train", "translation", *options, "--output", folder / f"translation{count}"
     )
-    if predicts:
-        search = ("--beam-size", "1", "--max-length", "2", "--output", folder / f"out{count}")
-        row["predict"], row["predict seconds"] = peak("predict", run, "--input", sides[0], *search)
-    for path in sides:
+    for path in files.values():
         path.unlink()
-    return row
+    return {"pairs": count, "MiB": mib, "seconds": seconds}
+
+
+def train_classification(folder: Path) -> None:
+    """Train a classifier of sentences whose label is chance."""
+    files = {name: folder / f"{name}.tsv" for name in ("train_file", "dev_file")}
+    for seed, path in enumerate(files.values(), 1):
+        rows = enumerate(islice(sentences(seed), 200))
+        lines = [f"{text}\t{'yes' if place % 2 else 'no'}\n" for place, text in rows]
+        path.write_text("".join(["text\tlabel\n", *lines]))
+    options = options_of(OF_CLASSIFIER, files)
+    peak("train", "classification", *options, "--output", folder / "classification")
+
+
+def predict(lines: Sequence[int], folder: Path) -> list[dict]:
+    """Return peak memory and seconds of both tasks' `predict` for files of so many lines."""
+    train_translation(200, folder)
+    train_classification(folder)
+    runs = {"translation200": GREEDY, "classification": ()}
+    rows = []
+    for count in lines:
+        given, row = write(folder / "given", 9, count), {"lines": count}
+        for run, options in runs.items():
+            output = folder / f"{run}.{count}"
+            called = ("predict", folder / run, "--input", given, "--output", output, *options)
+            name = run.rstrip("0123456789")
+            row[f"{name}, MiB"], row[f"{name}, seconds"] = peak(*called)
+            output.unlink()
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+    return rows
 
 
 def table(rows: list[dict]) -> str:
-    """Return the figures as Markdown, the last line continued on a straight line to 10^7 pairs."""
-    cells = [
-        [
-            f"{row['pairs']:,}",
-            f"{row['training']:,.0f}",
-            f"{row['training seconds']:.0f}",
-            f"{row['predict']:,.0f}" if "predict" in row else "",
-            f"{row['predict seconds']:.0f}" if "predict" in row else "",
-        ]
-        for row in rows
-    ]
-    slope = 0.0
-    if len(rows) > 1:
-        first, last = rows[-2:]
-        slope = (last["training"] - first["training"]) / (last["pairs"] - first["pairs"])
-    if slope > 0:  # else the corpus is small beside the rest
-        at = last["training"] + slope * (10**7 - last["pairs"])
-        cells.append([f"10,000,000, from the last two ({slope * 2**20:.0f} bytes a pair)"])
-        cells[-1] += [f"{at:,.0f}", "", "", ""]
-    names = ("pairs", "training, MiB", "seconds", "predict, MiB", "seconds")
-    return markdown([list(names), *cells])
+    """Return figures as Markdown."""
+    cells = [[f"{value:,.0f}" for value in row.values()] for row in rows]
+    return markdown([list(rows[0]), *cells])
+
+
+def to_ten_million(rows: list[dict]) -> str:
+    """Return the straight line through the last two sizes, continued to 10^7 pairs."""
+    first, last = rows[-2:]
+    slope = (last["MiB"] - first["MiB"]) / (last["pairs"] - first["pairs"])
+    at = last["MiB"] + max(0.0, slope) * (10**7 - last["pairs"])  # below 0, a corpus is small
+    return f"10,000,000 pairs, from the last two: {at:,.0f} MiB, {slope * 2**20:.0f} bytes a pair"
 
 
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("--pairs", type=int, nargs="+", default=[10**4, 10**5, 10**6])
-    parser.add_argument("--predict", type=int, default=10**5, help="up to so many lines")
+    sizes = {"type": int, "nargs": "*", "default": [10**4, 10**5, 10**6]}
+    parser.add_argument("--pairs", **sizes, help="to train on")
+    parser.add_argument("--lines", **sizes, help="to predict")
     options = parser.parse_args(arguments)
-    rows = []
+    trained, predicted = [], []
     try:
         with tempfile.TemporaryDirectory() as name:
             for count in options.pairs:
-                rows.append(measure(count, Path(name), count <= options.predict))
-                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+                trained.append(train_translation(count, Path(name)))
+                print(json.dumps(trained[-1]), file=sys.stderr, flush=True)
+            if options.lines:
+                predicted = predict(options.lines, Path(name))
     except BenchmarkError as error:
         print(error, file=sys.stderr)
         return 2
     print(json.dumps(machine.facts()))
-    print(table(rows))
+    if trained:
+        print(table(trained))
+    if len(trained) > 1:
+        print(to_ten_million(trained))
+    if predicted:
+        print(table(predicted))
     return 0
 
 

@@ -1,7 +1,8 @@
 """`python -m benchmarks.soak`: resident memory of one process that trains, predicts and serves.
 
 Each round trains a small translator of dates with the real command, translates a file with it, and
-asks a server of the preset `dates`, which runs all the while.
+asks a server of the preset `dates`, which runs all the while. `--rounds` leaves the trainings out,
+or has a model of Keras' own layers trained in their place.
 """
 
 import argparse
@@ -69,15 +70,52 @@ def ask(address: str, text: str) -> None:
         json.load(answer)
 
 
-def play(address: str, data: Path, folder: Path) -> None:
-    """Train, predict and ask once, all in `folder`."""
-    sides = {split: data / f"{split}.tsv" for split in ("train", "dev")}
+def train(data: Path, run: Path) -> None:
     options = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    options += [f"--data.{split}_tsv={path}" for split, path in sides.items()]
-    command("train", "translation", *options, "--output", folder / "run")
-    command("predict", folder / "run", "--input", data / "lines", "--output", folder / "out")
+    options += [f"--data.{split}_tsv={data / split}.tsv" for split in ("train", "dev")]
+    command("train", "translation", *options, "--output", run)
+
+
+def use(address: str, data: Path, run: Path, output: Path) -> None:
+    """Translate a file, and ask the server."""
+    command("predict", run, "--input", data / "lines", "--output", output)
     for line in (data / "lines").read_text("utf-8").splitlines()[:REQUESTS]:
         ask(address, line)
+
+
+def train_plain_keras() -> None:
+    """Train a translator of Keras' layers with the sizes, the steps and the clipping of `train`."""
+    import keras
+    import numpy as np
+    from keras import layers
+
+    size = SETTINGS["model.units"]
+    words = SETTINGS["tokenizer.vocabulary_size"]
+    sides = [keras.Input((None,)), keras.Input((None,))]
+    source, target = (layers.Embedding(words, size)(side) for side in sides)
+    memory = layers.Bidirectional(layers.GRU(size, return_sequences=True))(source)
+    states = layers.GRU(size, return_sequences=True)(target)
+    context = layers.AdditiveAttention()([layers.Dense(2 * size)(states), memory])
+    logits = layers.Dense(words)(layers.Concatenate()([states, context]))
+    model = keras.Model(sides, logits)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(global_clipnorm=1.0), loss, jit_compile=False)
+    batch, steps = SETTINGS["training.batch_size"], SETTINGS["training.steps_per_epoch"]
+    ids = np.random.default_rng(1).integers(1, words, (batch * steps, 20))
+    model.fit([ids, ids], ids, batch, SETTINGS["training.epochs"], verbose=0)
+
+
+def play(kind: str, address: str, data: Path) -> None:
+    """Play one round."""
+    if kind == "keras":
+        return train_plain_keras()
+    if kind == "uses" and not (data / "run").exists():
+        train(data, data / "run")
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name, "run") if kind == "all" else data / "run"
+        if kind == "all":
+            train(data, run)
+        use(address, data, run, Path(name, "out"))
 
 
 def write_data(folder: Path) -> None:
@@ -96,8 +134,16 @@ def resident() -> float:
     return pages * 4096 / 2**20
 
 
-def soak(minutes: float) -> list[tuple[float, int, float]]:
-    """Play rounds for so long; return minutes, rounds and resident memory after each."""
+def operations() -> int:
+    """Return how many operations there are in TensorFlow's graphs that something still holds."""
+    import tensorflow as tf
+
+    graphs = [each for each in gc.get_objects() if issubclass(type(each), tf.Graph)]
+    return sum(len(each.get_operations()) for each in graphs)
+
+
+def soak(kind: str, minutes: float) -> list[tuple[float, int, float, int]]:
+    """Play rounds for so long; return the minutes, rounds, MiB and operations after each."""
     import keras
 
     rows, start = [], time.monotonic()
@@ -106,37 +152,42 @@ def soak(minutes: float) -> list[tuple[float, int, float]]:
         write_data(data)
         address = start_server()
         while not rows or rows[-1][0] < minutes:
-            with tempfile.TemporaryDirectory() as folder:
-                play(address, data, Path(folder))
+            play(kind, address, data)
             keras.utils.clear_session()
             gc.collect()
-            rows.append(((time.monotonic() - start) / 60, len(rows) + 1, resident()))
+            at = (time.monotonic() - start) / 60
+            rows.append((at, len(rows) + 1, resident(), operations()))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
 
-def growth(rows: list[tuple[float, int, float]]) -> float:
-    """Return the MiB that a round of the second half adds: the slope of a fitted line."""
+def growth(rows: list[tuple], column: int = 2) -> float:
+    """Return what a round of the second half adds to a column: the slope of a fitted line."""
     import numpy as np
 
     half = np.array(rows[len(rows) // 2 :])
-    return float(np.polyfit(half[:, 1], half[:, 2], 1)[0]) if len(half) > 1 else 0.0
+    return float(np.polyfit(half[:, 1], half[:, column], 1)[0]) if len(half) > 1 else 0.0
 
 
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=240.0, help="how long (240)")
+    kinds = {"all": "as above", "uses": "no trainings", "keras": "trainings of plain Keras alone"}
+    explained = ", ".join(f"{name}: {what}" for name, what in kinds.items())
+    parser.add_argument("--rounds", choices=kinds, default="all", help=explained)
     options = parser.parse_args(arguments)
     try:
-        rows = soak(options.minutes)
+        rows = soak(options.rounds, options.minutes)
     except BenchmarkError as error:
         print(error, file=sys.stderr)
         return 2
     print(json.dumps(machine.facts()))
     shown = sorted({round(place * (len(rows) - 1) / 8) for place in range(9)})
-    cells = [[f"{rows[n][0]:.1f}", str(rows[n][1]), f"{rows[n][2]:,.0f}"] for n in shown]
-    print(markdown([["minutes", "rounds", "resident, MiB"], *cells]))
-    print(f"\nIn the second half a round adds {growth(rows):.2f} MiB.")
+    cells = [[f"{at:.1f}", str(n), f"{mib:,.0f}", f"{kept:,}"] for at, n, mib, kept in rows]
+    names = ["minutes", "rounds", "resident, MiB", "operations in graphs"]
+    print(markdown([names, *(cells[place] for place in shown)]))
+    mib, kept = growth(rows), growth(rows, 3)
+    print(f"\nIn the second half a round adds {mib:.2f} MiB and {kept:,.0f} operations.")
     return 0
 
 

@@ -7,11 +7,12 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks.soak import growth
+from benchmarks.soak import growth, operations
 from keras_attention import __version__
 from tests.versions import build, command, smoke
 
@@ -92,3 +93,11 @@ def test_a_soak_tells_growth_from_warming_up():
     warming = [(minute, minute, 900.0 + 100 * min(minute, 7)) for minute in range(1, 19)]
     assert growth(warming) == pytest.approx(0, abs=1e-6)
     assert growth([(a, b, c + 0.5 * b) for a, b, c in warming]) == pytest.approx(0.5)
+
+
+def test_a_soak_counts_the_operations_of_graphs_that_are_held():
+    before = operations()
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.constant(1)
+    assert operations() == before + 1

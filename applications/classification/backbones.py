@@ -17,6 +17,7 @@ from keras import ops
 from keras_attention.text import PAD_ID, SPECIAL_TOKENS, Tokenizer
 
 from ..common.errors import UserError, did_you_mean, one_line
+from ..common.weights import check_room
 from .config import ClassificationConfig
 from .encoders import SIDES, TextEncoder
 from .layers import PACKAGE
@@ -140,6 +141,7 @@ class Pretrained:
 
     def save(self, folder: Path | str) -> None:
         """Write it into `folder`, as `load_pretrained` reads it."""
+        check_room(Path(folder), self.backbone)
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
-from .tables import Row, check_column, read_known, read_table, splits_of
+from .tables import Row, check_column, read_known, read_table, rows_of, splits_of
 
 CORRECT = "correct the file, or skip"
 
@@ -142,6 +142,16 @@ def read_examples(data: DataConfig, path: str, labelled: bool = True) -> Example
     """
     rows = read_table(path, _columns(data, labelled), data.encoding)
     return _examples(data, rows, str(path), labelled)
+
+
+def texts_of(data: DataConfig, path: str) -> Iterator[str | tuple[str, ...]]:
+    """Yield the texts, or the pairs, of a table one at a time; it needs no labels."""
+    columns, texts = _columns(data, labelled=False), None
+    for row in rows_of(path, columns, data.encoding):
+        texts = tuple(_text(row, column) for column in columns)
+        yield texts if len(texts) > 1 else texts[0]
+    if texts is None:
+        raise UserError(f"{path}: there is no text in it.")
 
 
 def in_memory(

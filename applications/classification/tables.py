@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean
-from ..common.files import json_value, read_lines, records
+from ..common.files import json_value, lines_of, read_lines, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
@@ -31,7 +31,14 @@ class Row(NamedTuple):
 def read_table(
     path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
 ) -> list[Row]:
-    """Return the rows of a table that has at least `columns`.
+    """Return the rows of a table, as `rows_of` yields them."""
+    return list(rows_of(path, columns, encoding, kind))
+
+
+def rows_of(
+    path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
+) -> Iterator[Row]:
+    """Return the rows of a table that has at least `columns`, one at a time.
 
     It is `.csv` or `.tsv` with a header, or `.jsonl` with an object a line; each plain or `.gz`. In
     CSV a value in double quotes may hold commas and line feeds; TSV has no quoting. `kind` is the
@@ -40,10 +47,10 @@ def read_table(
     kind = kind or Path(str(path).removesuffix(".gz")).suffix.lower()
     if kind not in SUFFIXES:
         raise UserError(f"{path}: expected a file named {', '.join(SUFFIXES)}, or the same + .gz.")
-    lines = read_lines(path, encoding)
+    lines = lines_of(path, encoding)
     if kind == ".jsonl":
-        return list(_objects(path, lines, columns))
-    return list(_named(path, records(path, lines, quoted=kind == ".csv"), columns))
+        return _objects(path, lines, columns)
+    return _named(path, records(path, lines, quoted=kind == ".csv"), columns)
 
 
 def _named(path, rows, columns) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from ..common.files import check_picture
 from ..common.shown import check_shaded
 from ..common.verbs import (
     asks_for_map,
+    chunks_of_file,
     chunks_of_lines,
     draw_map,
     own_split,
@@ -22,7 +23,7 @@ from ..common.verbs import (
 )
 from .classifier import ClassificationTask
 from .config import DataConfig
-from .data import Examples, has_split, load_examples, read_examples
+from .data import Examples, has_split, load_examples, read_examples, texts_of
 from .results import draw_confusion, table
 from .tables import SUFFIXES
 
@@ -117,9 +118,7 @@ def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of texts, or of pairs of texts."""
     data, path = _data(task, options), options.input
     if path and Path(path.removesuffix(".gz")).suffix.lower() in SUFFIXES:
-        items = read_examples(data, path, labelled=False).items
-        for first in range(0, len(items), TEXTS_IN_A_CHUNK):
-            yield [item.text for item in items[first : first + TEXTS_IN_A_CHUNK]]
+        yield from chunks_of_file(lambda: texts_of(data, path), TEXTS_IN_A_CHUNK)
         return
     number = itertools.count(1)
     for chunk in chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding if path else "utf-8"):

@@ -61,14 +61,23 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
             os.fsync(file.fileno())
         _put(temporary, path, new)
     except OSError as error:
-        no_room = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if no_room or os.strerror(errno.ENOSPC) in str(error):  # HDF5's has no number
-            cause = os.strerror(error.errno or errno.ENOSPC)
+        if cause := _full(error):
             raise UserError(f"{path} could not be written: {cause}. Make room.") from None
         raise
     finally:
         temporary.unlink(missing_ok=True)
     _sync(path.parent)
+
+
+def _full(error: Exception) -> str | None:
+    """Return the system's words for an error of a full disk, else None.
+
+    Errors of HDF5 and TensorFlow have these words alone, no number.
+    """
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
+            return os.strerror(number)
+    return None
 
 
 def _put(temporary: Path, path: Path, new: bool) -> None:
@@ -111,9 +120,12 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
         with _held(private):
             yield private / output.name
             (private / output.name).replace(output)
-    except OSError as error:
+    except Exception as error:
+        cause = _full(error)
+        if cause is None and not isinstance(error, OSError):
+            raise
         refuse(output)
-        cause = error.strerror or one_line(error)
+        cause = cause or error.strerror or one_line(error)
         raise UserError(f"{output} could not be written: {cause}.") from None
     finally:
         shutil.rmtree(private, ignore_errors=True)

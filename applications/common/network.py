@@ -1,18 +1,25 @@
 """The base of the networks: a `keras_hub.models.Backbone` that is written as a class."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
 import keras_hub
 from keras import ops
 
+from keras_attention.distribute import ReleasesGraphs
 from keras_attention.text import PAD_ID, START_ID
 
 from .arguments import KeepsArguments, without
+from .weights import SavedWhole, check_room
 
 
-class Network(KeepsArguments, keras_hub.models.Backbone):
+class OwnModel(ReleasesGraphs, SavedWhole, KeepsArguments):
+    """Mixin of networks and tasks."""
+
+
+class Network(OwnModel, keras_hub.models.Backbone):
     """Base of the networks: ids in, logits out, every argument a plain value or a layer.
 
     A network is built once constructed. Its `get_config` is complete: a subclass keeps its
@@ -53,6 +60,10 @@ class Network(KeepsArguments, keras_hub.models.Backbone):
     def __call__(self, inputs, *args, **kwargs):
         check_ids(inputs, type(self).__name__)
         return super().__call__(inputs, *args, **kwargs)
+
+    def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
+        check_room(Path(preset_dir), self)  # before the first file
+        super().save_to_preset(preset_dir, max_shard_size)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Network":

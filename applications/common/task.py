@@ -13,18 +13,17 @@ from keras_attention.distribute import GlobalMean
 from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from . import presets
-from .arguments import KeepsArguments
 from .backend import compiled
 from .errors import check_choice
 from .explanation import Explanation
 from .files import new_folder, write_checksums
-from .network import check_ids
+from .network import OwnModel, check_ids
 from .preprocessor import TextPreprocessor
 from .vectors import write_start
 from .weights import load_weights as read_weights
 
 
-class TextTask(KeepsArguments, keras_hub.models.Task):
+class TextTask(OwnModel, keras_hub.models.Task):
     """Base of the tasks: strings go into `fit`, results come out of a method of the task's own.
 
     The network (`backbone`) gives logits. The preprocessor turns texts into its inputs and back.
@@ -208,8 +207,8 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
         if self.preprocessor is None:
             name = type(self).__name__
             raise ValueError(
-                f"A {name} reads texts with its preprocessor: {name}(backbone, preprocessor). "
-                "Received: preprocessor=None"
+                f"A {name} reads texts with its preprocessor: {name}(backbone, preprocessor), or "
+                f"{name}.from_preset(preset, preprocessor=...). Received: preprocessor=None"
             )
         return self.preprocessor
 
@@ -419,6 +418,7 @@ class TextTask(KeepsArguments, keras_hub.models.Task):
             check_choice("an option of `export`", name, self.service_options)
         import tensorflow as tf
 
+        self.require_preprocessor()
         with new_folder(filepath) as folder:
             service = self.service(**options)
             tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})

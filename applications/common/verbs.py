@@ -51,25 +51,39 @@ def own_split(
     return split or ("test" if has_split(options.config.data, "test") else "dev")
 
 
+def in_chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Return lists of `size` items each, the last one perhaps shorter."""
+    items = iter(items)
+    return iter(lambda: list(itertools.islice(items, size)), [])
+
+
+def chunks_of_file(read: Callable[[], Iterable[Any]], size: int) -> Iterator[list[Any]]:
+    """Return what `read()` yields in chunks; a file that cannot be read is refused before the work.
+
+    So it is read twice, and never held as a whole.
+    """
+    for _ in read():
+        pass
+    return in_chunks(read(), size)
+
+
 def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """Yield the lines of a file, or of standard input, in chunks.
+    """Return the lines of a file, or of standard input, in chunks.
 
     Where a person types the lines, each is a chunk of its own.
     """
     if path is not None:
-        for _ in lines_of(path, encoding):  # a file that cannot be read is refused before the work
-            pass
-        lines = lines_of(path, encoding)
-    else:
-        lines = (
+        return chunks_of_file(lambda: lines_of(path, encoding), size)
+    if sys.stdin.isatty():
+        size = 1
+        print("Type a line; Ctrl-D ends.", file=sys.stderr)
+    return in_chunks(
+        (
             decode_line(line.removesuffix(b"\n"), "standard input", number)
             for number, line in enumerate(sys.stdin.buffer, 1)
-        )
-        if sys.stdin.isatty():
-            size = 1
-            print("Type a line; Ctrl-D ends.", file=sys.stderr)
-    while chunk := list(itertools.islice(lines, size)):
-        yield chunk
+        ),
+        size,
+    )
 
 
 def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:

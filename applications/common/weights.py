@@ -3,6 +3,8 @@
 import math
 import os
 import re
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,39 @@ import keras
 import numpy as np
 
 from .errors import UserError, one_line, shown
-from .files import note_checksum, open_regular, replacing, verify_checksum
+from .files import (
+    note_checksum,
+    open_regular,
+    refuse_existing_output,
+    replacing,
+    verify_checksum,
+)
+
+
+class SavedWhole:
+    """Mixin of a Keras model whose files are written whole or not at all, where there is room.
+
+    A file that is there already is kept where a write fails, or where `overwrite` is False.
+    """
+
+    def save(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
+        _write(super().save, self, filepath, overwrite, **kwargs)  # type: ignore[misc]
+
+    def save_weights(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
+        _write(super().save_weights, self, filepath, overwrite, **kwargs)  # type: ignore[misc]
+
+
+def _write(write: Callable, model: Any, path: Path | str, overwrite: bool, **options: Any) -> None:
+    if "://" in str(path):
+        return write(path, overwrite, **options)
+    path = Path(path)
+    check_room(path, model)
+    if not overwrite:
+        refuse_existing_output(path)
+    if path.suffix not in (".keras", ".h5") or options.get("max_shard_size"):  # several files
+        return write(path, **options)
+    with replacing(path, new=not overwrite) as temporary:
+        write(temporary, **options)
 
 
 def save_weights(model: keras.Model, path: Path) -> None:
@@ -21,26 +55,31 @@ def save_weights(model: keras.Model, path: Path) -> None:
     optimizer, model.optimizer = getattr(model, "optimizer", None), None
     try:
         with replacing(path) as temporary:
-            _make_room(temporary, model.variables)
-            model.save_weights(temporary)
+            check_room(path, model)
+            keras.Model.save_weights(model, temporary)
             note_checksum(path, temporary)
     finally:
         model.optimizer = optimizer
 
 
-def _make_room(path: Path, variables: list) -> None:
-    """Raise an OSError where the disk has no room for variables: HDF5 may crash the process there.
+def check_room(path: Path, model: keras.Model) -> None:
+    """Raise an OSError where the disk has no room for a model beside `path`.
 
-    HDF5 adds less than 4 KiB to each variable. It empties the file before it writes.
+    HDF5 may crash the process there, so this comes before Keras writes a file.
     """
     if not hasattr(os, "posix_fallocate"):
         return
+    optimizer = getattr(model, "optimizer", None)
     size = 16384
-    for variable in variables:
-        bits = int(re.findall(r"\d+", f"{variable.dtype}8")[0])  # of bool, 8
-        size += 4096 + math.prod(variable.shape) * bits // 8
-    with open(path, "rb+") as file:
-        os.posix_fallocate(file.fileno(), 0, size)
+    for variable in [*model.variables, *(optimizer.variables if optimizer else [])]:
+        bits = int((re.findall(r"\d+", str(variable.dtype)) or [8])[0])  # 8 of bool
+        size += 4096 + math.prod(variable.shape) * bits // 8  # HDF5 adds less than 4 KiB to each
+    folder = next(each for each in path.absolute().parents if each.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def load_weights(model: keras.Model, path: Path, is_checked: bool = False) -> None:

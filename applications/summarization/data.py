@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError, check_choice, counted
-from ..common.files import json_value, read_lines
+from ..common.files import json_value, lines_of
 from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
 from .preprocessor import (
@@ -102,21 +103,26 @@ def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool 
         UserError: naming the line, where it is no object of the right form.
     """
     kept, empty = [], 0
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"{path}, line {number}"
-        document = _document(line, where, number, with_summaries)
+    for document in documents_of(path, with_summaries):
         if not with_summaries or (document.sentences and document.summaries):
             kept.append(document)
         elif on_empty == "error":
             what = "source" if not document.sentences else "target"
             raise UserError(
-                f"{where}: the {what} has no words; correct the file, or set data.on_empty to skip."
+                f"{path}, line {document.line}: the {what} has no words; correct the file, or set "
+                "data.on_empty to skip."
             )
         else:
             empty += 1
     if not kept:
         raise UserError(f"{path}: no document has any words.")
     return Corpus(str(path), kept, empty)
+
+
+def documents_of(path: Path | str, with_summaries: bool = True) -> Iterator[Document]:
+    """Yield the documents of a file of JSON lines, one at a time."""
+    for number, line in enumerate(lines_of(path), 1):
+        yield _document(line, f"{path}, line {number}", number, with_summaries)
 
 
 def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:

@@ -1,5 +1,6 @@
 """The verbs of the command for summarisation; each gets the task and the parsed options."""
 
+import functools
 import json
 from argparse import Namespace
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from keras_attention.decoding import SearchOptions
 
 from ..common.errors import UserError
 from ..common.verbs import (
+    chunks_of_file,
     chunks_of_lines,
     own_split,
     search_of,
@@ -17,7 +19,7 @@ from ..common.verbs import (
     write_page,
 )
 from .config import DataConfig
-from .data import Corpus, has_split, load_corpus, read_corpus
+from .data import Corpus, documents_of, has_split, load_corpus, read_corpus
 from .results import table
 from .summarizer import Summarizer
 
@@ -71,6 +73,5 @@ def _chunks(options: Namespace, size: int) -> Iterator[list[Any]]:
         return chunks_of_lines(options.input, size)
     if not options.input:
         raise UserError("--json reads a file of JSON lines: name it with --input.")
-    corpus = read_corpus(options.input, with_summaries=False)
-    documents = [document.sentences for document in corpus.documents]
-    return (documents[first : first + size] for first in range(0, len(documents), size))
+    documents = functools.partial(documents_of, options.input, with_summaries=False)
+    return chunks_of_file(lambda: (each.sentences for each in documents()), size)

@@ -1,6 +1,7 @@
 """Training on several devices that agrees with one: on `tf.distribute`, and on JAX."""
 
 from .global_mean import GlobalMean
+from .one_replica import ReleasesGraphs
 from .replica_safe import make_replica_safe, spread_seeds
 from .strategies import even_batches, make_data_parallel, make_strategy, replica_batches
 from .workers import (
@@ -15,6 +16,7 @@ from .workers import (
 __all__ = [
     "Cluster",
     "GlobalMean",
+    "ReleasesGraphs",
     "WorkerLost",
     "Workers",
     "even_batches",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from .one_replica import ReleasesGraphs
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -222,7 +224,8 @@ def _check(model: keras.Model) -> None:
     if not getattr(model, "compiled", False):
         raise ValueError("The model must be compiled first. Received: a model without compile()")
     for name in ("train_step", "test_step"):
-        if getattr(type(model), name) is not getattr(keras.Model, name):
+        known = [getattr(each, name, None) for each in (keras.Model, ReleasesGraphs)]
+        if getattr(type(model), name) not in known:
             raise ValueError(
                 f"A model with a `{name}` of its own cannot be made replica-safe: what it does is "
                 "replaced. Override compute_loss or compute_metrics, which are kept. "

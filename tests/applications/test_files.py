@@ -91,7 +91,7 @@ def test_weights_are_written_only_where_there_is_room(tmp_path, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, limits[1]))
     # HDF5 may crash the process when it closes a file that has no room.
-    monkeypatch.setattr(model, "save_weights", lambda *_: pytest.fail("HDF5 began to write"))
+    monkeypatch.setattr(keras.Model, "save_weights", lambda *_: pytest.fail("HDF5 began to write"))
     try:
         with pytest.raises(UserError, match=r"a.weights.h5 could not be written: File too large"):
             save_weights(model, path)
@@ -99,6 +99,19 @@ def test_weights_are_written_only_where_there_is_room(tmp_path, monkeypatch):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.stat().st_size == size
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_no_more_room_is_asked_for_than_weights_take(tmp_path):
+    model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(1000)])
+    save_weights(model, tmp_path / "a.weights.h5")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (tmp_path / "a.weights.h5").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 2**15, limits[1]))
+    try:
+        save_weights(model, tmp_path / "b.weights.h5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "b.weights.h5").stat().st_size == size
 
 
 def test_of_two_writers_of_one_output_the_later_is_refused(tmp_path):

@@ -1,12 +1,15 @@
 """Saving and reading back: presets, `.keras`, files of 0.1, and what is damaged or does not fit."""
 
 import json
+import os
+import resource
 import shutil
 
 import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.translation import RNNSearch, TranslationPreprocessor, Translator
 from keras_attention.decoding import SearchOptions
 from tests.applications.translation_runs import (
@@ -206,3 +209,50 @@ def test_nothing_is_written_over_or_left_half_made(task, tmp_path, monkeypatch, 
     with pytest.raises(ZeroDivisionError):
         getattr(task, way)(tmp_path / "failed")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+WAYS = {
+    "preset": lambda task, path: task.save_to_preset(path),
+    "task.keras": lambda task, path: task.save(path),
+    "task.weights.h5": lambda task, path: task.save_weights(path),
+    "network": lambda task, path: task.backbone.save_to_preset(str(path)),
+    "network.keras": lambda task, path: task.backbone.save(path),
+    "network.weights.h5": lambda task, path: task.backbone.save_weights(str(path)),
+    "folder": lambda task, path: task.save(path, zipped=False),
+    "file": lambda task, path: task.export(path, format="keras"),
+    "served": lambda task, path: task.export(path),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system reserves no room")
+@pytest.mark.parametrize("name", WAYS)
+def test_on_a_full_disk_keras_begins_no_file_and_nothing_is_lost(task, tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    if path.suffix:
+        path.write_text("old")
+    for method in ("save", "save_weights"):  # HDF5 may crash the process there
+        monkeypatch.setattr(keras.Model, method, lambda *_, **__: pytest.fail("HDF5 began"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+    try:
+        with pytest.raises((OSError, UserError), match="File too large") as raised:
+            WAYS[name](task, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert name in str(raised.value) and "\n" not in str(raised.value)
+    assert [each.name for each in tmp_path.iterdir()] == ([name] if path.suffix else [])
+    assert not path.suffix or path.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["task.keras", "task.weights.h5"])
+def test_what_is_there_stays_unless_it_is_written_whole(task, tmp_path, monkeypatch, name):
+    path, save = tmp_path / name, task.save if name.endswith("keras") else task.save_weights
+    path.write_text("old")
+    with pytest.raises(UserError, match=f"{name} already exists"):
+        save(path, overwrite=False)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(type(task.backbone), "save_own_variables", lambda *_: 1 / 0)
+        save(path)
+    assert path.read_text() == "old"
+    save(path)
+    assert path.stat().st_size > 3 and [each.name for each in tmp_path.iterdir()] == [name]

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -16,8 +17,10 @@ from keras_attention.applications import (
     summarization,
     translation,
 )
+from keras_attention.applications.command import main
 from keras_attention.applications.common.network import Network
 from keras_attention.applications.common.task import TextTask
+from keras_attention.distribute import ReleasesGraphs
 from tests.contracts.tasks import SIZES, TASKS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
@@ -70,6 +73,7 @@ def test_every_task_and_network_has_an_entry():
     assert {each.__name__ for each in public(TextTask) - bases} == set(TASKS)
     taken = {network for entry in TASKS.values() for network in entry.networks}
     assert public(Network) - bases == taken
+    assert all(issubclass(each, ReleasesGraphs) for each in public(TextTask) | public(Network))
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,23 @@ def test_figures_of_texts_name_their_signature(trained, name):
     report = trained[1][name].evaluate_text(*TASKS[name].data)
     assert report["signature"]
     json.dumps(report)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_preset_without_preprocessor_says_how_to_read_it(trained, name, tmp_path, capsys):
+    whole, entry, path = trained[1][name], TASKS[name], tmp_path / "alone"
+    type(whole)(whole.backbone).save_to_preset(path)
+    alone = type(whole).from_preset(path)
+    advice = f"{name}.from_preset(preset, preprocessor=...). Received: preprocessor=None"
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        alone.evaluate_text(*entry.data)
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        alone.export(tmp_path / "served")
+    assert main(["evaluate", str(path)]) == 2
+    assert advice in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["alone"]
+    again = type(whole).from_preset(path, preprocessor=whole.preprocessor)
+    assert entry.use(again)
 
 
 GIVEN = {"text": "a dog runs .", "second": "a bird", "question": "a dog", "candidates": "one\ntwo"}
