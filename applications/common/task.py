@@ -134,10 +134,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return the corpus to train with as ids."""
         return self.encode(corpus)
 
-    def steps_of_epoch(self, batches: Any) -> int:
-        """Return how many batches go once through the data."""
-        return len(batches)
-
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
@@ -319,7 +315,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             encoded = self.encode_to_train(corpus)
             batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
             dataset = batches.to_dataset()
-            steps_per_epoch = steps_per_epoch or self.steps_of_epoch(batches)
+            steps_per_epoch = steps_per_epoch or len(batches)
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:

@@ -97,7 +97,7 @@ def fit_in_run(
     batches = task.make_batches(encoded, seed=section.seed, **sizes)
     say(str(encoded_held_out.report))
     judged = task.make_batches(encoded_held_out, shuffle=False, like=batches, **sizes)
-    padding, steps = getattr(batches, "padding_fraction", None), task.steps_of_epoch(batches)
+    padding, steps = getattr(batches, "padding_fraction", None), len(batches)
     say(
         f"{type(task.backbone).__name__}: {task.count_params():,} weights; {steps} batches"
         + (f", {padding:.0%} padding" if padding is not None else "")

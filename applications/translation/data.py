@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,11 +56,19 @@ class ParallelCorpus(Splits):
     data: DataConfig | None = None
     weights: list[float] | None = None
     columns, noun = ("source", "target", "lines", "weights"), "pairs"
+    variants: ClassVar[int] = 1
 
     def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
         """Return the corpus of some of the pairs, with other counts in its report."""
         report = dataclasses.replace(self.report, pairs=len(rows), **counts)
         return super().part(rows, report=report)
+
+
+@dataclasses.dataclass(frozen=True)
+class VariedCorpus(ParallelCorpus):
+    """Ids of each pair in several ways: of all pairs in the first, then of all in the second."""
+
+    variants: int = 1
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -171,23 +179,30 @@ def encode_corpus(
 def in_variants(
     corpus: ParallelCorpus, encoded: ParallelCorpus, preprocessor: TranslationPreprocessor
 ) -> ParallelCorpus:
-    """Return an encoded corpus with each pair cut into pieces in `preprocessor.variants` ways."""
+    """Return an encoded corpus with each pair cut into pieces in `preprocessor.variants` ways.
+
+    Where random pieces are more than `data.max_length`, the likeliest ones take their place.
+    """
     if preprocessor.variants == 1:
         return encoded
     count, limit = preprocessor.variants, corpus.data.max_length if corpus.data else None
     rows = np.searchsorted(corpus.lines, encoded.lines)  # those that were not left out
 
-    def sampled(side, column, tokenizer):
+    def sampled(side, column, likeliest, tokenizer):
         for variant in range(count):
+            row = 0
             for part, lines in enumerate(_parts(taken(column, rows))):
                 seed = np.random.SeedSequence([variant, side, part]).generate_state(1)[0]
-                yield from tokenizer.sample(lines, preprocessor.sampling, int(seed))
+                for ids in tokenizer.sample(lines, preprocessor.sampling, int(seed)):
+                    yield likeliest[row] if limit and len(ids) > limit else ids
+                    row += 1
 
-    columns = zip((corpus.source, corpus.target), preprocessor.tokenizers, strict=True)
-    ids = [PackedIds(sampled(side, *each)).cut(limit) for side, each in enumerate(columns)]
-    weights = encoded.weights and encoded.weights * count
-    lines = np.tile(encoded.lines, count)
-    return dataclasses.replace(encoded, source=ids[0], target=ids[1], lines=lines, weights=weights)
+    columns = (corpus.source, encoded.source), (corpus.target, encoded.target)
+    sides = zip(columns, preprocessor.tokenizers, strict=True)
+    ids = [PackedIds(sampled(side, *pair, each)) for side, (pair, each) in enumerate(sides)]
+    changes = {"lines": np.tile(encoded.lines, count), "variants": count}
+    changes |= {"weights": encoded.weights and encoded.weights * count}
+    return VariedCorpus(**vars(encoded) | {"source": ids[0], "target": ids[1], **changes})
 
 
 LINES_AT_ONCE = 4096
@@ -224,7 +239,8 @@ def make_batches(
         return {"source": source, "target": inputs}, *labels_and_weights
 
     size = None if options.get("tokens_per_batch") else batch_size
-    return BucketedBatches(columns, size, values=weights, assemble=assemble, **options)
+    options |= {"values": weights, "assemble": assemble, "variants": corpus.variants}
+    return BucketedBatches(columns, size, **options)
 
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:

@@ -378,9 +378,6 @@ class Translator(SearchTask):
     def encode_to_train(self, corpus) -> data.ParallelCorpus:
         return data.in_variants(corpus, self.encode(corpus), self.preprocessor)
 
-    def steps_of_epoch(self, batches) -> int:
-        return -(-len(batches) // self.preprocessor.variants)
-
     def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
         return data.make_batches(encoded, batch_size, **options)
 

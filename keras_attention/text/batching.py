@@ -39,6 +39,9 @@ class BucketedBatches:
         values: arrays with a row for each example, such as weights.
         assemble: makes a batch of the padded arrays, one for each column, and the rows of `values`,
             which are zeros for rows of padding; a tuple by default.
+        variants: in how many ways the columns and `values` hold each example: all examples in the
+            first, then all in the second. Epoch `e` has each once, in way `e % variants`; its
+            bucket holds all its ways, so that all epochs have the same batches.
 
     Raises:
         ValueError: where columns differ in rows or have none, or an example fits no bucket.
@@ -65,6 +68,7 @@ class BucketedBatches:
         *,
         like: "BucketedBatches | None" = None,
         values: Sequence[np.ndarray] = (),
+        variants: int = 1,
     ) -> None:
         _check(
             columns,
@@ -72,6 +76,7 @@ class BucketedBatches:
             tokens_per_batch=tokens_per_batch,
             number_of_buckets=number_of_buckets,
             multiple_of=multiple_of,
+            variants=variants,
         )
         self.seed = seed
         self.shuffle = shuffle
@@ -84,6 +89,8 @@ class BucketedBatches:
             numbers = range(1, len(self._columns[0]) + 1)
             self._columns.append(PackedIds([number] for number in numbers))
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
+        self._tokens, self._variants = int(sizes.sum()) / variants, variants
+        sizes = sizes.reshape(variants, -1, sizes.shape[1]).max(axis=0)
 
         def rows(longest: np.ndarray) -> np.ndarray:
             if batch_size is not None:
@@ -107,7 +114,6 @@ class BucketedBatches:
         self._batches_of = [
             math.ceil(count / rows) for count, rows in zip(counts, self._rows, strict=True)
         ]
-        self._tokens = int(sizes.sum())
         self._epoch: tuple[int, list[tuple[int, np.ndarray]]] | None = None
 
     def __len__(self) -> int:
@@ -138,6 +144,8 @@ class BucketedBatches:
     def batch(self, epoch: int, index: int) -> Any:
         """Return batch `index` of `epoch`, as `assemble` makes it from int32 arrays."""
         bucket, rows = self._order(epoch)[index]
+        first = epoch % self._variants * self.number_of_examples
+        rows = np.where(rows < 0, rows, rows + first)
         columns = zip(self._columns, self.lengths[bucket], strict=True)
         arrays = [column.padded(rows, length) for column, length in columns]
         if self._values:
@@ -212,6 +220,11 @@ def _check(columns: Sequence[Sequence[Sequence[int]]], **sizes: int | None) -> N
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {size}")
+    if counts[0] % (sizes["variants"] or 1):
+        raise ValueError(
+            "`columns` must hold each example equally often. "
+            f"Received: variants={sizes['variants']} of {counts[0]} sequences"
+        )
 
 
 def choose_lengths(

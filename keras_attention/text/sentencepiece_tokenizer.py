@@ -141,16 +141,17 @@ class SentencePieceTokenizer(Tokenizer):
         check_lines(lines, "encode")
         return self._processor.encode(list(lines))
 
-    def sample(self, lines: Sequence[str], strength: float, seed: int) -> list[list[int]]:
+    def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Return random pieces of each line, the same ones for the same seed.
 
         A model that has trained with several segmentations of its sentences is less bound to one.
 
         Args:
             lines: sentences.
-            strength: of `"bpe"` the probability that a merge is left out; of `"unigram"` the power
-                of a segmentation's probability, so that 0 takes all alike and 1 takes each as often
-                as the model expects it.
+            alpha: from 0 to 1, with opposite meanings. Of `"bpe"` the probability that a merge is
+                left out: 0 gives the pieces of `encode`, 1 single characters. Of `"unigram"` the
+                exponent of a segmentation's probability: 0 takes all alike, 1 each as often as the
+                model expects it, which is nearer to `encode`.
             seed: of the random numbers.
 
         Reference:
@@ -158,13 +159,13 @@ class SentencePieceTokenizer(Tokenizer):
             [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267), for BPE
         """
         check_lines(lines, "sample")
-        if not 0.0 <= strength <= 1.0:
-            raise ValueError(f"`strength` should lie in [0, 1]. Received: strength={strength}")
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"`alpha` should lie in [0, 1]. Received: alpha={alpha}")
 
         def run() -> list[list[int]]:
             sentencepiece.set_random_generator_seed(seed)
             return self._processor.encode(
-                list(lines), enable_sampling=True, nbest_size=-1, alpha=strength, num_threads=1
+                list(lines), enable_sampling=True, nbest_size=-1, alpha=alpha, num_threads=1
             )
 
         with ThreadPoolExecutor(1) as pool:  # a thread takes its random numbers from the seed
