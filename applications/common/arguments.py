@@ -19,9 +19,14 @@ class KeepsArguments:
         return {**super().get_config(), **own}  # type: ignore[misc]
 
 
-def settings_of(part: Any) -> dict[str, Any]:
-    """Return the configuration of a network or preprocessor, to compare it with another's."""
-    return {**without("name", part.get_config()), "name": None}
+def settings_of(part: Any, to_train: bool = False) -> dict[str, Any]:
+    """Return the configuration of a network or preprocessor, to compare it with another's.
+
+    What its `only_to_train` names is left out, unless `to_train`.
+    """
+    left_out = () if to_train else getattr(part, "only_to_train", ())
+    config = {**without("name", part.get_config()), "name": None}
+    return {name: value for name, value in config.items() if name not in left_out}
 
 
 def without(key: str, value: Any) -> Any:

@@ -116,6 +116,18 @@ def check_counts(least: int = 1, **counts: Any) -> None:
             raise ValueError(f"`{name}` should be {wanted}. Received: {name}={count!r}")
 
 
+def check_number(
+    name: str, value: Any, least: float, most: float | None = None, whole: bool = False
+) -> None:
+    """Refuse what is no finite number from `least` on, up to `most`; a whole one if `whole`."""
+    is_number = isinstance(value, numbers.Integral if whole else numbers.Real)
+    highest = sys.float_info.max if most is None else most
+    if isinstance(value, bool) or not (is_number and least <= value <= highest):
+        kind = "a whole number" if whole else "a finite number"
+        limits = f"of at least {least:g}" if most is None else f"from {least:g} to {most:g}"
+        raise UserError(f"{name} must be {kind} {limits}. Received: {shown(value)}.")
+
+
 def check_single(task: Any, verb: str, **texts: Any) -> None:
     """Refuse lists where a task takes single texts, which their names describe."""
     for name, text in texts.items():

@@ -14,7 +14,7 @@ from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from . import presets
 from .backend import compiled
-from .errors import check_choice
+from .errors import UserError, check_choice
 from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import OwnModel, check_ids
@@ -81,8 +81,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """The arguments of `service`, which `export` takes."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
+    loss_keys: ClassVar[tuple[str, ...]] = ()
+    """The arguments that say what the default loss is, which a training section has too."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
+    _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
 
     def __init__(
         self,
@@ -183,20 +186,22 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """
         optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
         loss = self.default_loss() if loss == "auto" else loss
-        super().compile(
-            optimizer, loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs
-        )
-        own = loss.loss if isinstance(loss, GlobalMean) else loss
-        needs_logits = any(
-            each is not None and not getattr(each, "reads_labels_only", False)
-            for each in keras.tree.flatten([metrics, weighted_metrics])
-        )
-        self._feature_loss = None if needs_logits else self.feature_loss(own)
-        if self._feature_loss is None and getattr(self, "consistency", 0.0):
-            raise ValueError(
-                "`consistency` needs the default loss and no metrics of logits, else set it to 0. "
-                f"Received: consistency={self.consistency}, loss={loss}, metrics={metrics}"
+        given = {"metrics": metrics, "weighted_metrics": weighted_metrics}
+        of_logits = [name for name, each in given.items() if _need_logits(each)]
+        of_features = self.feature_loss(loss.loss if isinstance(loss, GlobalMean) else loss)
+        if (of_logits or of_features is None) and getattr(self, "consistency", 0.0):
+            needs = [f"no metrics of logits in `{name}`" for name in of_logits]
+            if self.feature_loss(self.default_loss()) is None:
+                needs += ["features that are not as wide as the vocabulary"]
+            elif of_features is None:
+                needs += ["the default loss"]
+            received = {"consistency": self.consistency, "loss": loss, **given}
+            raise UserError(
+                f"`consistency` needs {' and '.join(needs)}: change that, or set it to 0. "
+                f"Received: {', '.join(f'{name}={each}' for name, each in received.items())}"
             )
+        super().compile(optimizer, loss, **given, **kwargs)
+        self._feature_loss = None if of_logits else of_features
 
     def require_preprocessor(self) -> TextPreprocessor:
         """Return the preprocessor; raise a ValueError where there is none."""
@@ -309,6 +314,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Train on a corpus, or a dataset of texts in its own order; validate on another."""
         batches = None
         if _is_dataset(corpus):
+            if getattr(self.preprocessor, "variants", 1) > 1:
+                raise ValueError(
+                    "Random pieces are drawn from lists of texts, not from a dataset: give lists, "
+                    f"or a preprocessor with variants=1. Received: x={type(corpus).__name__}, "
+                    f"variants={self.preprocessor.variants}"
+                )
             # -1: as many at a time as help.
             dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         else:
@@ -425,6 +436,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
             ready = compiled(function, self.backbone, *ranks, changing=changing)
             self._compiled_functions[key] = ready
         return self._compiled_functions[key]
+
+
+def _need_logits(metrics: Any) -> bool:
+    return any(
+        each is not None and not getattr(each, "reads_labels_only", False)
+        for each in keras.tree.flatten(metrics)
+    )
 
 
 def _is_dataset(x: Any) -> bool:

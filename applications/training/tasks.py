@@ -148,7 +148,7 @@ def fit_new_run(
             "Received: neither"
         )
     changes = {name: value for name, value in changes.items() if value is not None}
-    section = dataclasses.replace(section, **changes)
+    section = dataclasses.replace(section, **changes | _of_loss(task, section, changes))
     config = dataclasses.replace(config, training=section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
@@ -158,7 +158,8 @@ def fit_new_run(
             task.describe(folder)
     run = RunFolder(output, task=task.name_of_task)
     whose = "this task: give another `run`"
-    _check_like(output, "preprocessor", preprocessor_of(type(task), run), task.preprocessor, whose)
+    parts = preprocessor_of(type(task), run), task.preprocessor
+    _check_like(output, "preprocessor", *parts, whose, to_train=True)
     if run.about["format"] > 1:
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
         if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
@@ -166,6 +167,18 @@ def fit_new_run(
     with writing(run), quietly(verbose == 0):
         take_over(run, config, given=given)
         return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
+
+
+def _of_loss(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a training section says of the loss, by the task; refuse what differs."""
+    for name in task.loss_keys:
+        own, given = getattr(task, name), {**vars(section), **changes}[name]
+        if given != own and (name in changes or given != getattr(type(section), name)):
+            raise ValueError(
+                f"`{name}` is the task's own: give it to {type(task).__name__}(...), which has "
+                f"{name}={own}, and leave it out here. Received: {name}={given}"
+            )
+    return {name: getattr(task, name) for name in task.loss_keys}
 
 
 def with_absolute_paths(config: Any) -> Any:
@@ -374,9 +387,13 @@ def _weights_of(other: TextTask, task: TextTask, folder: Path) -> list[np.ndarra
     return [np.array(ops.convert_to_numpy(each)) for each in other.backbone.weights]
 
 
-def _check_like(folder: Path | str, name: str, own: Any, wanted: Any, whose: str) -> None:
+def _check_like(
+    folder: Path | str, name: str, own: Any, wanted: Any, whose: str, to_train: bool = False
+) -> None:
     is_like = type(own) is type(wanted)
-    if not is_like or (own is not None and settings_of(own) != settings_of(wanted)):
+    if is_like and own is not None:
+        is_like = settings_of(own, to_train) == settings_of(wanted, to_train)
+    if not is_like:
         raise UserError(f"{folder} has another {name} than {whose}.")
 
 

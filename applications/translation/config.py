@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.errors import UserError, check_range, check_ranges, check_unused
+from ..common.errors import UserError, check_number, check_range, check_ranges, check_unused
 from ..training import config as training_config
 from ..training.devices import DistributeConfig
 
@@ -89,6 +89,9 @@ class DataConfig:
             )
 
 
+MOST_VARIANTS = 1000
+
+
 @dataclass(frozen=True)
 class TokenizerConfig:
     """How sentences become tokens.
@@ -102,11 +105,13 @@ class TokenizerConfig:
         model_type: how SentencePiece chooses its pieces.
         replace_unknown: put the source word with the highest attention weight where the model
             writes an unknown word (words only).
-        variants: in how many random ways to cut each training sentence into pieces (subword
-            regularisation); 1 for the likeliest alone (sentencepiece only).
-        sampling: how random they are: of model_type bpe the rate at which merges are left out
-            (BPE dropout, Provilkov et al. 2020), of unigram the power of a way's probability
-            (Kudo 2018).
+        variants: in how many random ways, 1000 at most, to cut each training sentence into pieces
+            (subword regularisation). An epoch has each sentence once, in another way than the
+            epoch before; 1 for the likeliest way alone (sentencepiece only).
+        sampling: how the ways are drawn, from 0 to 1. Of model_type bpe the probability that a
+            merge is left out (BPE dropout, Provilkov et al. 2020): 0 is not random, 1 gives single
+            characters. Of unigram the exponent of a way's probability (Kudo 2018): 0 draws all
+            ways alike, 1 draws likely ways more often.
     """
 
     kind: Literal["sentencepiece", "words"] = "sentencepiece"
@@ -121,8 +126,9 @@ class TokenizerConfig:
 
     def __post_init__(self):
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
-        check_ranges("tokenizer", self, ("min_count", "variants"), at_least=1)
-        check_range("tokenizer.sampling", self.sampling, at_least=0, below=1)
+        check_ranges("tokenizer", self, ("min_count",), at_least=1)
+        check_number("tokenizer.variants", self.variants, 1, MOST_VARIANTS, whole=True)
+        check_number("tokenizer.sampling", self.sampling, 0, 1)
         others = ("min_count", "replace_unknown") if self.kind == "sentencepiece" else ("variants",)
         other = "words" if self.kind == "sentencepiece" else "sentencepiece"
         check_unused("tokenizer", self, others, f"goes with tokenizer.kind {other} only.")
@@ -286,11 +292,7 @@ class TrainingConfig(training_config.TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         check_range("training.batch_tokens", self.batch_tokens, at_least=1)
-        check_range("training.consistency", self.consistency, at_least=0)
-
-    def of_loss(self) -> dict[str, float]:
-        """Return the arguments of a translator that say what its loss is."""
-        return {"label_smoothing": self.label_smoothing, "consistency": self.consistency}
+        check_number("training.consistency", self.consistency, 0)
 
     @property
     def monitor(self) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """From sentences to the ids that a translation network reads, and back."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
 
+from ..common.errors import UserError, check_number
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
-from .config import TokenizerConfig
+from .config import MOST_VARIANTS, TokenizerConfig
 
 KINDS = ("sentencepiece", "words")
 MOST_TOKENS = 10_000
@@ -30,8 +32,8 @@ class TranslationPreprocessor(TextPreprocessor):
         replace_unknown: whether translations hold, in place of an unknown word, the source word
             with the highest attention weight.
         variants: in how many random ways `fit` cuts each sentence into pieces (SentencePiece only);
-            1 for the likeliest alone.
-        sampling: how random they are, as `SentencePieceTokenizer.sample` says.
+            1 for the likeliest alone. An epoch has each sentence once, in the next of its ways.
+        sampling: the `alpha` of `SentencePieceTokenizer.sample`, which draws the ways.
         **kwargs: `name` and the like of `keras.layers.Layer`.
 
     Call arguments:
@@ -54,6 +56,8 @@ class TranslationPreprocessor(TextPreprocessor):
     ```
     """
 
+    only_to_train = ("variants", "sampling")
+
     def __init__(
         self,
         source_tokenizer: Tokenizer,
@@ -66,6 +70,8 @@ class TranslationPreprocessor(TextPreprocessor):
         super().__init__(
             {"source_tokenizer": source_tokenizer, "target_tokenizer": target_tokenizer}, **kwargs
         )
+        check_number("`variants`", variants, 1, MOST_VARIANTS, whole=True)
+        check_number("`sampling`", sampling, 0, 1)
         if variants > 1 and not all(hasattr(each, "sample") for each in self.tokenizers):
             raise ValueError(
                 "`variants` needs tokenizers of kind 'sentencepiece': words are cut in one way. "
@@ -85,7 +91,10 @@ class TranslationPreprocessor(TextPreprocessor):
         lowercase: bool = False,
         min_count: int = 1,
         model_type: str = "unigram",
-        **options: Any,
+        replace_unknown: bool = False,
+        variants: int = 1,
+        sampling: float = 0.1,
+        **kwargs: Any,
     ) -> "TranslationPreprocessor":
         """Return a preprocessor whose vocabularies come from the sentences given.
 
@@ -98,18 +107,30 @@ class TranslationPreprocessor(TextPreprocessor):
             lowercase: make the text lower case first.
             min_count: words that occur less often are unknown (words only).
             model_type: how SentencePiece chooses its pieces, `"unigram"` or `"bpe"`.
-            **options: `replace_unknown`, `variants` and `sampling`, as for the class.
+            replace_unknown, variants, sampling, **kwargs: as for the class.
 
         Raises:
-            ValueError: where there are no texts, something is no string, or an option is unknown.
+            ValueError: where there are no texts, something is no string, or an argument is unknown,
+                out of its range or without effect.
         """
         if kind not in KINDS:
             raise ValueError(f"`kind` should be one of {KINDS}. Received: kind={kind!r}")
-        section = TokenizerConfig(kind, vocabulary_size, shared, lowercase, min_count, model_type)
+        if kind == "words" and model_type != "unigram":
+            raise ValueError(
+                "`model_type` goes with kind='sentencepiece' only: leave it out. "
+                f"Received: model_type={model_type!r}, kind={kind!r}"
+            )
+        options = {"variants": variants, "sampling": sampling}
+        try:
+            section = TokenizerConfig(
+                kind, vocabulary_size, shared, lowercase, min_count, model_type, **options
+            )
+        except UserError as error:  # which names the keys of a configuration
+            raise UserError(re.sub(r"tokenizer\.(\w+)", r"`\1`", str(error))) from None
         sides = as_pairs(sources, targets)
         texts = [itertools.chain(*sides)] if shared else sides
         tokenizers = [cls.train_tokenizer(section, each) for each in texts]
-        return cls(tokenizers[0], tokenizers[-1], **options)
+        return cls(tokenizers[0], tokenizers[-1], replace_unknown, **options, **kwargs)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:

@@ -16,7 +16,7 @@ from keras_attention.metrics import bleu
 from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
 
 from ..common.arguments import settings_of
-from ..common.errors import check_choice, check_single
+from ..common.errors import check_choice, check_number, check_single
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
@@ -68,7 +68,7 @@ class Translator(SearchTask):
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
     asks: ClassVar = {"text": "Sentence"}
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
-    find = staticmethod(search)
+    find, loss_keys = staticmethod(search), ("label_smoothing", "consistency")
     must_fit: ClassVar = {
         name: name for name in ("source_vocabulary_size", "target_vocabulary_size")
     }
@@ -83,6 +83,7 @@ class Translator(SearchTask):
         consistency: float = 0.0,
         **kwargs: Any,
     ):
+        check_number("`consistency`", consistency, 0)
         self.keep(dictionary=dict(dictionary or {}))
         self.keep(label_smoothing=label_smoothing, consistency=consistency)
         super().__init__(backbone, preprocessor, search, **kwargs)
@@ -388,6 +389,8 @@ class Translator(SearchTask):
         network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
         if not is_own or network.feature_size == network.target_vocabulary_size:
             return None  # the width must tell features from logits
+        if (loss.reduction, loss.ignore_index) != ("mean_with_sample_weight", 0):
+            return None
         return WordCrossentropy(network, loss.label_smoothing, self.consistency)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
@@ -443,7 +446,8 @@ class Translator(SearchTask):
         network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
-        return cls(network, preprocessor, config.decoding.search(), **config.training.of_loss())
+        loss = {name: getattr(config.training, name) for name in cls.loss_keys}
+        return cls(network, preprocessor, config.decoding.search(), **loss)
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:

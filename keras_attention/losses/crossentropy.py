@@ -1,5 +1,6 @@
 """Cross-entropy over padded sequences of token ids, from logits or from log probabilities."""
 
+import math
 from typing import Any
 
 import keras
@@ -168,8 +169,8 @@ def masked_linear_crossentropy(
         A float32 scalar: the weighted sum divided by the sum of the weights, or 0 where that is 0.
 
     Raises:
-        ValueError: If the smoothing lies outside `[0, 1)`, `consistency` is negative, or the shapes
-            do not fit each other.
+        ValueError: If the smoothing lies outside `[0, 1)`, `consistency` is negative or infinite,
+            or the shapes do not fit each other.
 
     Reference:
         Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4.
@@ -185,8 +186,10 @@ def masked_linear_crossentropy(
     check_smoothing(label_smoothing)
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     features = ops.convert_to_tensor(features)
-    if not consistency >= 0.0:
-        raise ValueError(f"`consistency` must not be negative. Received: consistency={consistency}")
+    if not 0.0 <= consistency < math.inf:
+        raise ValueError(
+            f"`consistency` must be finite and not negative. Received: consistency={consistency}"
+        )
     passes = 2 if consistency else 1
     if consistency and features.shape[0] != passes:
         raise ValueError(

@@ -39,6 +39,16 @@ def test_two_devices_train_as_one(capsys, tmp_path, task):
     assert_same_figures(tmp_path / "one", tmp_path / "two")
 
 
+@pytest.mark.slow  # compiles a network twice
+def test_two_passes_train_on_two_devices_as_on_one(capsys, tmp_path):
+    train = ["train", "translation", *TASKS["translation"], *COMMON, "--model.dropout=0.3"]
+    train += ["--training.consistency=3", "--tokenizer.variants=2", "--output"]
+    for name, more in (("one", []), ("two", TWO)):
+        done = call_command(capsys, *train, tmp_path / name, *more)
+        assert done.status == 0, done.err
+    assert_same_figures(tmp_path / "one", tmp_path / "two", tolerance=1e-4)
+
+
 @pytest.mark.slow
 def test_an_uneven_last_batch_is_trained_on_whole(capsys, tmp_path):
     """400 rows in batches of 6: four are left, which three devices cannot cut.

@@ -1,54 +1,82 @@
 """What a translator trains with against overfitting: R-Drop, and pieces drawn at random."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.training.config import load_config
+from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import (
     Transformer,
     TranslationPreprocessor,
     Translator,
 )
-from keras_attention.applications.translation.config import TranslationConfig
-from keras_attention.losses import masked_linear_crossentropy
+from keras_attention.applications.translation.config import (
+    DataConfig,
+    TokenizerConfig,
+    TrainingConfig,
+    TranslationConfig,
+)
+from keras_attention.losses import (
+    MaskedSparseCategoricalCrossentropy,
+    masked_linear_crossentropy,
+)
 from keras_attention.text import SentencePieceTokenizer
+from tests.applications.commands import assert_same_training
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES
 
 LINES = [*SOURCE_LINES, *TARGET_LINES] * 5
 
 
-def make_task(consistency=0.0, variants=1, dropout=0.5):
+COUNT = len(SOURCE_LINES)
+
+
+def make_task(consistency=0.0, variants=1, width=6, **options):
+    keras.utils.set_random_seed(3)
     preprocessor = TranslationPreprocessor.adapt(
         SOURCE_LINES * 5, TARGET_LINES * 5, vocabulary_size=60, shared=True, variants=variants
     )
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
-    network = Transformer(*sizes, 6, layers=1, feed_forward_size=8, heads=2, dropout=dropout)
-    return Translator(network, preprocessor, {"max_length": 4}, consistency=consistency)
+    network = Transformer(*sizes, width, layers=1, feed_forward_size=8, heads=2, dropout=0.5)
+    search = {"max_length": 4}
+    return Translator(network, preprocessor, search, consistency=consistency, **options)
 
 
 def test_a_batch_passes_twice_with_other_dropouts():
-    keras.utils.set_random_seed(3)
     task = make_task(consistency=3.0)
     inputs, labels = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
     features = task(inputs, training=True)
-    count = len(SOURCE_LINES)
-    assert features.shape[0] == 2 * count
-    passes = ops.convert_to_numpy(features).reshape(2, count, *features.shape[1:])
+    assert features.shape[0] == 2 * COUNT
+    passes = ops.convert_to_numpy(features).reshape(2, COUNT, *features.shape[1:])
     assert not np.allclose(passes[0], passes[1])
     expected = masked_linear_crossentropy(
         labels, passes, *task.backbone.output_matrix(), 0.1, consistency=3.0
     )
     loss = ops.convert_to_numpy(task.compute_loss(inputs, labels, features))
     np.testing.assert_allclose(loss, ops.convert_to_numpy(expected), rtol=1e-5)
-    weights = np.arange(1.0, count + 1)
+    # Weights are exact: a row of weight 0 counts in neither pass.
+    weights = np.array([1.0, 2.0, 0.0, 0.5, 0.0], "float32")
+    weighted = ops.convert_to_numpy(task.compute_loss(inputs, labels, features, weights))
+    kept = weights > 0
+    expected = masked_linear_crossentropy(
+        labels[kept],
+        passes[:, kept],
+        *task.backbone.output_matrix(),
+        0.1,
+        sample_weight=weights[kept],
+        consistency=3.0,
+    )
+    np.testing.assert_allclose(weighted, ops.convert_to_numpy(expected), rtol=1e-5)
     assert np.isfinite(
         task.fit(SOURCE_LINES, TARGET_LINES, sample_weight=weights, verbose=0).history["loss"]
     )
     # Validation and prediction pass once.
-    assert task(inputs, training=False).shape[0] == count
+    assert task(inputs, training=False).shape[0] == COUNT
 
 
 def test_consistency_is_kept_and_refused_where_it_would_do_nothing():
@@ -58,10 +86,107 @@ def test_consistency_is_kept_and_refused_where_it_would_do_nothing():
         task.compile(metrics=["sparse_categorical_accuracy"])
     with pytest.raises(ValueError, match="the default loss.*Received: consistency=3.0"):
         task.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ValueError, match="in `weighted_metrics`: change.*Received: consistency=3"):
+        task.compile(weighted_metrics=["accuracy"])
+    task.fit(SOURCE_LINES, TARGET_LINES, verbose=0)  # as compiled before
     with pytest.raises(UserError, match="model.dropout above 0. Received: 5.0"):
         load_config(TranslationConfig, [], ["--training.consistency=5", "--model.dropout=0"])
     with pytest.raises(UserError, match="training.consistency"):
         load_config(TranslationConfig, [], ["--training.consistency=-1"])
+
+
+def test_a_preset_whose_network_has_no_room_for_consistency_is_not_called_damaged(tmp_path):
+    width = make_task().preprocessor.target_vocabulary_size // 2 * 2
+    task = make_task(width=width)
+    assert width == task.preprocessor.target_vocabulary_size
+    task.consistency = 3.0
+    task.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="^`consistency` needs features that are not as wide as"):
+        Translator.from_preset(tmp_path / "preset")
+    assert Translator.from_preset(tmp_path / "preset", consistency=0.0).consistency == 0.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_task(consistency=-1), "`consistency` must .* at least 0. Received: -1"),
+        (lambda: make_task(consistency=float("inf")), "finite number.*Received: inf"),
+        (lambda: make_task(consistency=None), "finite number.*Received: None"),
+        (lambda: make_task(variants=0), "`variants` .* whole number from 1 to 1000. Received: 0"),
+        (lambda: make_task(variants=1001), "whole number from 1 to 1000. Received: 1001"),
+        (lambda: make_task(variants=2.5), "whole number from 1 to 1000. Received: 2.5"),
+        (lambda: make_task(variants=True), "whole number from 1 to 1000. Received: True"),
+        (lambda: TrainingConfig(consistency=float("nan")), r"training.consistency.*Received: nan"),
+        (lambda: TokenizerConfig(variants=2.5), r"tokenizer.variants must.*Received: 2.5"),
+        (lambda: TokenizerConfig(variants=1001), r"tokenizer.variants must.*Received: 1001"),
+        (lambda: TokenizerConfig(sampling=1.5), r"tokenizer.sampling must.*Received: 1.5"),
+        (lambda: adapt(sampling=-0.1), "^`sampling` must be a finite number from 0 to 1. Received"),
+        (lambda: adapt(vocabulary_size=3), "^`vocabulary_size` must be at least 5. Received: 3"),
+        (lambda: adapt(min_count=2), "^`min_count` goes with `kind` words only. Received: 2"),
+        (lambda: adapt(kind="words", model_type="bpe"), "^`model_type` goes with kind='sentencep"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_at_once(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def adapt(**options):
+    return TranslationPreprocessor.adapt(SOURCE_LINES, TARGET_LINES, **options)
+
+
+def test_a_task_that_is_not_compiled_gives_logits():
+    task = make_task(consistency=3.0, compile=False)
+    inputs, _ = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
+    size = task.preprocessor.target_vocabulary_size
+    assert task(inputs, training=True).shape[::2] == (COUNT, size)
+
+
+def test_a_loss_of_another_sum_or_padding_takes_the_logits():
+    task = make_task()
+    inputs, labels = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
+    for options in ({"reduction": "sum"}, {"ignore_index": None}):
+        loss = MaskedSparseCategoricalCrossentropy(0.2, **options)
+        task.compile(loss=loss)
+        logits = task(inputs, training=True)
+        received = ops.convert_to_numpy(task.compute_loss(inputs, labels, logits))
+        np.testing.assert_allclose(received, ops.convert_to_numpy(loss(labels, logits)), rtol=1e-5)
+
+
+IN_A_RUN = {"validation_split": 0.2, "batch_size": 2, "accumulate": 2, "verbose": 0}
+
+
+def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
+    def fit(name, epochs, **options):
+        task = make_task(3.0, variants=3, label_smoothing=0.2)
+        data = SOURCE_LINES * 2, TARGET_LINES * 2
+        return task.fit(*data, run=tmp_path / name, epochs=epochs, **IN_A_RUN, **options)
+
+    for options, message in (
+        ({"consistency": 2.0}, "`consistency` is the task's own.*=3.0.*Received: consistency=2.0"),
+        ({"label_smoothing": 0.0}, "label_smoothing=0.2.*Received: label_smoothing=0.0"),
+        ({"training": TrainingConfig(consistency=1.0)}, "Received: consistency=1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit("none", 1, **options)
+    assert not list(tmp_path.iterdir())
+    assert fit("whole", 3).step == 6  # 8 pairs, 4 batches an epoch, 2 of them an update
+    config = load_config(TranslationConfig, [tmp_path / "whole" / "config.yaml"]).training
+    assert (config.consistency, config.label_smoothing) == (3.0, 0.2)
+    fit("parts", 1, consistency=3.0)
+    fit("parts", 3)
+    assert_same_training(tmp_path / "whole", tmp_path / "parts")
+    task = make_task(3.0, variants=2, label_smoothing=0.2)
+    with pytest.raises(ValueError, match="another preprocessor than this task"):
+        task.fit(SOURCE_LINES * 2, TARGET_LINES * 2, run=tmp_path / "whole", **IN_A_RUN)
+
+
+def test_what_only_training_reads_does_not_keep_networks_apart(tmp_path):
+    tasks = make_task(), make_task(3.0, variants=3)
+    assert Translator.ensemble(tasks).backbone.count_params() > 0
+    for name, task in zip("ab", tasks, strict=True):
+        task.save_to_preset(tmp_path / name)
+    average_tasks(Translator, [tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
@@ -71,16 +196,21 @@ def test_sampled_pieces_spell_the_text_and_depend_on_the_seed(model_type):
     assert found[0] == found[1] != found[2]
     plain = tokenizer.encode(LINES)
     assert found[0] != plain and tokenizer.decode(found[0]) == tokenizer.decode(plain)
-    with pytest.raises(ValueError, match="Received: strength=1.5"):
+    with pytest.raises(ValueError, match="Received: alpha=1.5"):
         tokenizer.sample(LINES, 1.5, 0)
+    counts = [sum(map(len, tokenizer.sample(LINES, alpha, 1))) for alpha in (0.0, 0.3, 1.0)]
+    if model_type == "bpe":
+        letters = sum(len(line.replace(" ", "")) + len(line.split()) for line in LINES)
+        assert sum(map(len, plain)) == counts[0] < counts[1] < counts[2] == letters
+    else:
+        assert sum(map(len, plain)) < counts[2] < counts[1] < counts[0]
 
 
 def test_each_pair_is_there_in_all_variants():
     task = make_task(variants=3)
     corpus = task.read_columns(SOURCE_LINES, TARGET_LINES, np.arange(len(SOURCE_LINES)) + 1.0)
     plain, encoded = task.encode(corpus), task.encode_to_train(corpus)
-    count = len(SOURCE_LINES)
-    assert len(encoded) == 3 * count and len(plain) == count
+    assert len(encoded) == 3 * COUNT and len(plain) == COUNT
     assert list(encoded.weights) == list(plain.weights) * 3
     for side, tokenizer in zip(("source", "target"), task.preprocessor.tokenizers, strict=True):
         texts = tokenizer.decode(list(getattr(encoded, side)))
@@ -89,11 +219,47 @@ def test_each_pair_is_there_in_all_variants():
         assert len(set(pieces)) > len(set(texts))
     again = task.encode_to_train(corpus)
     assert list(again.source) == list(encoded.source)
-    batches = task.make_batches(encoded, 2)
-    # An epoch goes as often through the data as without variants.
-    assert task.steps_of_epoch(batches) == -(-len(batches) // 3)
-    history = task.fit(SOURCE_LINES, TARGET_LINES, batch_size=2, verbose=0)
-    assert task.optimizer.iterations == task.steps_of_epoch(batches) and history.history["loss"]
+    for shuffle in (True, False):
+        batches = task.make_batches(encoded, 2, shuffle=shuffle)
+        for epoch in range(4):  # each pair once, with its weight, in the way of the epoch
+            rows = [(each, *row) for batch in batches.epoch(epoch) for each, *row in rows_of(batch)]
+            ways = range(epoch % 3 * COUNT, (epoch % 3 + 1) * COUNT)
+            columns = encoded.weights, encoded.source, encoded.target
+            assert sorted(rows) == sorted(tuple(each[row] for each in columns) for row in ways)
+        again = task.make_batches(encoded, 2, shuffle=shuffle).stream(len(batches) + 1)
+        inputs, *_ = next(again)
+        np.testing.assert_array_equal(inputs["source"], batches.batch(1, 1)[0]["source"])
+    steps = len(batches)
+    task.fit(SOURCE_LINES, TARGET_LINES, batch_size=2, epochs=2, verbose=0, shuffle=False)
+    assert task.optimizer.iterations == 2 * steps
+    dataset = tf.data.Dataset.from_tensor_slices((SOURCE_LINES, TARGET_LINES)).batch(2)
+    with pytest.raises(ValueError, match="give lists, or .*variants=1. Received: .*variants=3"):
+        task.fit(dataset)
+
+
+def rows_of(batch):
+    inputs, labels, weights = batch
+    for source, target, weight in zip(inputs["source"], labels, weights, strict=True):
+        if weight:
+            yield weight, [each for each in source if each], [each for each in target if each > 3]
+
+
+@pytest.mark.parametrize("on_too_long", ["skip", "truncate"])
+def test_pieces_beyond_the_longest_length_are_the_likeliest_ones(on_too_long):
+    task = make_task(variants=4)
+    corpus = task.read_columns(SOURCE_LINES, TARGET_LINES, np.arange(COUNT) + 1.0)
+    lengths = [len(ids) for ids in task.encode(corpus).target]
+    limit = sorted(lengths)[-2]
+    data = DataConfig(max_length=limit, on_too_long=on_too_long)
+    corpus = dataclasses.replace(corpus, data=data)
+    plain, encoded = task.encode(corpus), task.encode_to_train(corpus)
+    assert len(plain) == COUNT - (on_too_long == "skip") and len(encoded) == 4 * len(plain)
+    assert list(encoded.weights) == list(plain.weights) * 4
+    assert list(encoded.lines) == list(plain.lines) * 4
+    for side, tokenizer in zip(("source", "target"), task.preprocessor.tokenizers, strict=True):
+        ids = list(getattr(encoded, side))
+        assert max(map(len, ids)) <= limit
+        assert tokenizer.decode(ids) == tokenizer.decode(list(getattr(plain, side))) * 4
 
 
 def test_words_have_no_variants():

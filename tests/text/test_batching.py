@@ -47,6 +47,13 @@ def test_every_example_once_an_epoch(columns, options, shuffle):
     assert index + 1 == len(batches)
 
 
+def test_columns_hold_each_example_equally_often(columns):
+    with pytest.raises(ValueError, match="equally often. Received: variants=2 of 211 sequences"):
+        BucketedBatches(columns, 8, variants=2)
+    one, two = (BucketedBatches([each * n for each in columns], 8, variants=n) for n in (1, 2))
+    assert (two.shapes(), two.padding_fraction) == (one.shapes(), one.padding_fraction)
+
+
 @pytest.mark.parametrize("ends", [{}, {"before": 2}, {"after": 3}, {"before": 2, "after": 3}])
 def test_packed_ids_are_like_lists(ends):
     rows = [[], *sentences(31, seed=4), [], [9]]
