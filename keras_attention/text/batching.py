@@ -100,7 +100,11 @@ class BucketedBatches:
             if not any((sizes.max(axis=0) <= each).all() for each in lengths):
                 lengths.append(longest)
         if lengths is None:
-            lengths = choose_lengths(sizes, number_of_buckets, multiple_of, rows)
+            # With values a row counts as one id more, as in earlier versions: their runs go on.
+            more = np.ones((len(sizes), int(bool(self._values))), sizes.dtype)
+            counted = np.concatenate([sizes, more], axis=1)
+            lengths = choose_lengths(counted, number_of_buckets, multiple_of, rows)
+            lengths = [each[: sizes.shape[1]] for each in lengths]
         self.lengths: list[Lengths] = sorted(
             (tuple(map(int, bucket)) for bucket in lengths), key=sum
         )

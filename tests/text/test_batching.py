@@ -276,3 +276,13 @@ def test_batches_like_others_and_values_of_rows():
     np.testing.assert_array_equal(short[1], [1.5, 0])  # a row of padding has zeros
     np.testing.assert_array_equal(long[2], [[1, 2], [0, 0]])
     assert BucketedBatches(([[5] * 6],), batch_size=2, like=own).lengths == [(1,), (4,), (6,)]
+
+
+def test_values_choose_the_lengths_of_earlier_versions(columns):
+    """These had a column with one id, and a run would not go on as it was."""
+    options = {"batch_size": 13, "number_of_buckets": 5}
+    other = BucketedBatches((*columns, [[1]] * 211), **options)
+    own = BucketedBatches(columns, values=[np.ones(211)], **options)
+    assert own.lengths == [each[:-1] for each in other.lengths]
+    for index in range(len(own)):
+        np.testing.assert_array_equal(own.rows(1, index), other.rows(1, index))
