@@ -275,7 +275,7 @@ def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count:
 
     Example:
 
-    >>> oracle_sentences(["a cat sat", "it rained all day", "the cat slept"], ["a cat slept"], 1)
+    >>> oracle_sentences(["a cat sat", "it rained all day", "the cat slept"], ["the cat slept"], 1)
     [2]
     """
     from rouge_score.tokenizers import DefaultTokenizer

@@ -259,7 +259,7 @@ def test_what_is_there_stays_unless_it_is_written_whole(task, tmp_path, monkeypa
 
 
 def test_arguments_of_saving_may_be_given_by_place_as_in_keras(task, tmp_path):
-    task.save(tmp_path / "task.keras", True, False)
-    assert (tmp_path / "task.keras" / "model.weights.h5").is_file()  # not zipped
-    task.save_weights(tmp_path / "task.weights.h5", True, 5)
-    assert (tmp_path / "task.weights.json").is_file()  # in shards
+    task.save(tmp_path / "task", True, False)
+    assert (tmp_path / "task" / "model.weights.h5").is_file()  # not zipped
+    task.save_weights(tmp_path / "task.weights.json", True, 5)
+    assert (tmp_path / "task_00000.weights.h5").is_file()  # in shards
