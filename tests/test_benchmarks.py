@@ -414,7 +414,7 @@ def test_the_answer_selection_tables_are_of_means_and_deviations():
         ],
         "outer": [answers("outer", 1, attention_by_position=[0.05] * 9 + [0.55])],
     }
-    lines = answer_selection.table(rows).splitlines()
+    lines = answer_selection.table(rows, answer_selection.PUBLISHED).splitlines()
     assert lines[2] == (
         "| gru | 2 | 61 | 0.6000 ± 0.0000 | 0.6200 ± 0.0141 | 0.5000 ± 0.0000 | 0.6581 / 0.6691 |"
     )
@@ -459,6 +459,25 @@ def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
     found = [[q.text for q in load_questions(data, split).questions] for split in SPLITS]
     assert found[0] == [f"train {n} ?" for n in range(5)]
     assert found[1:] == [[f"train {n} ?" for n in range(5, 20)], ["dev 0 ?", "dev 1 ?"]]
+    parts = options.output / "trecqa"
+    (parts / "test.csv").write_text("kept")
+    (parts / "dev.csv").unlink()
+    answer_selection.overrides("gru", 1, options)  # writes what is missing, nothing else
+    assert (parts / "test.csv").read_text() == "kept"
+    assert sorted(each.name for each in parts.iterdir()) == ["dev.csv", "test.csv", "train.csv"]
+
+
+@pytest.mark.parametrize("dataset, published", [("wikiqa", "0.6581 / 0.6691"), ("trecqa", "-")])
+def test_each_data_set_has_its_folder_and_its_published_figures(
+    dataset, published, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "answer-selection" / dataset
+    folder.mkdir(parents=True)
+    (folder / "gru-1.json").write_text(json.dumps(answers("gru", 1)))
+    options = ["--folder", "absent", "--dataset", dataset, "--seeds", "1", "--only", "gru"]
+    assert answer_selection.main(options) == 0
+    assert f"| 0.5000 | 0.5000 | {published} |" in capsys.readouterr().out
 
 
 def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):

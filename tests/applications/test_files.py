@@ -29,7 +29,7 @@ from keras_attention.applications.common.files import (
     write_checksums,
     write_text,
 )
-from keras_attention.applications.common.lines import Lines
+from keras_attention.applications.common.lines import Lines, taken
 from keras_attention.applications.common.preprocessor import as_texts
 from keras_attention.applications.common.verbs import chunks_of_lines
 from keras_attention.applications.common.weights import load_weights, save_weights
@@ -178,6 +178,11 @@ def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
         read_lines(path)
     path.write_bytes(gzip.compress(b"zwei hunde\n" * 500))
     assert len(read_lines(path)) == 500
+
+
+def test_rows_of_an_array_are_an_array():
+    ids = np.arange(6).reshape(3, 2)
+    np.testing.assert_array_equal(taken(ids, range(1, 3)), ids[1:])
 
 
 def test_lines_are_like_a_list_and_small(tmp_path):
