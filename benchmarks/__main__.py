@@ -71,6 +71,19 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
         metavar="NAME",
         help="measure this program (a name in the JSON) beside ours alone; may be repeated",
     )
+    add(
+        "--backend",
+        choices=("tensorflow", "jax"),
+        default="tensorflow",
+        help="of Keras; with jax our layers and Keras' alone are measured, on a GPU where there is "
+        "one (default: %(default)s)",
+    )
+    add(
+        "--precision",
+        choices=("float32", "mixed_bfloat16"),
+        default="float32",
+        help="with --backend jax (default: %(default)s)",
+    )
     add("--rounds", type=_positive(int), help="default: 5, with --quick 2")
     add(
         "--seconds",
@@ -84,6 +97,10 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
     without = ("attention", *SELF_ATTENTIONS, *POINTERS, *TRANSFORMERS, *TRANSLATIONS)
     if options.torch_compile and options.only in without:
         parser.error(f"--torch-compile is of what has a loop. Received: --only {options.only}")
+    if options.backend != "jax" and options.precision != "float32":
+        parser.error("--precision needs --backend jax.")
+    if options.backend == "jax" and options.torch_compile:
+        parser.error("--torch-compile needs --backend tensorflow.")
     options.size = options.size or ([QUICK_SIZE] if options.quick else None)
     options.rounds = options.rounds or (2 if options.quick else 5)
     options.seconds = options.seconds or (0.2 if options.quick else 1.0)
@@ -113,7 +130,7 @@ def _positive(number):
 def chosen_problems(options: argparse.Namespace) -> list[Problem]:
     """The problems that the options ask for, each kind at its own sizes if none is given."""
     kinds = CHOICES[options.only] if options.only else tuple(SIZES)
-    known = {each.name for kind in kinds for each in contenders_for(kind, extra=True)}
+    known = {each.name for kind in kinds for each in contenders_for(kind, True, options.backend)}
     if unknown := set(options.program) - known:
         raise BenchmarkError(f"no program is called {', '.join(unknown)}; known: {sorted(known)}")
     problems = []
@@ -125,7 +142,8 @@ def chosen_problems(options: argparse.Namespace) -> list[Problem]:
 def run(options: argparse.Namespace, output: Path) -> None:
     """Measures; prints each table and keeps the figures as soon as a problem is done."""
     problems = chosen_problems(options)
-    for package, name in dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED):
+    needed = dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED)
+    for package, name in {("jax", "JAX"): None} if options.backend == "jax" else needed:
         if not machine.installed(package):
             raise BenchmarkError(
                 f"{name} is missing. `make bench` installs it; `--only attention` needs none"
@@ -136,6 +154,8 @@ def run(options: argparse.Namespace, output: Path) -> None:
         _tell("warning: other programs load this machine; the figures will not be fair")
     figures = {
         "machine": facts,
+        "backend": options.backend,
+        "precision": options.precision,
         "rounds": options.rounds,
         "seconds": options.seconds,
         "problems": [],
@@ -143,12 +163,13 @@ def run(options: argparse.Namespace, output: Path) -> None:
     watch = machine.Watch()
     for problem in problems:
         how = (options.rounds, options.seconds, options.torch_compile, _tell, options.program)
-        measured = measure(problem, *how)
+        measured = measure(problem, *how, options.backend, options.precision)
         print(f"\n{report.table(problem, measured)}", flush=True)
         facts["others"] = watch.share_of_others()
         figures["problems"].append(report.to_json(problem, measured))
         output.write_text(json.dumps(figures, indent=1) + "\n")
-    print(f"\n### Goals\n\n{goals.table(figures)}", flush=True)
+    if options.backend == "tensorflow":  # which the goals are set for
+        print(f"\n### Goals\n\n{goals.table(figures)}", flush=True)
 
 
 def _tell(line: str) -> None:

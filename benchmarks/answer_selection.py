@@ -1,13 +1,12 @@
-"""`python -m benchmarks.answer_selection`: attention before and after the state, on WikiQA.
+"""`python -m benchmarks.answer_selection`: the encoders of answer selection, compared.
 
-Every encoder is trained with the same settings from several seeds, the epoch chosen by MAP on the
-development set, and measured on the test set under the filtered protocol. Of TREC-QA, whose test
-set is not always at hand, the published development set is the test set, and the last of the
-training questions choose the epoch. With `--vectors`, words
-start from a file's vectors; else these are trained once for each seed on WikiQA's own training
-text, and nothing is pretrained elsewhere. A run that is there already is continued, and one that is
-measured is not measured again, so that the comparison may be interrupted, and spread over processes
-by `--only`.
+It trains every encoder on WikiQA or TREC-QA with the same settings from several seeds, chooses the
+epoch by MAP on the development set, and measures on the test set under the filtered protocol. The
+test set of TREC-QA is not always at hand: here its published development set is the test set, and
+the last of its training questions choose the epoch. With `--vectors`, words start from a file's
+vectors; else they start from vectors that are trained once for each seed on the training text.
+The command continues a run that is there already, and does not repeat one that is measured. You
+may interrupt it, and spread it over processes by `--only`.
 """
 
 import argparse
@@ -36,7 +35,7 @@ TRAINING = {
     "compare-aggregate": {"loss": "listwise", "epochs": 8, "average_checkpoints": 3},
 }
 
-# Wang, Liu and Zhao 2016, and Wang and Jiang 2017, with pretrained vectors: MAP and MRR.
+# Of WikiQA, with pretrained vectors: MAP and MRR (Wang, Liu and Zhao 2016; Wang and Jiang 2017).
 PUBLISHED = {
     "gru": (0.6581, 0.6691),
     "outer": (0.6881, 0.7013),
@@ -71,9 +70,10 @@ def main(arguments=None) -> int:
     parser.add_argument("--folder", required=True, help="where the files of the data set lie")
     parser.add_argument("--vectors", type=Path, help="pretrained vectors of 100 numbers")
     parser.add_argument("--seeds", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--output", type=Path, default=Path("runs/answer-selection"))
+    parser.add_argument("--output", type=Path, help="default: runs/answer-selection/DATASET")
     parser.add_argument("--only", choices=MODELS, action="append")
     options, more = parser.parse_known_args(arguments)
+    options.output = options.output or Path("runs/answer-selection", options.dataset)
     results = {}
     try:
         for seed in range(1, options.seeds + 1):
@@ -87,7 +87,8 @@ def main(arguments=None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from there", file=sys.stderr)
         return 130
-    print(f"{table(results)}\n\n{positions(results)}")
+    published = PUBLISHED if options.dataset == "wikiqa" else {}
+    print(f"{table(results, published)}\n\n{positions(results)}")
     return 0
 
 
@@ -168,8 +169,13 @@ HELD_OUT = 15
 
 
 def _parts(options: argparse.Namespace) -> Path:
-    """Return a folder with TREC-QA in three parts, written where it is not there."""
+    """Return a folder with TREC-QA in three parts; write those that are missing."""
+    from keras_attention.applications.common.files import replacing
+
     folder, found = options.output / "trecqa", {}
+    paths = {name: folder / f"{name}.csv" for name in ("train", "dev", "test")}
+    if all(path.is_file() for path in paths.values()):
+        return folder
     for name in ("train", "dev"):
         with gzip.open(Path(options.folder) / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
             head, *found[name] = csv.reader(file)
@@ -181,21 +187,22 @@ def _parts(options: argparse.Namespace) -> Path:
         "test": found["dev"],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in parts.items():
-        with open(folder / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([head, *rows])
+    for name, path in paths.items():
+        if not path.is_file():
+            with replacing(path) as new, open(new, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([head, *parts[name]])
     return folder
 
 
-def table(results: dict[str, list[dict]]) -> str:
+def table(results: dict[str, list[dict]], published: dict[str, tuple[float, float]]) -> str:
     """Write means and standard deviations over the seeds, and what words alone give."""
     head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR", "published MAP / MRR"]
     lines = [head]
     for name, rows in results.items():
-        published = " / ".join(f"{figure:.4f}" for figure in PUBLISHED.get(name, ())) or "-"
+        known = " / ".join(f"{figure:.4f}" for figure in published.get(name, ())) or "-"
         seconds = statistics.mean(row["seconds"] for row in rows)
         figures = [_spread(rows, key) for key in ("dev_map", "map", "mrr")]
-        lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, published])
+        lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, known])
     for name, figures in next(iter(results.values()))[0].get("baselines", {}).items():
         lines.append([name, "-", "-", *(f"{figure:.4f}" for figure in figures), "-"])
     return markdown(lines)

@@ -16,6 +16,7 @@ from benchmarks.problems import SEARCHES, TRANSFORMERS, Problem, passes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1e-3
+TOLERANCES = {"float32": TOLERANCE, "mixed_bfloat16": 0.1}
 NEGLIGIBLE = 1e-3
 """Of the greatest gradient of a Transformer: those of deep queries and keys are less."""
 OTHER_WORDS = 0.1
@@ -59,11 +60,20 @@ def run_alone(module: str, *arguments: str) -> dict:
 class Child:
     """A contender's process, of this checkout or of another; a context manager, which ends it."""
 
-    def __init__(self, contender: Contender, problem: Problem, folder: Path, checkout: Path = ROOT):
+    def __init__(
+        self,
+        contender: Contender,
+        problem: Problem,
+        folder: Path,
+        checkout: Path = ROOT,
+        backend: str = "tensorflow",
+        precision: str = "float32",
+    ):
         self.contender = contender
         self.check_file = folder / f"{contender.name}.npz"
         self._errors = open(folder / f"{contender.name}.err", "w+")  # noqa: SIM115
         place = [problem.kind, str(problem.size), contender.name, str(self.check_file)]
+        place += [precision] if precision != "float32" else []
         python = sys.executable if checkout == ROOT else checkout / ".venv/bin/python"
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.worker", *place],
@@ -72,7 +82,7 @@ class Child:
             stderr=self._errors,
             text=True,
             cwd=checkout,
-            env=environment(1 if contender.streams else None),
+            env=environment(1 if contender.streams else None, backend),
         )
         try:
             self.measurement = Measurement(contender, self._answer())
@@ -110,18 +120,22 @@ class Child:
         self._errors.close()
 
 
-def environment(threads: int | None = None) -> dict[str, str]:
-    """The CPU alone, an operation on as many threads as given, or as there are cores."""
+def environment(threads: int | None = None, backend: str = "tensorflow") -> dict[str, str]:
+    """An operation on as many threads as given, or as there are cores; JAX alone may have a GPU."""
     cores = str(os.cpu_count() or 1)
     names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
-    return {
+    found = {
         **os.environ,
         **dict.fromkeys(names, str(threads or cores)),
         "TF_NUM_INTEROP_THREADS": cores,
-        "KERAS_BACKEND": "tensorflow",
+        "KERAS_BACKEND": backend,
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "",
     }
+    # JAX takes most of a GPU's memory at once, which would hide what a program needs.
+    is_jax = backend == "jax"
+    return found | (
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} if is_jax else {"CUDA_VISIBLE_DEVICES": ""}
+    )
 
 
 def deviation(results, reference, size=None, negligible: float = 0.0) -> tuple[float, str]:
@@ -164,14 +178,14 @@ def disagreement(results, reference) -> tuple[float, str]:
     return float(shares[name]), name
 
 
-def check_agreement(children: list[Child], problem: Problem) -> None:
+def check_agreement(children: list[Child], problem: Problem, precision: str = "float32") -> None:
     """Raises where a contender's outputs or gradients, or its words, are not the first one's.
 
     Of a contender that computes something else, or with rounded weights, the words are compared and
     nothing is asked.
     """
     searches = passes_of(problem.kind) == SEARCHES
-    compare, allowed = deviation, TOLERANCE
+    compare, allowed = deviation, TOLERANCES[precision]
     if problem.kind in TRANSFORMERS:
         compare = deviation_with_kinks
     if searches:
@@ -190,7 +204,16 @@ def check_agreement(children: list[Child], problem: Problem) -> None:
             raise BenchmarkError(f"{names} differ in {name} by {gap:.2g} (allowed {allowed:g})")
 
 
-def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=print, only=()):
+def measure(
+    problem,
+    rounds: int,
+    seconds: float,
+    extra: bool = False,
+    tell=print,
+    only=(),
+    backend: str = "tensorflow",
+    precision: str = "float32",
+):
     """Measures every contender on one problem; returns one `Measurement` each, ours first.
 
     With `only`, those of its names, and "ours", which the others' results are compared with.
@@ -201,12 +224,14 @@ def measure(problem, rounds: int, seconds: float, extra: bool = False, tell=prin
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         children = []
-        for contender in contenders_for(problem.kind, extra):
+        for contender in contenders_for(problem.kind, extra, backend):
             if only and contender.name not in ("ours", *only):
                 continue
             tell(f"{problem}: building {contender.label}")
-            children.append(stack.enter_context(Child(contender, problem, folder)))
-        check_agreement(children, problem)
+            children.append(
+                stack.enter_context(Child(contender, problem, folder, ROOT, backend, precision))
+            )
+        check_agreement(children, problem, precision)
         take_turns(children, problem, rounds, seconds, tell)
         return [child.measurement for child in children]
 

@@ -2,11 +2,13 @@
 
 import os
 import platform
+import shutil
+import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("keras", "tensorflow", "torch", "numpy", "keras-hub", "ctranslate2")
+PACKAGES = ("keras", "tensorflow", "jax", "torch", "numpy", "keras-hub", "ctranslate2")
 
 
 def processor() -> str:
@@ -17,6 +19,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def gpu() -> str | None:
+    """The name of the GPU, where the driver's tool tells it."""
+    if not (tool := shutil.which("nvidia-smi")):
+        return None
+    asked = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    found = subprocess.run(asked, capture_output=True, text=True)
+    return found.stdout.strip().split("\n")[0] or None
 
 
 def installed(package: str) -> str | None:
@@ -71,6 +82,7 @@ def facts() -> dict:
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
+        "gpu": gpu(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{package: installed(package) for package in PACKAGES},

@@ -1,6 +1,6 @@
 """`python -m benchmarks.memory`: peak memory of training, and of `predict`, by size of the input.
 
-Each figure is that of a process of its own, which runs the real command on generated sentences.
+A new process measures each figure: it runs the real command on generated sentences.
 """
 
 import argparse

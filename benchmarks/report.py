@@ -187,6 +187,7 @@ def machine_line(facts: dict) -> str:
             ("Python", "python"),
             ("Keras", "keras"),
             ("TensorFlow", "tensorflow"),
+            ("JAX", "jax"),
             ("PyTorch", "torch"),
             ("KerasHub", "keras-hub"),
             ("CTranslate2", "ctranslate2"),
@@ -195,6 +196,7 @@ def machine_line(facts: dict) -> str:
         if facts[key]
     )
     return (
-        f"{facts['processor']}, {facts['cores']} cores, {facts['system']}; {versions}; "
+        f"{facts['gpu'] + ', ' if facts.get('gpu') else ''}{facts['processor']}, "
+        f"{facts['cores']} cores, {facts['system']}; {versions}; "
         f"load average before the start {facts['load_before']}."
     )

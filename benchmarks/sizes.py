@@ -1,7 +1,8 @@
 """`python -m benchmarks.sizes`: how fast the sizes of a Transformer translate, one beside another.
 
-One thread, 64 sentences of 20 words to exactly 30, 8,000 words, random weights: the sizes are
-compared in time alone. The order of the sizes turns from round to round.
+One thread, 64 sentences of 20 words to exactly 30, random weights: the sizes are compared in time
+alone. The order of the sizes turns from round to round. Several vocabularies show what the scores
+of the words cost.
 """
 
 import argparse
@@ -11,20 +12,21 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.report import markdown
 from keras_attention.applications.common.backend import compiled
 from keras_attention.applications.translation import Transformer
 from keras_attention.applications.translation.config import SIZES
 from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
 
-SENTENCES, WORDS, STEPS, VOCABULARY = 64, 20, 30, 8000
+SENTENCES, WORDS, STEPS = 64, 20, 30
 BEAMS = (1, 4)
 
 
-def network(size: str) -> Transformer:
+def network(size: str, vocabulary: int) -> Transformer:
     """Return the network of a size, which writes no special token."""
-    model = Transformer(VOCABULARY, VOCABULARY, share_embeddings=True, **SIZES[size])
-    model.word_logits.bias.assign(np.where(np.arange(VOCABULARY) < 4, -1e4, 0.0))
+    model = Transformer(vocabulary, vocabulary, share_embeddings=True, **SIZES[size])
+    model.word_logits.bias.assign(np.where(np.arange(vocabulary) < 4, -1e4, 0.0))
     return model
 
 
@@ -41,11 +43,15 @@ def main() -> None:
     """Print a line for each size."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizes")
     parser.add_argument("--size", nargs="+", choices=list(SIZES), default=["tiny", "fast"])
+    parser.add_argument("--vocabulary", type=int, nargs="+", default=[8000])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    source = np.random.default_rng(0).integers(4, VOCABULARY, (SENTENCES, WORDS)).astype("int32")
-    models = {size: network(size) for size in options.size}
+    words = min(options.vocabulary)
+    source = np.random.default_rng(0).integers(4, words, (SENTENCES, WORDS)).astype("int32")
+    models = {
+        (size, each): network(size, each) for size in options.size for each in options.vocabulary
+    }
     programs = {size: searches_of(model) for size, model in models.items()}
     times: dict = {(size, beam): [] for size in models for beam in BEAMS}
     for turn in range(options.rounds + 1):  # the first traces
@@ -56,10 +62,13 @@ def main() -> None:
                 found = programs[size][beam](source)
                 assert int(found.lengths.numpy().min()) == STEPS
                 times[size, beam].append(time.perf_counter() - start)
-    print("| size | parameters | greedy tokens/s | beam 4 tokens/s |\n| --- | --: | --: | --: |")
-    for size, model in models.items():
-        speeds = [SENTENCES * STEPS / np.median(times[size, beam][1:]) for beam in BEAMS]
-        print(f"| {size} | {model.count_params():,} | {speeds[0]:,.0f} | {speeds[1]:,.0f} |")
+    rows = [["size", "words", "parameters", "greedy tokens/s", "beam 4 tokens/s"]]
+    for (size, count), model in models.items():
+        speeds = [SENTENCES * STEPS / np.median(times[(size, count), beam][1:]) for beam in BEAMS]
+        rows.append(
+            [size, f"{count:,}", f"{model.count_params():,}", *(f"{each:,.0f}" for each in speeds)]
+        )
+    print(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,14 @@ def peak_megabytes() -> float:
     """The most memory this process has held so far.
 
     Linux hands the `ru_maxrss` of a parent on to its child, so a large parent would hide what the
-    child takes; the kernel's own high-water mark starts anew with each program.
+    child takes; the kernel's own high-water mark starts anew with each program. A GPU's memory
+    counts alone, where JAX has one.
     """
+    if "jax" in sys.modules:
+        import jax
+
+        if figures := jax.local_devices()[0].memory_stats():  # the CPU has none
+            return figures["peak_bytes_in_use"] / 2**20
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -89,10 +95,14 @@ def time_steps(step, seconds: float) -> list[float]:
     return times
 
 
-def main(kind: str, size: str, name: str, check_file: str) -> None:
+def main(kind: str, size: str, name: str, check_file: str, precision: str = "float32") -> None:
     # Frameworks may print: the answers get the true standard output, the rest standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if precision != "float32":
+        import keras
+
+        keras.config.set_dtype_policy(precision)
     problem = Problem(kind, Size.parse(size))
     program, report, results = prepare(find(kind, name), problem)
     np.savez(Path(check_file), **results)

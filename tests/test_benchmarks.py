@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import answer_selection, architectures, checkouts, children, goals, machine, report
+from benchmarks import (
+    answer_selection,
+    architectures,
+    checkouts,
+    children,
+    goals,
+    machine,
+    report,
+    roofline,
+)
 from benchmarks.children import (
     TOLERANCE,
     BenchmarkError,
@@ -230,14 +239,22 @@ def test_an_unknown_program_is_named(tmp_path, capsys):
     assert "no program is called theano" in capsys.readouterr().err
 
 
-def test_the_command_measures_and_keeps_figures(tmp_path, monkeypatch, capsys):
-    def two(kind, extra=False):
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--backend", "jax", "--precision", "mixed_bfloat16")],
+    ids=["tensorflow", "jax"],
+)
+def test_the_command_measures_and_keeps_figures(options, tmp_path, monkeypatch, capsys):
+    def two(kind, *_):
         return [find(kind, "ours"), find(kind, "keras")]
 
-    monkeypatch.setattr(children, "contenders_for", two)
+    if options:
+        pytest.importorskip("jax")
+    else:  # on JAX these are all
+        monkeypatch.setattr(children, "contenders_for", two)
     output = tmp_path / "folder" / "figures.json"
-    options = ["--only", "attention", "--quick", "--rounds", "1", "--output", str(output)]
-    assert command.main(options) == 0
+    options = [*options, "--quick", "--rounds", "1", "--output", str(output)]
+    assert command.main(["--only", "attention", *options]) == 0
     assert "times as fast as plain Keras" in capsys.readouterr().out
     (problem,) = json.loads(output.read_text())["problems"]
     assert [program["name"] for program in problem["programs"]] == ["ours", "keras"]
@@ -264,6 +281,8 @@ def test_a_contender_that_fails_ends_the_command_with_one_line(tmp_path, monkeyp
         (["--only", "attention", "--torch-compile"], "is of what has a loop"),
         (["--only", "multi-head", "--torch-compile"], "Received: --only multi-head"),
         (["--only", "translation", "--torch-compile"], "Received: --only translation"),
+        (["--precision", "mixed_bfloat16"], "--precision needs --backend jax"),
+        (["--backend", "jax", "--torch-compile"], "--torch-compile needs --backend tensorflow"),
     ],
 )
 def test_wrong_options_are_refused(options, message, capsys):
@@ -279,6 +298,59 @@ def test_a_missing_peer_is_named(tmp_path, monkeypatch, capsys):
     assert "PyTorch is missing" in capsys.readouterr().err
     assert command.main(["--only", "translation", "--output", str(tmp_path / "f.json")]) == 2
     assert "CTranslate2 is missing" in capsys.readouterr().err
+    assert command.main(["--backend", "jax", "--output", str(tmp_path / "f.json")]) == 2
+    assert "JAX is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_jax_our_programs_and_those_of_keras_are_measured(kind):
+    names = [each.name for each in contenders_for(kind, backend="jax")]
+    assert names[0] == "ours"
+    assert not any("torch" in name or "xla" in name or "engine" in name for name in names)
+
+
+def test_a_roofline_is_the_longer_of_two_times():
+    size = Size(2, 3, 3, 5)
+    projections, scores = 4 * 2 * (2 * 3) * 5 * 5, 2 * (2 * 3 * 3 * 5)
+    work = roofline.work_of(Problem("multi-head", size), "forward")
+    assert work.operations == projections + scores
+    assert work.numbers == 4 * 5 * 5 + 10 * (2 * 3 * 5)
+    training = roofline.work_of(Problem("multi-head", size), "train")
+    assert training.operations == 3 * work.operations
+    slow = roofline.Processor({"float32": 10.0}, 1e9)
+    assert roofline.least_seconds(work, slow, "float32") == (work.operations / 10, "rate")
+    near = roofline.Processor({"float32": 1e9}, 10.0)
+    assert roofline.least_seconds(work, near, "float32") == (4 * work.numbers / 10, "memory")
+
+
+def test_a_search_reads_the_weights_at_each_step():
+    def numbers(steps):
+        problem = Problem("translation", Size(1, steps, 20, 512))
+        return roofline.work_of(problem, "greedy").numbers
+
+    weights = 6 * (8 * 512**2 + 2 * 512 * 2048) + 8000 * 512
+    assert numbers(31) - numbers(30) == pytest.approx(weights, rel=0.02)  # and the caches
+
+
+def test_the_share_of_a_roofline_that_a_run_reached(tmp_path, capsys):
+    size = {"batch": 1, "steps": 8, "memory_steps": 8, "units": 16}
+    problem = Problem("multi-head", Size(1, 8, 8, 16))
+    processor = roofline.PROCESSORS["H100"]
+    least, _ = roofline.least_seconds(roofline.work_of(problem, "train"), processor, "float32")
+    programs = [
+        {"side": "ours", "seconds": {"forward": 1.0, "train": 4 * least}},
+        {"side": "keras", "seconds": {"forward": 1.0, "train": least}},
+    ]
+    figures = {"precision": "float32", "problems": [{"kind": "multi-head", **size}]}
+    figures["problems"][0]["programs"] = programs
+    (tmp_path / "f.json").write_text(json.dumps(figures))
+    options = ["--figures", str(tmp_path / "f.json"), "--processor", "H100"]
+    assert roofline.main(options) == 0
+    assert capsys.readouterr().out.strip().endswith("| 25.0% |")
+    assert roofline.main([]) == 0
+    assert "| translation 1x30x20x512 | greedy |" in capsys.readouterr().out
+    assert roofline.main(["--figures", __file__]) == 2
+    assert "no figures of `python -m benchmarks`" in capsys.readouterr().err
 
 
 def test_the_architectures_table_leaves_out_lengths_that_no_sentence_has():
@@ -342,7 +414,7 @@ def test_the_answer_selection_tables_are_of_means_and_deviations():
         ],
         "outer": [answers("outer", 1, attention_by_position=[0.05] * 9 + [0.55])],
     }
-    lines = answer_selection.table(rows).splitlines()
+    lines = answer_selection.table(rows, answer_selection.PUBLISHED).splitlines()
     assert lines[2] == (
         "| gru | 2 | 61 | 0.6000 ± 0.0000 | 0.6200 ± 0.0141 | 0.5000 ± 0.0000 | 0.6581 / 0.6691 |"
     )
@@ -387,6 +459,25 @@ def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
     found = [[q.text for q in load_questions(data, split).questions] for split in SPLITS]
     assert found[0] == [f"train {n} ?" for n in range(5)]
     assert found[1:] == [[f"train {n} ?" for n in range(5, 20)], ["dev 0 ?", "dev 1 ?"]]
+    parts = options.output / "trecqa"
+    (parts / "test.csv").write_text("kept")
+    (parts / "dev.csv").unlink()
+    answer_selection.overrides("gru", 1, options)  # writes what is missing, nothing else
+    assert (parts / "test.csv").read_text() == "kept"
+    assert sorted(each.name for each in parts.iterdir()) == ["dev.csv", "test.csv", "train.csv"]
+
+
+@pytest.mark.parametrize("dataset, published", [("wikiqa", "0.6581 / 0.6691"), ("trecqa", "-")])
+def test_each_data_set_has_its_folder_and_its_published_figures(
+    dataset, published, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "answer-selection" / dataset
+    folder.mkdir(parents=True)
+    (folder / "gru-1.json").write_text(json.dumps(answers("gru", 1)))
+    options = ["--folder", "absent", "--dataset", dataset, "--seeds", "1", "--only", "gru"]
+    assert answer_selection.main(options) == 0
+    assert f"| 0.5000 | 0.5000 | {published} |" in capsys.readouterr().out
 
 
 def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):

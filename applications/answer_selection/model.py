@@ -1,6 +1,7 @@
 """The network: a question and its candidates to a score for each candidate, and its loss."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -329,7 +330,7 @@ class HardestHinge(KeepsArguments, keras.losses.Loss):
     over the R right candidates of a question; 0 where none is wrong.
 
     Args:
-        margin: m.
+        margin: m, a number of at least 0.
         name: the loss' name.
         **kwargs: more of `keras.losses.Loss`.
 
@@ -342,6 +343,7 @@ class HardestHinge(KeepsArguments, keras.losses.Loss):
     """
 
     def __init__(self, margin: float = 0.2, name: str = "hardest_hinge", **kwargs: Any):
+        check_margin(margin)
         super().__init__(name=name, **kwargs)
         self.keep(margin=margin)
 
@@ -351,6 +353,12 @@ class HardestHinge(KeepsArguments, keras.losses.Loss):
         hardest = ops.max(wrong, axis=1, keepdims=True)
         each = right * ops.relu(self.margin - y_pred + hardest)
         return ops.sum(each, axis=1) / ops.maximum(ops.sum(right, axis=1), 1.0)
+
+
+def check_margin(margin: Any) -> None:
+    """Refuse a margin that is no finite number of at least 0."""
+    if not isinstance(margin, numbers.Real) or not 0 <= margin < float("inf"):
+        raise ValueError(f"`margin` should be a number of at least 0. Received: margin={margin!r}")
 
 
 def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerNetwork:

@@ -1,7 +1,6 @@
 """The answer ranker: a Keras task from a question and candidates to the candidates, best first."""
 
 import dataclasses
-import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -24,7 +23,7 @@ from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
-from .model import HardestHinge, build_model, make_network
+from .model import HardestHinge, build_model, check_margin, make_network
 from .network import AnswerNetwork
 from .preprocessor import AnswerPreprocessor, padded
 from .results import PROTOCOLS, Answer, Ranking, by_position, by_word, evaluation_report
@@ -90,10 +89,7 @@ class AnswerRanker(TextTask):
                 "`negatives` should be a whole number of at least 1. "
                 f"Received: negatives={negatives!r}"
             )
-        if not isinstance(margin, numbers.Real) or not 0 <= margin < np.inf:
-            raise ValueError(
-                f"`margin` should be a number of at least 0. Received: margin={margin!r}"
-            )
+        check_margin(margin)
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)

@@ -249,7 +249,8 @@ class ClassificationTask(TextTask):
         inputs = {"text": text} | ({} if second is None else {"second": second})
         if list(inputs) != list(self.asks):
             raise UserError(
-                f"a {type(self).__name__} takes {' and '.join(self.asks)}. "
+                f"`explain` of a {type(self).__name__} takes {' and '.join(self.asks)}, "
+                f"{'two strings' if self.pairs else 'a string'}. "
                 f"Received: {' and '.join(inputs)}."
             )
         check_single(self, "explains", **inputs)

@@ -70,8 +70,8 @@ def quietly(quiet: bool = True) -> Iterator[None]:
 
 
 def counted(head: str, counts: Mapping[str, int]) -> str:
-    """Return a line that ends with the counts above 0, of what their names say."""
-    return ", ".join([head, *(f"{count:,} {what}" for what, count in counts.items() if count)])
+    """Return `head`, then each count above 0 with its name: `"9 pairs, 2 cut, 1 empty"`."""
+    return ", ".join([head, *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 
 def clock(seconds: float) -> str:
@@ -109,7 +109,7 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
 
 
 def check_counts(least: int = 1, **counts: Any) -> None:
-    """Refuse arguments that are no whole numbers of at least 1, or 0."""
+    """Refuse each argument that is not a whole number of at least `least`, which is 0 or 1."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < least:
             wanted = "a positive integer" if least else "an integer of at least 0"

@@ -48,5 +48,7 @@ class Lines(Sequence):
 
 
 def taken(column: Sequence, rows: Sequence[int] | np.ndarray) -> Sequence:
-    """Return some rows of a column: a list, an array, `Lines` or packed ids."""
+    """Return some rows of a column: a list, an array of any rank, `Lines` or packed ids."""
+    if isinstance(column, np.ndarray):
+        return column[rows]
     return column.take(rows) if hasattr(column, "take") else [column[row] for row in rows]

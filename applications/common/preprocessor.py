@@ -192,7 +192,7 @@ class Splits:
     columns: ClassVar[tuple[str, ...]]
     """The fields that have an entry for each row, or are None."""
     noun: ClassVar[str]
-    """What messages call the rows."""
+    """The rows in messages, a plural such as `"questions"`."""
 
     def __len__(self) -> int:
         return len(getattr(self, self.columns[0]))

@@ -228,9 +228,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return self.backbone.features(inputs, training=True)
         return self.backbone(inputs, training=training)
 
-    def save(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
+    def save(self, filepath: Path | str, *args: Any, **kwargs: Any) -> None:
         build_optimizer(self)  # as Keras does for that of the task which it reads back
-        super().save(filepath, overwrite, **kwargs)
+        super().save(filepath, *args, **kwargs)
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -413,8 +413,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Args:
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (or Keras' name for it, `"tf_saved_model"`).
-            **options: `max_letters` and, of a search, its options. Texts may come from anyone: a
-                call with one of more letters (`served_letters`) is an `InvalidArgumentError`.
+            **options: `max_letters`, the longest text of a call, in letters: a longer one raises an
+                `InvalidArgumentError`. Default: 100,000, and 10,000 in translation, which cuts no
+                text. Tasks that search also take options of the search.
 
         Raises:
             ValueError: if there is something at `filepath`, or the format is unknown.

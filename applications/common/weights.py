@@ -24,14 +24,24 @@ from .files import (
 class SavedWhole:
     """Mixin of a Keras model whose files are written whole or not at all, where there is room.
 
-    A file that is there already is kept where a write fails, or where `overwrite` is False.
+    A file that is there already is kept where a write fails, or where `overwrite` is False. A model
+    in several files (`zipped=False`, `max_shard_size`) is written by Keras, file by file.
     """
 
-    def save(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
-        _write(super().save, self, filepath, overwrite, **kwargs)  # type: ignore[misc]
+    def save(
+        self,
+        filepath: Path | str,
+        overwrite: bool = True,
+        zipped: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        _write(super().save, self, filepath, overwrite, zipped=zipped, **kwargs)  # type: ignore[misc]
 
-    def save_weights(self, filepath: Path | str, overwrite: bool = True, **kwargs: Any) -> None:
-        _write(super().save_weights, self, filepath, overwrite, **kwargs)  # type: ignore[misc]
+    def save_weights(
+        self, filepath: Path | str, overwrite: bool = True, max_shard_size: float | None = None
+    ) -> None:
+        write = super().save_weights  # type: ignore[misc]
+        _write(write, self, filepath, overwrite, max_shard_size=max_shard_size)
 
 
 def _write(write: Callable, model: Any, path: Path | str, overwrite: bool, **options: Any) -> None:
@@ -41,7 +51,8 @@ def _write(write: Callable, model: Any, path: Path | str, overwrite: bool, **opt
     check_room(path, model)
     if not overwrite:
         refuse_existing_output(path)
-    if path.suffix not in (".keras", ".h5") or options.get("max_shard_size"):  # several files
+    has_parts = options.get("max_shard_size") or options.get("zipped") is False
+    if has_parts or path.suffix not in (".keras", ".h5"):  # several files
         return write(path, **options)
     with replacing(path, new=not overwrite) as temporary:
         write(temporary, **options)

@@ -138,7 +138,7 @@ def evaluation_report(
     extracts: Mapping[str, Sequence[str]],
     reference_tokens: Sequence[Sequence[str]],
 ) -> dict[str, Any]:
-    """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types."""
+    """Return ROUGE, and the shares of repeated, copied and unknown words, as JSON types."""
     texts = [result.text for result in results]
     exact = [text in wanted for text, wanted in zip(texts, references, strict=True)]
     return {

@@ -189,20 +189,20 @@ class Summarizer(SearchTask):
         lead: int = 1,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return ROUGE, and how often summaries repeat, copy and do not know, as JSON types.
+        """Return ROUGE, and the shares of repeated, copied and unknown words, as JSON types.
 
         Args:
             documents: texts, or lists of sentences.
             summaries: a reference of each, or a list of several.
             search: how to search; None for the task's own options.
-            lead: how many sentences have the summaries that it is compared with: the first ones,
-                and those that `oracle_sentences` chooses.
+            lead: the number of sentences in two extracts for comparison: the document's first
+                sentences, and those that `oracle_sentences` chooses.
             **options: fields of `SearchOptions` to change.
 
         Returns:
             The figures; `"signature"` says how ROUGE was computed, `"rouge1_low"` and
             `"rouge1_high"` are the ends of a 95 % confidence interval, and `"lead_rouge"` and
-            `"oracle_rouge"` hold that of the first and of the best sentences.
+            `"oracle_rouge"` are the ROUGE of the two extracts.
         """
         check_range("`lead`", lead, at_least=1)
         documents = as_documents(documents, "documents")

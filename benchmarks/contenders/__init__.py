@@ -18,6 +18,8 @@ from benchmarks.problems import INNER, POINTERS, TRANSFORMERS, TRANSLATIONS
 OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
 OURS_HALF, KERAS_HUB, ENGINE, ENGINE_INT8 = "ours-half", "keras-hub", "engine", "engine-int8"
 BY_ENGINE, BY_ENGINE_INT8 = "ours-by-engine", "ours-by-engine-int8"
+OF_KERAS = ("our_layers", "keras_layers", "pointer_generator", "transformers", "translators")
+"""Modules of programs that run on any backend."""
 # Whose results are another's: a yardstick that computes something else, and rounded weights.
 INEXACT = (GRU, OURS_HALF, ENGINE_INT8, BY_ENGINE_INT8)
 
@@ -26,7 +28,7 @@ INEXACT = (GRU, OURS_HALF, ENGINE_INT8, BY_ENGINE_INT8)
 class Contender:
     """A program, as a side of the comparison runs it.
 
-    `compiled` is XLA (`jit_compile=True`) for TensorFlow programs and `torch.compile` for PyTorch.
+    `compiled` is XLA for Keras' programs on TensorFlow, and `torch.compile` for PyTorch.
     Sides in `INEXACT` are no part of the comparison of results. With `streams` it works on as many
     batches at once as there are cores, a thread each.
     """
@@ -45,7 +47,7 @@ class Contender:
         return getattr(module, self.program)
 
 
-def _tensorflow(name: str, side: str, module: str, program: str, label: str) -> list[Contender]:
+def _keras(name: str, side: str, module: str, program: str, label: str) -> list[Contender]:
     return [
         Contender(name, side, module, program, False, label),
         Contender(f"{name}-xla", side, module, program, True, f"{label}, XLA"),
@@ -53,33 +55,33 @@ def _tensorflow(name: str, side: str, module: str, program: str, label: str) -> 
 
 
 _DECODERS = [
-    *_tensorflow("ours", OURS, "our_layers", "OurDecoder", "AttentionDecoder"),
-    *_tensorflow("keras-rnn", KERAS, "keras_layers", "RNNDecoder", "Keras RNN over a cell"),
-    *_tensorflow("keras-loop", KERAS, "keras_layers", "LoopDecoder", "Keras unrolled loop"),
+    *_keras("ours", OURS, "our_layers", "OurDecoder", "AttentionDecoder"),
+    *_keras("keras-rnn", KERAS, "keras_layers", "RNNDecoder", "Keras RNN over a cell"),
+    *_keras("keras-loop", KERAS, "keras_layers", "LoopDecoder", "Keras unrolled loop"),
     Contender("torch", TORCH, "torch_decoder", "TorchDecoder", False, "PyTorch loop"),
 ]
 _ATTENTIONS = [
-    *_tensorflow("ours", OURS, "our_layers", "OurAttention", "BahdanauAttention"),
-    *_tensorflow("keras", KERAS, "keras_layers", "KerasAttention", "Dense, AdditiveAttention"),
+    *_keras("ours", OURS, "our_layers", "OurAttention", "BahdanauAttention"),
+    *_keras("keras", KERAS, "keras_layers", "KerasAttention", "Dense, AdditiveAttention"),
 ]
 _INNER = [
-    *_tensorflow("ours", OURS, "our_layers", "OurInnerAttention", "InnerAttentionGRU"),
-    *_tensorflow("keras-rnn", KERAS, "keras_layers", "InnerRNN", "Keras RNN over a cell"),
+    *_keras("ours", OURS, "our_layers", "OurInnerAttention", "InnerAttentionGRU"),
+    *_keras("keras-rnn", KERAS, "keras_layers", "InnerRNN", "Keras RNN over a cell"),
     Contender("torch", TORCH, "torch_inner", "TorchInner", False, "PyTorch loop"),
-    *_tensorflow("gru", GRU, "keras_layers", "PlainGRU", "keras.layers.GRU"),
+    *_keras("gru", GRU, "keras_layers", "PlainGRU", "keras.layers.GRU"),
 ]
 _SELF_ATTENTIONS = [
-    *_tensorflow("ours", OURS, "our_layers", "OurSelfAttention", "MultiHeadAttention"),
-    *_tensorflow("keras", KERAS, "keras_layers", "KerasSelfAttention", "Keras MultiHeadAttention"),
+    *_keras("ours", OURS, "our_layers", "OurSelfAttention", "MultiHeadAttention"),
+    *_keras("keras", KERAS, "keras_layers", "KerasSelfAttention", "Keras MultiHeadAttention"),
     Contender("torch", TORCH, "torch_attention", "TorchSelfAttention", False, "PyTorch fused"),
 ]
 _POINTERS = [
-    *_tensorflow("ours", OURS, "pointer_generator", "OurPointerGenerator", "our layers"),
+    *_keras("ours", OURS, "pointer_generator", "OurPointerGenerator", "our layers"),
     Contender("torch", TORCH, "torch_pointer", "TorchPointerGenerator", False, "PyTorch loop"),
 ]
 _TRANSFORMERS = [
-    *_tensorflow("ours", OURS, "transformers", "OurTransformer", "Transformer"),
-    *_tensorflow("hub", KERAS_HUB, "transformers", "KerasHubTransformer", "KerasHub's blocks"),
+    *_keras("ours", OURS, "transformers", "OurTransformer", "Transformer"),
+    *_keras("hub", KERAS_HUB, "transformers", "KerasHubTransformer", "KerasHub's blocks"),
 ]
 _TRANSLATORS = [
     Contender("ours", OURS, "translators", "OurTranslator", False, "Transformer"),
@@ -88,7 +90,7 @@ _TRANSLATORS = [
     Contender(
         "half-streams", OURS_HALF, "translators", "OurHalfStreams", False, "bfloat16 streams", True
     ),
-    *_tensorflow("hub", KERAS_HUB, "translators", "KerasHubTranslator", "KerasHub"),
+    *_keras("hub", KERAS_HUB, "translators", "KerasHubTranslator", "KerasHub"),
     *(
         Contender(
             f"{name}{'-streams' * streams}",
@@ -129,8 +131,14 @@ _INNER_EXTRA = [
 ]
 
 
-def contenders_for(kind: str, extra: bool = False) -> list[Contender]:
-    """The programs that solve a kind of problem, ours first."""
+def contenders_for(kind: str, extra: bool = False, backend: str = "tensorflow") -> list[Contender]:
+    """The programs that solve a kind of problem, ours first; on JAX those of Keras alone."""
+    if backend == "jax":  # which compiles all by XLA
+        return [
+            each
+            for each in contenders_for(kind)
+            if each.module in OF_KERAS and not (each.compiled or each.streams)
+        ]
     if kind == "additive":
         return list(_ATTENTIONS)
     if kind == "multi-head":

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+from benchmarks.contenders.keras_program import KerasProgram
 from benchmarks.problems import heads_of, make_weights
 
 
@@ -14,7 +14,7 @@ def _dense(units: int, rows: int, **arguments) -> keras.layers.Dense:
     return layer
 
 
-class KerasAttention(TensorFlowProgram):
+class KerasAttention(KerasProgram):
     """`Dense` on queries and on keys, then `keras.layers.AdditiveAttention`."""
 
     def build(self, problem):
@@ -113,7 +113,7 @@ class MemoryCell(keras.layers.Layer):
         return output, [*own, value, keys, mask]
 
 
-class _KerasDecoder(TensorFlowProgram):
+class _KerasDecoder(KerasProgram):
     transposed = frozenset({"score_kernel"})
 
     def build(self, problem):
@@ -190,7 +190,7 @@ class InnerCell(keras.layers.Layer):
         return after, [after, query]
 
 
-class InnerRNN(TensorFlowProgram):
+class InnerRNN(KerasProgram):
     """`keras.layers.RNN` over a cell that carries the query in its state."""
 
     def build(self, problem):
@@ -202,7 +202,7 @@ class InnerRNN(TensorFlowProgram):
         return self._rnn(inputs, initial_state=[states[0], value[:, 0]])
 
 
-class PlainGRU(TensorFlowProgram):
+class PlainGRU(KerasProgram):
     """`keras.layers.GRU` of the same size, which attends to nothing."""
 
     def build(self, problem):
@@ -220,7 +220,7 @@ class PlainGRU(TensorFlowProgram):
         return self._layer(inputs, initial_state=states[0])
 
 
-class KerasSelfAttention(TensorFlowProgram):
+class KerasSelfAttention(KerasProgram):
     """`keras.layers.MultiHeadAttention`, causal."""
 
     differentiated = ("inputs",)

@@ -2,7 +2,7 @@
 
 import keras
 
-from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+from benchmarks.contenders.keras_program import KerasProgram
 from benchmarks.problems import heads_of, make_weights
 from keras_attention import (
     AttentionDecoder,
@@ -13,7 +13,7 @@ from keras_attention import (
 )
 
 
-class OurDecoder(TensorFlowProgram):
+class OurDecoder(KerasProgram):
     """`AttentionDecoder` in Bahdanau's order over a GRU, or Luong's over an LSTM."""
 
     def build(self, problem):
@@ -39,7 +39,7 @@ class OurDecoder(TensorFlowProgram):
         return self._layer(inputs, value, initial_state=states, value_mask=mask)
 
 
-class OurAttention(TensorFlowProgram):
+class OurAttention(KerasProgram):
     """`BahdanauAttention` over a whole sequence of queries."""
 
     def build(self, problem):
@@ -54,7 +54,7 @@ class OurAttention(TensorFlowProgram):
         return self._layer(inputs, value, value_mask=mask)
 
 
-class OurInnerAttention(TensorFlowProgram):
+class OurInnerAttention(KerasProgram):
     """`InnerAttentionGRU`; the memory's one vector asks."""
 
     def build(self, problem):
@@ -70,7 +70,7 @@ class OurInnerAttention(TensorFlowProgram):
         return self.call(*arrays, training=True)
 
 
-class OurSelfAttention(TensorFlowProgram):
+class OurSelfAttention(KerasProgram):
     """`MultiHeadAttention`, causal."""
 
     differentiated = ("inputs",)

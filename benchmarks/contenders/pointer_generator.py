@@ -1,15 +1,15 @@
 """A pointer-generator of this package's layers, called as a user calls them."""
 
 import keras
-import tensorflow as tf
+from keras import ops
 
-from benchmarks.contenders.tensorflow_program import TensorFlowProgram
+from benchmarks.contenders.keras_program import KerasProgram
 from benchmarks.problems import vocabulary_of
 from keras_attention.layers import AttentionDecoder, CoverageAttention, PointerGenerator
 from keras_attention.losses import coverage_loss
 
 
-class OurPointerGenerator(TensorFlowProgram):
+class OurPointerGenerator(KerasProgram):
     """`AttentionDecoder` over an LSTM with `CoverageAttention`, a readout, `PointerGenerator`."""
 
     arrays = ("inputs", "value", "mask", "states", "source_ids", "labels")
@@ -55,4 +55,4 @@ class OurPointerGenerator(TensorFlowProgram):
         return coverage_loss(scores) - log_p
 
     def loss(self, outputs, targets):
-        return tf.reduce_mean(outputs)
+        return ops.mean(outputs)

@@ -6,10 +6,10 @@ from functools import partial
 import keras
 import keras_nlp
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
-from benchmarks.problems import LEARNING_RATE, Problem
+from benchmarks.contenders.keras_program import compiled, to_numpy, training_step
+from benchmarks.problems import Problem
 from benchmarks.transformer_problem import DROPOUT, PAD, architecture_of, make_ids, make_weights
 from keras_attention.applications.translation import Transformer
 from keras_attention.applications.translation.models.base import WordCrossentropy
@@ -118,54 +118,47 @@ class TransformerProgram:
     model_class: type
     losses: Callable  # of labels and logits
 
-    def __init__(self, problem: Problem, compiled: bool):
+    def __init__(self, problem: Problem, uses_xla: bool):
         self._model = self.model_class(problem.size.units, DROPOUT)
         self._problem = problem
         self._names = set_weights(self._model, problem)
-        self._variables = self._model.variables
+        variables = self._model.variables
         ids = make_ids(problem)
-        self._ids = [tf.constant(ids[name]) for name in ("source", "target", "labels")]
-        self._optimizer = keras.optimizers.SGD(LEARNING_RATE)
-        self._optimizer.build(self._variables)
-        self._losses = tf.function(self._compute_losses, jit_compile=compiled)
-        self._check = tf.function(self._differentiate, jit_compile=compiled)
-        self._train = tf.function(self._step, jit_compile=compiled)
+        self._ids = [ops.convert_to_tensor(ids[name]) for name in ("source", "target", "labels")]
+        self._losses = compiled(self._compute_losses, variables, uses_xla)
+        self._check = training_step(self._loss_checked, variables, uses_xla, updates=False)
+        self._train = training_step(self._loss_in_training, variables, uses_xla)
 
     def _compute_losses(self, source, target, labels, training=False):
         logits = self._model(source, target, training=training)
         return self.losses(labels, logits)
 
     def _mean_loss(self, *ids, training):
-        return tf.reduce_mean(self._compute_losses(*ids, training=training))
+        return ops.mean(self._compute_losses(*ids, training=training))
 
-    def _differentiate(self, *ids, training=False):
-        values = [variable.value for variable in self._variables]
-        with tf.GradientTape() as tape:
-            loss = self._mean_loss(*ids, training=training)
-        return loss, tape.gradient(loss, values)
+    def _loss_checked(self, sources, *ids):
+        return self._mean_loss(*ids, training=False)
 
-    def _step(self, *ids):
-        loss, gradients = self._differentiate(*ids, training=True)
-        self._optimizer.apply(gradients, self._variables)
-        return loss
+    def _loss_in_training(self, sources, *ids):
+        return self._mean_loss(*ids, training=True)
 
     def forward(self) -> np.ndarray:
         """Return the loss of each target word, without dropout."""
-        return self._losses(*self._ids).numpy()
+        return to_numpy(self._losses(*self._ids))
 
     def train(self):
         """Take a step; return no loss, since it is random, and what the check gives."""
-        self._train(*self._ids).numpy()
+        float(self._train([], *self._ids)[0])
 
         def checked():
             set_weights(self._model, self._problem)  # the step has moved them, at random
-            loss, gradients = self._check(*(ids[:CHECKED] for ids in self._ids))
+            loss, gradients = self._check([], *(ids[:CHECKED] for ids in self._ids))
             found = {
-                name: tf.convert_to_tensor(gradient).numpy()
+                name: to_numpy(gradient)
                 for name, gradient in zip(self._names, gradients, strict=True)
                 if not name.endswith("key_bias")  # which softmax cancels: rounding alone
             }
-            return {"loss": loss.numpy(), **found}
+            return {"loss": to_numpy(loss), **found}
 
         return None, checked
 

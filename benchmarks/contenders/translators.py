@@ -8,9 +8,9 @@ from functools import partial
 
 import keras_nlp
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
+from benchmarks.contenders import keras_program
 from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weights
 from benchmarks.problems import Problem
 from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
@@ -64,7 +64,8 @@ class OurTranslator(Translator):
 
         def search_batch(first):
             source = self._source[first : first + size]
-            found[first] = self._searches[beam_size](source).tokens.numpy()[:, 0]
+            tokens = self._searches[beam_size](source).tokens
+            found[first] = ops.convert_to_numpy(tokens)[:, 0]
 
         firsts = range(0, len(self._source), size)
         in_streams(search_batch, firsts, min(self.streams, len(firsts)))
@@ -100,12 +101,15 @@ class KerasHubTranslator(Translator):
             BEAM_SIZE: keras_nlp.samplers.BeamSampler(num_beams=BEAM_SIZE),
         }
         self._searches = {
-            beam_size: tf.function(partial(self._search, sampler), jit_compile=uses_xla)
+            beam_size: keras_program.compiled(
+                partial(self._search, sampler), self._model.variables, uses_xla
+            )
             for beam_size, sampler in samplers.items()
         }
 
     def translate(self, beam_size):
-        return self._searches[beam_size](tf.constant(self._source)).numpy()[:, 1:]
+        found = self._searches[beam_size](ops.convert_to_tensor(self._source))
+        return ops.convert_to_numpy(found)[:, 1:]
 
     def _search(self, sampler, source):
         model, size = self._model, self._size

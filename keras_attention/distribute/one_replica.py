@@ -6,14 +6,15 @@ import keras
 
 
 class ReleasesGraphs:
-    """Mixin of a `keras.Model` whose training leaves no graph behind on TensorFlow.
+    """Mixin of a `keras.Model`: TensorFlow frees the graph of a training that is over.
 
-    Keras' optimizer adds gradients up over all replicas, also where there is one, by a function
-    with its own gradient. TensorFlow keeps such functions for good, each with the graph that it is
-    in: that of a whole training step. In TensorFlow's cross-replica context, which has no replicas
-    to add up over, Keras leaves the sum out. It is a sum of one, so the update stays the same.
+    Keras' optimizer sums gradients over all replicas, even if there is only one. TensorFlow never
+    frees the function that does so, nor the graph around it, which is a whole training step. This
+    mixin runs the step in TensorFlow's cross-replica context, where Keras leaves the sum out. The
+    update stays the same, as it is a sum of one.
 
-    A strategy of several replicas, another backend and a `LossScaleOptimizer` are left as they are.
+    Under a strategy, in a cross-replica context, on another backend and with a
+    `LossScaleOptimizer`, training is Keras' own.
 
     Example:
 
@@ -40,6 +41,7 @@ class ReleasesGraphs:
 
         # The `apply` of a LossScaleOptimizer wants a replica's context.
         scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)  # type: ignore[attr-defined]
-        if scales or tf.distribute.has_strategy():
+        context = tf.distribute.get_replica_context()
+        if scales or context is None or tf.distribute.has_strategy():
             return step(*args)
-        return tf.distribute.get_replica_context().merge_call(lambda strategy: step(*args))
+        return context.merge_call(lambda strategy: step(*args))

@@ -224,12 +224,13 @@ def _check(model: keras.Model) -> None:
     if not getattr(model, "compiled", False):
         raise ValueError("The model must be compiled first. Received: a model without compile()")
     for name in ("train_step", "test_step"):
-        known = [getattr(each, name, None) for each in (keras.Model, ReleasesGraphs)]
-        if getattr(type(model), name) not in known:
+        bases = (*keras.Model.__mro__, ReleasesGraphs)
+        own = [each for each in type(model).__mro__ if name in vars(each) and each not in bases]
+        if own:
             raise ValueError(
                 f"A model with a `{name}` of its own cannot be made replica-safe: what it does is "
                 "replaced. Override compute_loss or compute_metrics, which are kept. "
-                f"Received: {type(model).__name__}.{name}"
+                f"Received: {own[0].__name__}.{name}"
             )
     if model.jit_compile:
         raise ValueError(

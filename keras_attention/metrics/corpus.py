@@ -217,7 +217,8 @@ def rouge(
             usual. The draws are always the same.
 
     Raises:
-        ValueError: Where there are not as many of both, or a document has no reference.
+        ValueError: Where there are not as many of both, a document has no reference, or `resamples`
+            is below 0.
 
     Reference:
         Lin 2004, "ROUGE: a package for automatic evaluation of summaries"; computed by Google's
@@ -236,17 +237,21 @@ def rouge(
             "Each summary needs at least one reference. "
             f"Received: {len(hypotheses)} summaries, {sum(map(bool, references))} with references"
         )
+    if resamples < 0:
+        raise ValueError(f"`resamples` must be at least 0. Received: resamples={resamples}")
     scorer = RougeScorer(list(ROUGE), use_stemmer=stem)
     found = [
         scorer.score_multi(list(targets), text)
         for text, targets in zip(hypotheses, references, strict=True)
     ]
-    scores = {name: np.array([100 * each[name].fmeasure for each in found]) for name in ROUGE}
-    report = {name: float(values.mean()) if found else 0.0 for name, values in scores.items()}
-    if not (resamples and found):
+    scores = {
+        name: np.array([100 * each[name].fmeasure for each in found] or [0.0]) for name in ROUGE
+    }
+    report = {name: float(values.mean()) for name, values in scores.items()}
+    if not resamples:
         return report
-    draws = np.random.default_rng(0)
-    rows = [draws.integers(0, len(found), len(found)) for _ in range(resamples)]
+    draws, count = np.random.default_rng(0), max(1, len(found))
+    rows = [draws.integers(0, count, count) for _ in range(resamples)]
     for name, values in scores.items():
         ends = np.quantile([values[each].mean() for each in rows], (0.025, 0.975))
         report |= zip((f"{name}_low", f"{name}_high"), map(float, ends), strict=True)
@@ -254,11 +259,11 @@ def rouge(
 
 
 def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count: int) -> list[int]:
-    """Return the places of the sentences of a document that make the best summary by ROUGE.
+    """Return the places of sentences of a document that make a good summary by ROUGE.
 
     The sum of ROUGE-1 and ROUGE-2 (F-measure, stemmed, best reference) chooses one sentence after
-    another, until none adds to it. No summary of whole sentences is much better, which bounds what
-    extraction can reach.
+    another, until none adds to it. This is a greedy estimate of what extraction can reach, not a
+    bound: other sentences may score higher.
 
     Args:
         sentences: Of the document.
@@ -270,7 +275,7 @@ def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count:
 
     Example:
 
-    >>> oracle_sentences(["a cat sat", "it rained all day", "the cat slept"], ["a cat slept"], 1)
+    >>> oracle_sentences(["a cat sat", "it rained all day", "the cat slept"], ["the cat slept"], 1)
     [2]
     """
     from rouge_score.tokenizers import DefaultTokenizer

@@ -32,8 +32,8 @@ class BucketedBatches:
         tokens_per_batch: ids of a batch, padding included, in its longest column.
         lengths: the length of each column in each bucket, `[(10, 12), (30, 35)]`. Default: at most
             `number_of_buckets` that waste least on padding, multiples of `multiple_of`.
-        like: other batches, whose lengths to use, so that no new shapes are compiled; one more
-            comes in where none holds the longest examples.
+        like: other batches. The buckets have their lengths, so that nothing new is compiled. If
+            the longest sequences of all columns fit none of these buckets, one more holds them.
         seed, shuffle: draw a new order in each epoch; else examples keep their order in each
             bucket, and buckets follow one another from the shortest.
         values: arrays with a row for each example, such as weights.
@@ -44,7 +44,8 @@ class BucketedBatches:
             bucket holds all its ways, so that all epochs have the same batches.
 
     Raises:
-        ValueError: where columns differ in rows or have none, or an example fits no bucket.
+        ValueError: where columns or `values` differ in rows, there are no rows, or an example fits
+            no bucket.
 
     Example:
 
@@ -84,10 +85,13 @@ class BucketedBatches:
         self._columns = [
             column if isinstance(column, PackedIds) else PackedIds(column) for column in columns
         ]
+        if any(len(each) != len(columns[0]) for each in values):
+            raise ValueError(
+                f"Each of `values` must have a row for each of {len(columns[0])} examples. "
+                f"Received: {[len(each) for each in values]} rows"
+            )
+        # Zeros come first: row -1, of padding, has them.
         self._values = [np.concatenate([np.zeros_like(each[:1]), each]) for each in values]
-        if self._values:  # a column that numbers the examples from 1; 0 is a row of padding
-            numbers = range(1, len(self._columns[0]) + 1)
-            self._columns.append(PackedIds([number] for number in numbers))
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
         self._tokens, self._variants = int(sizes.sum()) / variants, variants
         sizes = sizes.reshape(variants, -1, sizes.shape[1]).max(axis=0)
@@ -99,12 +103,15 @@ class BucketedBatches:
 
         if like is not None:
             longest = tuple(sizes.max(axis=0).tolist())
-            # One of both may have a column more, of numbers.
-            lengths = [(*each[: len(longest)], *longest[len(each) :]) for each in like.lengths]
+            lengths = list(like.lengths)
             if not any((sizes.max(axis=0) <= each).all() for each in lengths):
                 lengths.append(longest)
         if lengths is None:
-            lengths = choose_lengths(sizes, number_of_buckets, multiple_of, rows)
+            # With values a row counts as one id more, as in earlier versions: their runs go on.
+            more = np.ones((len(sizes), int(bool(self._values))), sizes.dtype)
+            counted = np.concatenate([sizes, more], axis=1)
+            lengths = choose_lengths(counted, number_of_buckets, multiple_of, rows)
+            lengths = [each[: sizes.shape[1]] for each in lengths]
         self.lengths: list[Lengths] = sorted(
             (tuple(map(int, bucket)) for bucket in lengths), key=sum
         )
@@ -148,9 +155,7 @@ class BucketedBatches:
         rows = np.where(rows < 0, rows, rows + first)
         columns = zip(self._columns, self.lengths[bucket], strict=True)
         arrays = [column.padded(rows, length) for column, length in columns]
-        if self._values:
-            numbers = arrays.pop()[:, 0]
-            arrays += [each[numbers] for each in self._values]
+        arrays += [each[rows + 1] for each in self._values]
         return self._assemble(*arrays)
 
     def epoch(self, epoch: int = 0) -> Iterator[Any]:

@@ -154,7 +154,7 @@ def test_classifiers_shade_words_and_weigh_sentences():
     sentences = result.weights[0].sentences
     assert len(words.columns.groups) == len(sentences) > 1
     np.testing.assert_allclose(words.matrix(groups=True)[0, 0], sentences, atol=1e-3)
-    with pytest.raises(ValueError, match="takes text.*Received: text and second"):
+    with pytest.raises(ValueError, match="takes text, a string. Received: text and second"):
         task.explain("a dog", "a bird")
     with pytest.raises(ValueError, match=r"TextClassifier explains a single text.*: \['a dog'\]"):
         task.explain(["a dog"])

@@ -256,3 +256,10 @@ def test_what_is_there_stays_unless_it_is_written_whole(task, tmp_path, monkeypa
     assert path.read_text() == "old"
     save(path)
     assert path.stat().st_size > 3 and [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_arguments_of_saving_may_be_given_by_place_as_in_keras(task, tmp_path):
+    task.save(tmp_path / "task", True, False)
+    assert (tmp_path / "task" / "model.weights.h5").is_file()  # not zipped
+    task.save_weights(tmp_path / "task.weights.json", True, 5)
+    assert (tmp_path / "task_00000.weights.h5").is_file()  # in shards

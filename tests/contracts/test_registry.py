@@ -143,6 +143,11 @@ def test_constructor_refuses(cls, options):
 def test_keras_file_loads_without_custom_objects(name, tmp_path):
     case = CASES[name]
     model, inputs = functional(name), case.inputs()
+    # Keras 3.12 loads no model with an input that nothing reads.
+    read = {
+        f"{key} read": keras.layers.Identity(autocast=False)(x) for key, x in model.input.items()
+    }
+    model = keras.Model(model.input, {**model.output, **read})
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_close(results_of(loaded, inputs), results_of(model, inputs), atol=1e-6)

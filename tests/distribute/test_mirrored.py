@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_attention.distribute import (
     GlobalMean,
+    ReleasesGraphs,
     even_batches,
     make_data_parallel,
     make_replica_safe,
@@ -197,8 +198,11 @@ def test_what_is_refused():
             model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
         own = type("Own", (keras.Sequential,), {"train_step": lambda self, data: {}})()
         own.compile("sgd", "mse", jit_compile=False)
-    with pytest.raises(ValueError, match="Received: Own.train_step"):
-        make_replica_safe(own)
+        released = type("Released", (ReleasesGraphs, type(own)), {})()
+        released.compile("sgd", "mse", jit_compile=False)
+    for model in (own, released):
+        with pytest.raises(ValueError, match="Received: Own.train_step"):
+            make_replica_safe(model)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])

@@ -67,6 +67,21 @@ def test_a_training_with_a_scaled_loss_is_the_same():
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_step_in_a_cross_replica_context_is_that_of_keras():
+    steps = []
+
+    class Step:
+        optimizer = None
+
+        def train_step(self, data):
+            steps.append(data)
+
+    model = type("Model", (ReleasesGraphs, Step), {})()
+    context = tf.distribute.get_replica_context()
+    context.merge_call(lambda strategy: model.train_step("data"))
+    assert steps == ["data"]
+
+
 def test_under_a_strategy_keras_adds_up():
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
     with strategy.scope():

@@ -170,7 +170,9 @@ def test_the_interval_of_rouge_is_that_of_draws_of_its_documents():
     assert report["rouge2_low"] == pytest.approx(low, abs=4)
     assert report["rouge2_high"] == pytest.approx(high, abs=4)
     assert report == rouge(HYPOTHESES, references, resamples=1000)
-    assert rouge([], [], resamples=10) == {"rouge1": 0.0, "rouge2": 0.0, "rougeL": 0.0}
+    assert rouge([], [], resamples=10) == dict.fromkeys(report, 0.0)
+    with pytest.raises(ValueError, match="Received: resamples=-1"):
+        rouge(HYPOTHESES, references, resamples=-1)
 
 
 SENTENCES = ["the dogs ran", "a cat was sleeping there", "it rained", "cats sleep a lot", "the end"]

@@ -262,6 +262,10 @@ def test_many_different_lengths_are_taken_together():
             {"columns": ([[1]], [[1]]), "batch_size": 1, "lengths": [(1,)]},
             "must have 2 lengths, one for each column",
         ),
+        (
+            {"columns": ([[1], [2]],), "batch_size": 1, "values": (np.ones(2), np.ones(3))},
+            "a row for each of 2 examples. Received: \\[2, 3\\] rows",
+        ),
     ],
 )
 def test_refused(arguments, message):
@@ -274,8 +278,18 @@ def test_batches_like_others_and_values_of_rows():
     weights, names = np.array([0.5, 1.5]), np.array([[1, 2], [3, 4]], "int32")
     more = {"shuffle": False, "values": (weights, names)}
     own = BucketedBatches(([[7, 8], [9]],), batch_size=2, like=first, **more)
-    assert own.lengths == [(1, 1), (4, 1)]
+    assert own.lengths == [(1,), (4,)]
     short, long = own.epoch()
     np.testing.assert_array_equal(short[1], [1.5, 0])  # a row of padding has zeros
     np.testing.assert_array_equal(long[2], [[1, 2], [0, 0]])
     assert BucketedBatches(([[5] * 6],), batch_size=2, like=own).lengths == [(1,), (4,), (6,)]
+
+
+def test_values_choose_the_lengths_of_earlier_versions(columns):
+    """These had a column with one id, and a run would not go on as it was."""
+    options = {"batch_size": 13, "number_of_buckets": 5}
+    other = BucketedBatches((*columns, [[1]] * 211), **options)
+    own = BucketedBatches(columns, values=[np.ones(211)], **options)
+    assert own.lengths == [each[:-1] for each in other.lengths]
+    for index in range(len(own)):
+        np.testing.assert_array_equal(own.rows(1, index), other.rows(1, index))
