@@ -164,7 +164,7 @@ class Translator(SearchTask):
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
             engine: None for our own search, or `"ctranslate2"` (that package), for a `Transformer`
-                with sinusoidal positions; the folder that the task came from keeps what it reads.
+                with sinusoidal positions; its files stay in the folder that the task came from.
             compute_type: of the engine: `"float32"` (where not given), `"bfloat16"`, `"int16"`,
                 `"int8"` or `"int8_bfloat16"`, as far as the processor has it.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
@@ -387,10 +387,9 @@ class Translator(SearchTask):
 
     def feature_loss(self, loss) -> keras.losses.Loss | None:
         network, is_own = self.backbone, type(loss) is MaskedSparseCategoricalCrossentropy
+        is_own = is_own and (loss.reduction, loss.ignore_index) == ("mean_with_sample_weight", 0)
         if not is_own or network.feature_size == network.target_vocabulary_size:
             return None  # the width must tell features from logits
-        if (loss.reduction, loss.ignore_index) != ("mean_with_sample_weight", 0):
-            return None
         return WordCrossentropy(network, loss.label_smoothing, self.consistency)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:

@@ -83,10 +83,10 @@ def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, kind):
 
         return strategy.experimental_local_results(strategy.run(share))
 
+    received = [float(share) for share in shares()]
     if kind == "two passes":
         predictions = np.concatenate([predictions[:, 0], predictions[:, 1]])
     expected = float(loss(labels, predictions, weight))
-    received = [float(share) for share in shares()]
     assert expected > 0.1 and received[0] > 0 and received[1] == 0
     assert sum(received) == pytest.approx(expected, rel=1e-5)
 
