@@ -193,7 +193,7 @@ def test_what_the_engine_does_not_do_is_refused_with_a_way_out(transformer, monk
     refused("does not sample.*without the engine", sample=True)
     refused("coverage_penalty=0.3; without the engine", coverage_penalty=0.3)
     refused("compute type.*int8.*Received: 'float7'", compute_type="float7")
-    refused("`engine` must be one of .*ctranslate2.*Received: engine='onnx'", engine="onnx")
+    refused("`engine` must be one of .*ctranslate2.*Received: 'onnx'", engine="onnx")
     refused("give `engine` too", engine=None, compute_type="int8")
     refused("2048 positions.*3000", max_length=3000, max_length_ratio=999.0)
     transformer.show_attention(1, 0)
