@@ -142,8 +142,10 @@ def chosen_problems(options: argparse.Namespace) -> list[Problem]:
 def run(options: argparse.Namespace, output: Path) -> None:
     """Measures; prints each table and keeps the figures as soon as a problem is done."""
     problems = chosen_problems(options)
-    needed = dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED)
-    for package, name in {("jax", "JAX"): None} if options.backend == "jax" else needed:
+    needed = [("jax", "JAX")]
+    if options.backend == "tensorflow":
+        needed = list(dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED))
+    for package, name in needed:
         if not machine.installed(package):
             raise BenchmarkError(
                 f"{name} is missing. `make bench` installs it; `--only attention` needs none"

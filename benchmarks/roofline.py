@@ -1,8 +1,8 @@
 """`python -m benchmarks.roofline`: what a processor's rate and bandwidth allow, on paper.
 
-The least time of a pass is the longer of two: that of its operations at the processor's rate, and
-that of its numbers, read and written once, at the bandwidth of its memory. Nothing runs; with the
-figures of a run the share that was reached stands beside.
+The processor needs one time for the operations of a pass, at its rate. Its memory needs another, to
+read and write all numbers once. The longer of the two is the least time of the pass. The command
+runs no layer. Given the figures of a run, it prints the share of that speed that the run reached.
 """
 
 import argparse

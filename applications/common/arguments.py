@@ -22,7 +22,8 @@ class KeepsArguments:
 def settings_of(part: Any, to_train: bool = False) -> dict[str, Any]:
     """Return the configuration of a network or preprocessor, to compare it with another's.
 
-    What its `only_to_train` names is left out, unless `to_train`.
+    A part names in `only_to_train` the settings that training alone reads. Without `to_train` they
+    are left out.
     """
     left_out = () if to_train else getattr(part, "only_to_train", ())
     config = {**without("name", part.get_config()), "name": None}

@@ -1,4 +1,7 @@
-"""What programs of Keras layers share: compiled functions and training steps, by backend."""
+"""Compiled functions, training steps and the base class of programs that are made of Keras layers.
+
+TensorFlow and JAX each have their own.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -73,6 +73,7 @@ class BucketedBatches:
     ) -> None:
         _check(
             columns,
+            values,
             batch_size=batch_size,
             tokens_per_batch=tokens_per_batch,
             number_of_buckets=number_of_buckets,
@@ -85,11 +86,6 @@ class BucketedBatches:
         self._columns = [
             column if isinstance(column, PackedIds) else PackedIds(column) for column in columns
         ]
-        if any(len(each) != len(columns[0]) for each in values):
-            raise ValueError(
-                f"Each of `values` must have a row for each of {len(columns[0])} examples. "
-                f"Received: {[len(each) for each in values]} rows"
-            )
         # Zeros come first: row -1, of padding, has them.
         self._values = [np.concatenate([np.zeros_like(each[:1]), each]) for each in values]
         sizes = np.stack([column.lengths for column in self._columns], axis=1)
@@ -102,10 +98,7 @@ class BucketedBatches:
             return np.maximum(1, tokens_per_batch // longest)
 
         if like is not None:
-            longest = tuple(sizes.max(axis=0).tolist())
-            lengths = list(like.lengths)
-            if not any((sizes.max(axis=0) <= each).all() for each in lengths):
-                lengths.append(longest)
+            lengths = _with_room(like.lengths, sizes)
         if lengths is None:
             # With values a row counts as one id more, as in earlier versions: their runs go on.
             more = np.ones((len(sizes), int(bool(self._values))), sizes.dtype)
@@ -209,7 +202,9 @@ class BucketedBatches:
         return batches
 
 
-def _check(columns: Sequence[Sequence[Sequence[int]]], **sizes: int | None) -> None:
+def _check(
+    columns: Sequence[Sequence[Sequence[int]]], values: Sequence[np.ndarray], **sizes: int | None
+) -> None:
     counts = [len(column) for column in columns]
     if not counts or len(set(counts)) > 1 or counts[0] == 0:
         raise ValueError(
@@ -225,11 +220,24 @@ def _check(columns: Sequence[Sequence[Sequence[int]]], **sizes: int | None) -> N
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {size}")
+    if any(len(each) != counts[0] for each in values):
+        raise ValueError(
+            f"Each of `values` must have a row for each of {counts[0]} examples. "
+            f"Received: {[len(each) for each in values]} rows"
+        )
     if counts[0] % (sizes["variants"] or 1):
         raise ValueError(
             "`columns` must hold each example equally often. "
             f"Received: variants={sizes['variants']} of {counts[0]} sequences"
         )
+
+
+def _with_room(lengths: list[Lengths], sizes: np.ndarray) -> list[Lengths]:
+    """Return lengths, and one more bucket if the longest sequences fit none of theirs."""
+    longest = sizes.max(axis=0)
+    if any((longest <= each).all() for each in lengths):
+        return lengths
+    return [*lengths, tuple(longest.tolist())]
 
 
 def choose_lengths(
