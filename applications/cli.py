@@ -30,6 +30,8 @@ from .training.config import commented_yaml, config_help, load_config, precision
 from .training.run_folder import RunFolder, is_free
 from .training.tasks import train_task
 
+SEARCHES = ("evaluate", "predict", "score", "shortlist")
+
 
 def run(options: argparse.Namespace) -> int:
     """Carry out a parsed command line; return the exit status."""
@@ -113,7 +115,7 @@ def _on_a_run(options):
     folder, task_class = _found(options.run)
     _check_output(task_class, options)
     options.config = tasks.config_of(task_class, folder)
-    if issubclass(task_class, SearchTask) and options.verb in ("evaluate", "predict", "score"):
+    if issubclass(task_class, SearchTask) and options.verb in SEARCHES:
         own = getattr(getattr(options.config, "decoding", None), "streams", None)
         share_cores(stream_count(getattr(options, "streams", None) or own))
     # An engine rounds the weights itself.

@@ -29,6 +29,7 @@ VERBS_ON_A_RUN = {
     "evaluate": "measure a run on its test set, or on files",
     "predict": "predict for the lines of a file or of standard input",
     "score": "write the log-probability of given results",
+    "shortlist": "learn a vocabulary shortlist, with which a translator is faster",
     "visualize": "show what a run's model attends to",
     "export": "write the model for use elsewhere",
 }

@@ -204,6 +204,25 @@ ENGINE = [
         choices=("float32", "bfloat16", "int16", "int8", "int8_bfloat16"),
     ),
 ]
+SHORTLIST = [
+    file(
+        "--shortlist",
+        "score only words of this vocabulary shortlist, which the verb `shortlist` writes: faster, "
+        "and no other word can be written",
+    ),
+    Option(
+        "--shortlist-size",
+        "how many of its words a batch of sentences gets (default: 1024)",
+        type=positive,
+        metavar="N",
+    ),
+]
+CANDIDATES = Option(
+    "--candidates",
+    "how many target words to keep of a source word (default: 50)",
+    type=positive,
+    metavar="N",
+)
 LINES = file("--input", "file to read; standard input if not given")
 ALIGNMENTS = switch(
     "--alignments",
@@ -243,16 +262,21 @@ TRANSLATION = TaskCommand(
         "evaluate": "measure translations of a test set, or of files",
         "predict": "translate each line of standard input or a file",
         "score": "write the log-probability of given translations",
+        "shortlist": "learn which target words go with which source words, for `predict`",
         "visualize": "draw the alignment of a sentence and its translation",
         "export": "write the translator for use elsewhere",
     },
     options={
         "evaluate": [
             *(MORE, *PAIRS, split("dev", "test"), *GOLD, JSON),
-            *(*ENGINE, *SEARCH.values(), *ATTENTION),
+            *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
-        "predict": [MORE, LINES, OUTPUT, ALIGNMENTS, *ENGINE, *SEARCH.values(), *ATTENTION],
+        "predict": [
+            *(MORE, LINES, OUTPUT, ALIGNMENTS),
+            *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
+        ],
         "score": [MORE, *PAIRS, OUTPUT],
+        "shortlist": [*PAIRS, CANDIDATES, file("--output", "new file (text)", required=True)],
         "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *TRANSLATED],
         "export": [FORMAT, FOLDER],
     },

@@ -24,7 +24,8 @@ class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
     A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source
-    and its default options.
+    and its default options. Where `_planned` gets the size of a shortlist, `find` takes the ids of
+    its words too, as `shortlist`, and so does the search that comes back, after the source.
     """
 
     find: ClassVar[Callable]
@@ -54,7 +55,11 @@ class SearchTask(TextTask):
         return {**super().get_config(), "search": search}
 
     def _planned(
-        self, lengths: Sequence[int], options: SearchOptions, attention: bool
+        self,
+        lengths: Sequence[int],
+        options: SearchOptions,
+        attention: bool,
+        shortlist: int | None = None,
     ) -> tuple[Callable, int, int]:
         """Return the search for sources of these lengths, the rows of a batch, and the streams."""
         if options.sample:  # the seed starts anew
@@ -67,12 +72,15 @@ class SearchTask(TextTask):
         options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
-        key, changing = (options, attention), [self._seed.state]
+        key, changing, ranks = (options, attention), [self._seed.state], [self.source_rank]
+        if shortlist is not None:
+            function, key = _among(function, shortlist), (*key, shortlist)
+            ranks.append(1)
         rows = len(lengths)
         single = is_free and rows <= most  # with a number of streams, runs are always the same
         if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
-            return (lambda source: function(ops.convert_to_tensor(source))), most, 1
-        ready = self._compiled(key, function, self.source_rank, changing=changing)
+            return (lambda *ids: function(*map(ops.convert_to_tensor, ids))), most, 1
+        ready = self._compiled(key, function, *ranks, changing=changing)
         return ready, rows_of_a_batch(rows, most, streams), streams
 
     def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
@@ -88,3 +96,9 @@ class SearchTask(TextTask):
         if streams > 1 and hasattr(find, "get_concrete_function"):
             find.get_concrete_function()  # traced here: Keras' settings are those of a thread
         in_streams(use, batches, streams)
+
+
+def _among(find: Callable, size: int) -> Callable:
+    """Return a search that takes the ids `(size,)` of the words to write, too."""
+    # A graph must know how many there are.
+    return lambda source, words: find(source, shortlist=ops.reshape(words, (size,)))

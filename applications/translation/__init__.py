@@ -17,6 +17,7 @@ from .models.rnnsearch import RNNEncDec, RNNSearch
 from .models.transformer import Transformer
 from .preprocessor import TranslationPreprocessor
 from .results import Translation
+from .shortlist import Shortlist
 from .translator import Translator
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ModelConfig",
     "RNNEncDec",
     "RNNSearch",
+    "Shortlist",
     "TokenizerConfig",
     "TrainingConfig",
     "Transformer",

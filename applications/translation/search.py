@@ -9,21 +9,30 @@ from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.text import END_ID, PAD_ID, START_ID
 
+from ..common.errors import check_choice, shown
 from ..common.network import without_unwritable
 from .models.base import TranslationModel
+from .shortlist import Shortlist
 
+ENGINES = ("ctranslate2",)
 # Tokens that a state which grows has room for at first; the search makes more.
 FIRST_ROOM = 8
 
 
 def search(
-    model: TranslationModel, source, options: SearchOptions, seed=None, attention: bool = True
+    model: TranslationModel,
+    source,
+    options: SearchOptions,
+    seed=None,
+    attention: bool = True,
+    shortlist=None,
 ) -> DecodingResult:
     """Translate a batch of ids `(B, S)`, padded with 0, at least one of each.
 
     `seed` is a `keras.random.SeedGenerator`, where tokens are drawn; `attention` says whether the
-    attention history is wanted. Padding and the start token are never among the tokens found, and
-    have no part in the probabilities.
+    attention history is wanted. `shortlist` holds the ids `(n,)` of the words that may be written,
+    of a known number, the special tokens first. Padding and the start token are never among the
+    tokens found, and have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
@@ -33,11 +42,15 @@ def search(
     mask = ops.not_equal(source, PAD_ID)
     keeps_attention = model.has_attention and (attention or options.uses_coverage)
 
+    chosen = {} if shortlist is None else {"words": model.output_of(shortlist)}
+
     def step(tokens, state, index):
-        logits, state = model.step(tokens, state, index)
+        if shortlist is not None:  # the search counts the words of the list
+            tokens = ops.take(shortlist, tokens)
+        logits, state = model.step(tokens, state, index, **chosen)
         return without_unwritable(logits), state
 
-    return search_by_options(
+    found = search_by_options(
         step,
         model.start(source, max_length=FIRST_ROOM),
         options,
@@ -54,6 +67,9 @@ def search(
         shrink_batch=True,
         seed_generator=seed,
     )
+    if shortlist is None:
+        return found
+    return found._replace(tokens=ops.take(shortlist, found.tokens))
 
 
 def force(model: TranslationModel, source, target, labels, attention: bool = True):
@@ -75,3 +91,22 @@ def batches_of(rows, lengths, size) -> Iterator[list[int]]:
     ordered = sorted(rows, key=lambda row: -lengths[row])
     for first in range(0, len(ordered), size):
         yield ordered[first : first + size]
+
+
+def check_engine(engine, compute_type, shortlist, preprocessor) -> None:
+    """Refuse an engine, its compute type and a shortlist that do not go together."""
+    if engine is None and compute_type is not None:
+        raise ValueError(
+            f"`compute_type` is an engine's: give `engine` too. Received: {compute_type!r}"
+        )
+    if shortlist is not None:
+        if not isinstance(shortlist, Shortlist):
+            raise ValueError(f"`shortlist` should be a Shortlist. Received: {shown(shortlist)}")
+        if engine is not None:
+            raise ValueError(
+                "A shortlist is for our own search: leave `engine` or `shortlist` out. "
+                f"Received: engine={engine!r}"
+            )
+        shortlist.check_fits(preprocessor)
+    if engine is not None:
+        check_choice("`engine`", engine, ENGINES)

@@ -30,9 +30,9 @@ from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
 from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
-from .search import batches_of, force, search
+from .search import batches_of, check_engine, force, search
+from .shortlist import Shortlist
 
-ENGINES = ("ctranslate2",)
 FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
 
 
@@ -69,9 +69,7 @@ class Translator(SearchTask):
     asks: ClassVar = {"text": "Sentence"}
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, loss_keys = staticmethod(search), ("label_smoothing", "consistency")
-    must_fit: ClassVar = {
-        name: name for name in ("source_vocabulary_size", "target_vocabulary_size")
-    }
+    must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
 
     def __init__(
         self,
@@ -153,6 +151,7 @@ class Translator(SearchTask):
         return_alignments: bool = True,
         engine: str | None = None,
         compute_type: str | None = None,
+        shortlist: Shortlist | None = None,
         **options: Any,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or many: lines of like lengths share a batch.
@@ -167,6 +166,8 @@ class Translator(SearchTask):
                 with sinusoidal positions; its files stay in the folder that the task came from.
             compute_type: of the engine: `"float32"` (where not given), `"bfloat16"`, `"int16"`,
                 `"int8"` or `"int8_bfloat16"`, as far as the processor has it.
+            shortlist: scores the words of each batch's shortlist in place of all: our own search
+                is then faster, and cannot write others. It must be of the task's vocabularies.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -175,16 +176,17 @@ class Translator(SearchTask):
 
         Raises:
             ValueError: where an option is out of its range, something is no string, a sentence has
-                more than 10,000 tokens, or the engine is missing or does not do what is asked for.
+                more than 10,000 tokens, the engine is missing or does not do what is asked for.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = (search or self.search).replace(**options)
         ids = encode_checked(self.require_preprocessor().source_tokenizer, lines, "texts")
-        results = self._translated(lines, ids, chosen, return_alignments, engine, compute_type)
+        by = engine, compute_type, shortlist
+        results = self._translated(lines, ids, chosen, return_alignments, by)
         return results[0] if isinstance(texts, str) else results
 
-    def _translated(self, lines, ids, search, return_alignments=True, engine=None, kind=None):
-        """Translate sentences whose ids are known, as `translate` does."""
+    def _translated(self, lines, ids, search, return_alignments=True, by=(None, None, None)):
+        """Translate sentences whose ids are known, as `translate` does with the engine `by`."""
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
@@ -194,11 +196,12 @@ class Translator(SearchTask):
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
-        find, size, streams = self._found_by(engine, kind, lengths, search, needs)
+        (find, size, streams), shortlist = self._found_by(*by, lengths, search, needs), by[-1]
 
         def translate(rows: list[int]) -> None:
-            found = find(padded([ids[row] for row in rows]))
-            found = [part if part is None else ops.convert_to_numpy(part) for part in found]
+            source = padded([ids[row] for row in rows])
+            among = [] if shortlist is None else [shortlist.words_of(source)]
+            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)]
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
                 ranked = [
@@ -278,6 +281,7 @@ class Translator(SearchTask):
         *,
         engine: str | None = None,
         compute_type: str | None = None,
+        shortlist: Shortlist | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
@@ -288,6 +292,7 @@ class Translator(SearchTask):
             search: how to search; None for the task's own options.
             engine: as for `translate`; the perplexity comes from our own network.
             compute_type: of the engine.
+            shortlist: as for `translate`, not for the perplexity.
             **options: fields of `SearchOptions` to change.
 
         Returns:
@@ -295,9 +300,8 @@ class Translator(SearchTask):
         """
         sources, targets = as_pairs(sources, targets)
         chosen = (search or self.search).replace(**options)
-        found = self.translate(
-            sources, chosen, return_alignments=False, engine=engine, compute_type=compute_type
-        )
+        by = {"engine": engine, "compute_type": compute_type, "shortlist": shortlist}
+        found = self.translate(sources, chosen, return_alignments=False, **by)
         report = evaluation_report(sources, [each.text for each in found], targets)
         perplexity = self.perplexity(sources, targets)
         return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
@@ -484,15 +488,11 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _found_by(self, engine, compute_type, lengths, options, attention):
+    def _found_by(self, engine, compute_type, shortlist, lengths, options, attention):
         """Return the same as `_planned`, with the search of an engine where one is named."""
+        check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
-            if compute_type is not None:
-                raise ValueError(
-                    f"`compute_type` is an engine's: give `engine` too. Received: {compute_type!r}"
-                )
-            return self._planned(lengths, options, attention)
-        check_choice("`engine`", engine, ENGINES)
+            return self._planned(lengths, options, attention, shortlist and shortlist.size)
         from .ctranslate2_engine import CTranslate2
 
         self._engine = self._engine or CTranslate2(self)

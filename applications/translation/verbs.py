@@ -4,10 +4,11 @@ import dataclasses
 import json
 from argparse import Namespace
 from collections.abc import Iterator
+from typing import Any
 
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
-from ..common.errors import UserError
+from ..common.errors import UserError, say
 from ..common.verbs import (
     asks_for_map,
     chunks_of_lines,
@@ -21,6 +22,7 @@ from ..common.verbs import (
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
 from .results import align_words, pharaoh, table, words_of_line
+from .shortlist import Shortlist
 from .translator import Translator
 
 BATCHES_IN_A_CHUNK = 16
@@ -36,7 +38,7 @@ def evaluate(task: Translator, options: Namespace) -> None:
             task, corpus, options.gold, one_indexed=options.gold_start == 1
         )
     search = search_of(options, task.search)
-    report |= task.evaluate_text(corpus.source, corpus.target, search, **engine_of(options))
+    report |= task.evaluate_text(corpus.source, corpus.target, search, **means_of(task, options))
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -62,6 +64,17 @@ def score(task: Translator, options: Namespace) -> None:
     )
     lines = (f"{result.log_probability:.6f}" for result in results)
     write_lines(options.output, lines, "there is nothing to score.")
+
+
+def shortlist(task: Translator, options: Namespace) -> None:
+    """Learn which target words go with which source words, from the run's own training pairs."""
+    if not (options.source or options.target or options.tsv):
+        options.split = "train"
+    corpus, given = evaluation_corpus(options), {}
+    if options.candidates is not None:
+        given["candidates"] = options.candidates
+    Shortlist.learn(task, corpus.source, corpus.target, **given).save(options.output)
+    say(f"wrote {options.output}")
 
 
 def visualize(task: Translator, options: Namespace) -> None:
@@ -119,17 +132,25 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
 
 
-def engine_of(options: Namespace) -> dict[str, str | None]:
-    """Return the engine and its compute type, by the flags of a command."""
+def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
+    """Return the engine, its compute type and the shortlist, by the flags of a command."""
     if options.compute_type and not options.engine:
         raise UserError("--compute-type goes with --engine ctranslate2 only.")
-    return {"engine": options.engine, "compute_type": options.compute_type}
+    path, size, shortlist = options.shortlist, options.shortlist_size, None
+    if size is not None and path is None:
+        raise UserError("--shortlist-size goes with --shortlist only.")
+    if path is not None and options.engine:
+        raise UserError("--shortlist is for our own search: leave --engine out.")
+    if path is not None:
+        given = {} if size is None else {"size": size}
+        shortlist = Shortlist.load(path, task.require_preprocessor(), **given)
+    return {"engine": options.engine, "compute_type": options.compute_type, "shortlist": shortlist}
 
 
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
-    number, engine = 0, engine_of(options)
+    number, means = 0, means_of(task, options)
     for chunk in chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
-        found = task.translate(chunk, search, return_alignments=options.alignments, **engine)
+        found = task.translate(chunk, search, return_alignments=options.alignments, **means)
         if search.seed is not None:  # another one for the next chunk, or they would draw alike
             search = search.replace(seed=search.seed + 1)
         for result in found:

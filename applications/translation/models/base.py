@@ -13,7 +13,7 @@ from keras_attention.losses import (
 )
 
 from ...common.network import Network
-from .layers import WordLogits, padding_mask
+from .layers import WordLogits, flat_matmul, padding_mask
 
 
 class TranslationModel(Network):
@@ -171,21 +171,34 @@ class TranslationModel(Network):
             "attention_scores": ops.zeros(ops.shape(source), annotations.dtype),
         }
 
-    def step(self, tokens, state, index=None):
+    def step(self, tokens, state, index=None, words=None):
         """Return the logits `(N, V)` and the state after one more word.
 
         Args:
             tokens: The words before, `(N,)`.
             state: The result of `start` or of the step before; its rows may be tiled and reordered.
             index: The step's number, from 0, which no recurrent model needs.
+            words: The result of `output_of(ids)`, for the logits of these words alone.
         """
         features, state = self.advance(self.target_embedding(tokens), state)
-        return self.logits(features), state
+        return self.logits(features, words), state
 
-    def logits(self, features):
-        """Return the word scores of vectors `(..., feature_size)`."""
+    def logits(self, features, words=None):
+        """Return the word scores of vectors `(..., feature_size)`, or those of some `words`."""
+        if words is not None:
+            kernel, bias = words
+            return flat_matmul(features, kernel) + bias
         table = self.target_embedding.embeddings if self.tie_embeddings else None
         return self.word_logits(features, table=table)
+
+    def output_of(self, ids):
+        """Return the matrix `(feature_size, n)` and the bias `(n,)` of `n` words, for `step`."""
+        if self.tie_embeddings:  # rows are taken faster than columns
+            kernel = ops.transpose(ops.take(self.target_embedding.embeddings, ids, axis=0))
+        else:
+            kernel = ops.take(self.word_logits.kernel, ids, axis=1)
+        bias = ops.take(self.word_logits.bias, ids)
+        return ops.cast(kernel, self.compute_dtype), ops.cast(bias, self.compute_dtype)
 
     def output_matrix(self):
         """Return the matrix `(feature_size, V)` and the bias `(V,)` of the word scores."""

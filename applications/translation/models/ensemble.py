@@ -83,8 +83,8 @@ class Ensemble(TranslationModel):
     def start(self, source, max_length=None):
         return self._joined([each.start(source, max_length) for each in self.networks])
 
-    def step(self, tokens, state, index=None):
-        logits, states = [], []
+    def step(self, tokens, state, index=None, words=None):
+        logits, states, words = [], [], words or [None] * len(self.networks)
         for place, each in enumerate(self.networks):
             start = f"{place} "
             own = {
@@ -93,10 +93,13 @@ class Ensemble(TranslationModel):
                 if name.startswith(start)
             }
             own["memory"] = state["memory"][place]
-            given, own = each.step(tokens, own, index)
+            given, own = each.step(tokens, own, index, words[place])
             logits.append(given)
             states.append(own)
         return _mean_of_words(logits), self._joined(states)
+
+    def output_of(self, ids):
+        return [each.output_of(ids) for each in self.networks]
 
     def _joined(self, states):
         """Return one state: the constant entries as a list, the rest by the network's number."""

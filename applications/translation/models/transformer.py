@@ -231,7 +231,7 @@ class Transformer(TranslationModel):
             "attention_scores": ops.zeros(ops.shape(source), memory.dtype),
         }
 
-    def step(self, tokens, state, index=None):
+    def step(self, tokens, state, index=None, words=None):
         if index is None:
             raise ValueError(
                 "A step of the Transformer needs its number, for the word's position. Received: "
@@ -252,7 +252,7 @@ class Transformer(TranslationModel):
             if place == self.attention_layer % self.depth:
                 scores = self._scores(weights)
         state = {**state, "decoder": after, "attention_scores": scores}
-        return self.logits(self.decoder_norm(x)), state
+        return self.logits(self.decoder_norm(x), words), state
 
     def _scores(self, weights):
         """Return `(..., S)` of the weights `(B, H, ..., S)` of a decoder layer."""

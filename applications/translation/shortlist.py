@@ -1,0 +1,225 @@
+"""Vocabulary shortlists: the target words that a batch of sentences may be translated with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from keras_attention.text import END_ID, PAD_ID
+
+from ..common.errors import UserError, check_counts, shown
+from ..common.files import lines_of, output_file
+from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
+
+if TYPE_CHECKING:
+    from .translator import Translator
+
+SPECIAL = END_ID + 1
+"""The special tokens, which are in every shortlist: padding, unknown, start, end."""
+PAIRS_AT_A_TIME = 2048
+
+
+class Shortlist:
+    """The target words that source words may become: a search scores some words in place of all.
+
+    For a batch of sources it takes the `size` target words `y` with the largest expected counts
+
+    $$n(y) = \\sum_s p(y \\mid x_s) + p(y),$$
+
+    where $x_s$ are all tokens of the batch. The search scores these words alone, and probabilities
+    are among them: a word outside cannot be written.
+
+    Args:
+        preprocessor: of the translator, whose ids the next arguments are about.
+        probabilities: `p(y | x)`, a sparse matrix of SciPy `(source ids, target ids)`.
+        frequencies: `p(y)`, an array `(target ids,)`.
+        size: how many words a batch gets, special tokens included; at most all there are.
+
+    Raises:
+        ValueError: where `size` is no positive integer, or shapes do not fit the preprocessor.
+
+    Reference:
+        - [Jean et al., 2015](https://arxiv.org/abs/1412.2007), section 3.3: candidate lists from
+          alignments.
+        - [Devlin, 2017](https://arxiv.org/abs/1705.01991): their use in decoders made for speed.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.translation import Shortlist, Translator
+
+    sources, targets = ["one two", "two one"] * 8, ["eins zwei", "zwei eins"] * 8
+    translator = Translator.from_texts(sources, targets, units=8)
+    translator.fit(sources, targets, epochs=1, verbose=0)
+    shortlist = Shortlist.learn(translator, sources, targets, size=6)
+    print(translator.translate("two one", shortlist=shortlist).text)
+    ```
+    """
+
+    def __init__(
+        self,
+        preprocessor: TranslationPreprocessor,
+        probabilities: Any,
+        frequencies: Any,
+        size: int = 1024,
+    ):
+        check_counts(size=size)
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        if probabilities.shape != sizes or np.shape(frequencies) != sizes[1:]:
+            raise ValueError(
+                f"Probabilities of a shortlist should be of shape {sizes}, frequencies of "
+                f"{sizes[1:]}, as the vocabularies are. Received: {probabilities.shape} and "
+                f"{np.shape(frequencies)}"
+            )
+        self.preprocessor = preprocessor
+        self.probabilities = sparse.csr_array(probabilities)
+        self.frequencies = np.asarray(frequencies)
+        self.size = min(max(size, SPECIAL + 1), sizes[1])
+
+    @classmethod
+    def learn(
+        cls,
+        translator: "Translator",
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        candidates: int = 50,
+        size: int = 1024,
+    ) -> "Shortlist":
+        """Return the shortlist that a translator's own alignments of given translations make.
+
+        `p(y | x)` is the attention that all tokens `y` paid to all tokens `x`, as a share of the
+        attention that `x` received.
+
+        Args:
+            translator: one with attention, trained.
+            sources: sentences, such as those it was trained with.
+            targets: their translations.
+            candidates: how many target words are kept of a source word, the likeliest.
+            size: how many words a batch gets.
+
+        Raises:
+            ValueError: where the network has no attention, or there is no sentence.
+        """
+        check_counts(candidates=candidates, size=size)
+        sources, targets = as_pairs(sources, targets)
+        preprocessor = translator.require_preprocessor()
+        if not translator.backbone.has_attention:
+            name = type(translator.backbone).__name__
+            raise ValueError(f"A shortlist is learned from attention. Received: {name}, without")
+        if not len(sources):
+            raise ValueError("A shortlist needs sentences to learn from. Received: none")
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        counts, frequencies = sparse.csr_array(sizes, dtype="float64"), np.zeros(sizes[1])
+        for first in range(0, len(sources), PAIRS_AT_A_TIME):
+            part = slice(first, first + PAIRS_AT_A_TIME)
+            read = encode_checked(preprocessor.source_tokenizer, sources[part], "sources")
+            scored = translator.score(sources[part], targets[part])
+            masses = [np.ravel(each.alignment) for each in scored]
+            rows = [np.tile(x, len(y.ids)) for x, y in zip(read, scored, strict=True)]
+            columns = [np.repeat(y.ids, len(x)) for x, y in zip(read, scored, strict=True)]
+            places = np.concatenate(rows).astype(int), np.concatenate(columns).astype(int)
+            counts += sparse.coo_array((np.concatenate(masses).astype(float), places), sizes)
+            frequencies += np.bincount(
+                [id for each in scored for id in each.ids], minlength=sizes[1]
+            )
+        totals = np.maximum(counts.sum(axis=1), 1e-9)
+        probabilities = _likeliest(sparse.diags_array(1 / totals) @ counts, candidates)
+        return cls(preprocessor, probabilities, frequencies / max(1, frequencies.sum()), size)
+
+    def check_fits(self, preprocessor: TranslationPreprocessor) -> None:
+        """Raise a ValueError unless a preprocessor has the vocabularies of the shortlist."""
+        own = [each.vocabulary for each in self.preprocessor.tokenizers]
+        if own != [each.vocabulary for each in preprocessor.tokenizers]:
+            raise ValueError(
+                "A shortlist goes with the vocabularies that it was learned with: learn one with "
+                "this translator. Received: a shortlist of other words"
+            )
+
+    def words_of(self, source: Any) -> np.ndarray:
+        """Return the target ids `(size,)` for a batch of source ids `(B, S)`, padded with 0.
+
+        They ascend; the special tokens, 0 to 3, come first.
+        """
+        source = np.ravel(source)
+        counts = np.bincount(source[source != PAD_ID], minlength=self.probabilities.shape[0])
+        expected = counts @ self.probabilities + self.frequencies
+        expected[:SPECIAL] = np.inf
+        return np.sort(np.argsort(-expected, kind="stable")[: self.size]).astype("int32")
+
+    def save(self, path: Path | str) -> None:
+        """Write a new text file: lines of source word, tab, target word, tab, probability.
+
+        Lines whose source word is empty hold the frequencies.
+        """
+        read, written = (each.vocabulary for each in self.preprocessor.tokenizers)
+        table = self.probabilities.tocoo()
+        with output_file(path) as file:
+            for word in np.flatnonzero(self.frequencies):
+                print("", written[word], f"{self.frequencies[word]:.4g}", sep="\t", file=file)
+            for row, column, share in zip(*table.coords, table.data, strict=True):
+                print(read[row], written[column], f"{share:.4g}", sep="\t", file=file)
+
+    @classmethod
+    def load(
+        cls, path: Path | str, preprocessor: TranslationPreprocessor, size: int = 1024
+    ) -> "Shortlist":
+        """Return a shortlist that `save` wrote.
+
+        Args:
+            path: the file, perhaps compressed as .gz.
+            preprocessor: of the translator that it was learned with, or one of its vocabularies.
+            size: how many words a batch gets.
+
+        Raises:
+            ValueError: where the file is no shortlist, or one of other vocabularies.
+        """
+        sides = [
+            {word: id for id, word in enumerate(x.vocabulary)} for x in preprocessor.tokenizers
+        ]
+        entries = list(_entries(path, {**sides[0], "": -1}, sides[1]))
+        rows, columns, shares = (np.array(each) for each in zip(*entries, strict=True))
+        is_pair, sizes = rows >= 0, (len(sides[0]), len(sides[1]))
+        frequencies = np.bincount(columns[~is_pair], shares[~is_pair], sizes[1])
+        places = rows[is_pair], columns[is_pair]
+        return cls(
+            preprocessor, sparse.coo_array((shares[is_pair], places), sizes), frequencies, size
+        )
+
+
+def _entries(
+    path: Path | str, read: Mapping[str, int], written: Mapping[str, int]
+) -> Iterator[tuple[int, int, float]]:
+    """Yield source id, target id and probability of each line of a file."""
+    for number, line in enumerate(lines_of(path), 1):
+        *words, share = line.split("\t")
+        where = f"{path}, line {number}"
+        try:
+            source, target, probability = *words, float(share)
+        except ValueError:
+            raise UserError(
+                f"{where}: expected source word, tab, target word, tab, probability. "
+                f"Received: {shown(line)}"
+            ) from None
+        if not 0 <= probability <= 1.001:
+            raise UserError(f"{where}: expected a probability. Received: {share}")
+        for word, known, side in ((source, read, "source"), (target, written, "target")):
+            if word not in known:
+                raise UserError(
+                    f"{where}: {shown(word)} is no word of the {side} vocabulary. A shortlist goes "
+                    "with the vocabularies that it was learned with."
+                )
+        yield read[source], written[target], probability
+
+
+def _likeliest(table: sparse.csr_array, count: int) -> sparse.csr_array:
+    """Return a matrix with the `count` largest entries of each row."""
+    table = sparse.csr_array(table)
+    for first, last in zip(table.indptr[:-1], table.indptr[1:], strict=True):
+        if last - first > count:
+            row = table.data[first:last]
+            row[np.argsort(-row, kind="stable")[count:]] = 0
+    table.eliminate_zeros()
+    return table

@@ -1,0 +1,95 @@
+"""`python -m benchmarks.speed_and_bleu RUN ...`: trained translators on their own test set.
+
+For each run, its BLEU, the seconds for the whole set, target tokens a second and megabytes of
+weights: by our own search in float32 and bfloat16, with a vocabulary shortlist
+(`--shortlist RUN=FILE`), and by CTranslate2. The order turns from round to round.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import Watch
+from benchmarks.report import markdown
+from keras_attention.applications.cli import read_config
+from keras_attention.applications.common.streams import default_streams, share_cores
+from keras_attention.applications.training.run_folder import RunFolder
+from keras_attention.applications.translation import (
+    Shortlist,
+    Transformer,
+    Translator,
+    load_corpus,
+)
+from keras_attention.metrics import bleu
+
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+BY_ENGINE = ("float32", "int8")
+
+
+def forms_of(run: str, shortlist: str | None, sizes: list[int]) -> dict[tuple, tuple]:
+    """Return the translator and the arguments of `translate`, by run, program and type."""
+    tasks = {"float32": Translator.from_preset(run, dtype="float32")}
+    name, forms = Path(run).name, {}
+    is_transformer = isinstance(tasks["float32"].backbone, Transformer)
+    if is_transformer:  # recurrent networks have float32 alone
+        tasks["bfloat16"] = Translator.from_preset(run, dtype="bfloat16")
+    for dtype, task in tasks.items():
+        forms[name, "ours", dtype] = task, {}
+        for size in sizes if shortlist else []:
+            given = {"shortlist": Shortlist.load(shortlist, task.preprocessor, size)}
+            forms[name, f"ours, {size:,} words", dtype] = task, given
+    for kind in BY_ENGINE if is_transformer else ():
+        given = {"engine": "ctranslate2", "compute_type": kind}
+        forms[name, "CTranslate2", kind] = tasks["float32"], given
+    return forms
+
+
+def main() -> None:
+    """Print a line for each run, program and type."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed_and_bleu")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--shortlist", action="append", default=[], metavar="RUN=FILE")
+    parser.add_argument("--shortlist-size", type=int, nargs="+", default=[1024], metavar="N")
+    parser.add_argument("--beam", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    share_cores(default_streams())
+    lists = dict(each.rsplit("=", 1) for each in options.shortlist)
+    forms, watch = {}, Watch()
+    for run in options.runs:
+        forms |= forms_of(run, lists.get(run), options.shortlist_size)
+    corpus = load_corpus(read_config(Translator, run=RunFolder(options.runs[0])).data, "test")
+    cases = [(*form, beam) for form in forms for beam in options.beam]
+    seconds: dict = {case: [] for case in cases}
+    found = {}
+    for turn in range(options.rounds + 1):  # the first compiles
+        start = turn % len(cases)
+        for case in cases[start:] + cases[:start]:
+            task, given = forms[case[:3]]
+            began = time.perf_counter()
+            results = task.translate(
+                corpus.source, beam_size=case[-1], return_alignments=False, **given
+            )
+            seconds[case].append(time.perf_counter() - began)
+            found[case] = results
+    head = ["run", "search by", "type", "beam", "BLEU", "seconds", "tokens/s", "MB of weights"]
+    rows = [head]
+    for case in cases:
+        task, _ = forms[case[:3]]
+        took = float(np.median(seconds[case][1:]))
+        tokens = sum(len(each.ids) + 1 for each in found[case])
+        size = task.backbone.count_params() * BYTES[case[2]] / 1e6
+        score = bleu([each.text for each in found[case]], corpus.target).value
+        figures = f"{score:.1f}", f"{took:.2f}", f"{tokens / took:,.0f}", f"{size:.1f}"
+        rows.append([*map(str, case), *figures])
+    print(markdown(rows))
+    others = watch.share_of_others()
+    print(f"\n{os.cpu_count()} cores, {options.rounds} rounds", end="")
+    print("" if others is None else f"; other programs used {others:.0%} of them")
+
+
+if __name__ == "__main__":
+    main()
