@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from keras_attention.text import END_ID, PAD_ID
 
@@ -14,6 +13,8 @@ from ..common.files import lines_of, output_file
 from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
 
 if TYPE_CHECKING:
+    from scipy import sparse
+
     from .translator import Translator
 
 SPECIAL = END_ID + 1
@@ -74,7 +75,7 @@ class Shortlist:
                 f"{np.shape(frequencies)}"
             )
         self.preprocessor = preprocessor
-        self.probabilities = sparse.csr_array(probabilities)
+        self.probabilities = probabilities.tocsr()
         self.frequencies = np.asarray(frequencies)
         self.size = min(max(size, SPECIAL + 1), sizes[1])
 
@@ -103,6 +104,8 @@ class Shortlist:
         Raises:
             ValueError: where the network has no attention, or there is no sentence.
         """
+        from scipy import sparse  # here, as all translators wait for what this module imports
+
         check_counts(candidates=candidates, size=size)
         sources, targets = as_pairs(sources, targets)
         preprocessor = translator.require_preprocessor()
@@ -122,9 +125,8 @@ class Shortlist:
             columns = [np.repeat(y.ids, len(x)) for x, y in zip(read, scored, strict=True)]
             places = np.concatenate(rows).astype(int), np.concatenate(columns).astype(int)
             counts += sparse.coo_array((np.concatenate(masses).astype(float), places), sizes)
-            frequencies += np.bincount(
-                [id for each in scored for id in each.ids], minlength=sizes[1]
-            )
+            written = np.array([id for each in scored for id in each.ids], int)
+            frequencies += np.bincount(written, minlength=sizes[1])
         totals = np.maximum(counts.sum(axis=1), 1e-9)
         probabilities = _likeliest(sparse.diags_array(1 / totals) @ counts, candidates)
         return cls(preprocessor, probabilities, frequencies / max(1, frequencies.sum()), size)
@@ -176,6 +178,8 @@ class Shortlist:
         Raises:
             ValueError: where the file is no shortlist, or one of other vocabularies.
         """
+        from scipy import sparse
+
         sides = [
             {word: id for id, word in enumerate(x.vocabulary)} for x in preprocessor.tokenizers
         ]
@@ -214,9 +218,9 @@ def _entries(
         yield read[source], written[target], probability
 
 
-def _likeliest(table: sparse.csr_array, count: int) -> sparse.csr_array:
+def _likeliest(table: "sparse.csr_array", count: int) -> "sparse.csr_array":
     """Return a matrix with the `count` largest entries of each row."""
-    table = sparse.csr_array(table)
+    table = table.tocsr()
     for first, last in zip(table.indptr[:-1], table.indptr[1:], strict=True):
         if last - first > count:
             row = table.data[first:last]
