@@ -2,7 +2,8 @@
 
 One thread, 64 sentences of 20 words to exactly 30, random weights: the sizes are compared in time
 alone. The order of the sizes turns from round to round. Several vocabularies show what the scores
-of the words cost.
+of the words cost, `--no-self-attention` what a decoder without any would save: more than any
+cheaper layer in its place can.
 """
 
 import argparse
@@ -21,11 +22,15 @@ from keras_attention.decoding import SearchOptions
 
 SENTENCES, WORDS, STEPS = 64, 20, 30
 BEAMS = (1, 4)
+WITHOUT = ", no self-attention in the decoder"
 
 
 def network(size: str, vocabulary: int) -> Transformer:
     """Return the network of a size, which writes no special token."""
-    model = Transformer(vocabulary, vocabulary, share_embeddings=True, **SIZES[size])
+    sizes = SIZES[size.removesuffix(WITHOUT)]
+    model = Transformer(vocabulary, vocabulary, share_embeddings=True, **sizes)
+    for layer in model.decoders if size.endswith(WITHOUT) else ():
+        layer.self_attention.step = lambda y, memory, state, *args, **options: (y, y, state)
     model.word_logits.bias.assign(np.where(np.arange(vocabulary) < 4, -1e4, 0.0))
     return model
 
@@ -44,13 +49,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizes")
     parser.add_argument("--size", nargs="+", choices=list(SIZES), default=["tiny", "fast"])
     parser.add_argument("--vocabulary", type=int, nargs="+", default=[8000])
+    parser.add_argument("--no-self-attention", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     words = min(options.vocabulary)
     source = np.random.default_rng(0).integers(4, words, (SENTENCES, WORDS)).astype("int32")
+    wanted = [""] + [WITHOUT] * options.no_self_attention
     models = {
-        (size, each): network(size, each) for size in options.size for each in options.vocabulary
+        (size + other, each): network(size + other, each)
+        for size in options.size
+        for each in options.vocabulary
+        for other in wanted
     }
     programs = {size: searches_of(model) for size, model in models.items()}
     times: dict = {(size, beam): [] for size in models for beam in BEAMS}

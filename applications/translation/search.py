@@ -42,17 +42,21 @@ def search(
     mask = ops.not_equal(source, PAD_ID)
     keeps_attention = model.has_attention and (attention or options.uses_coverage)
 
+    def kept(state):  # what is not wanted is then not computed either
+        wanted = keeps_attention or "attention_scores" not in state
+        return state if wanted else {k: state[k] for k in state if k != "attention_scores"}
+
     chosen = {} if shortlist is None else {"words": model.output_of(shortlist)}
 
     def step(tokens, state, index):
         if shortlist is not None:  # the search counts the words of the list
             tokens = ops.take(shortlist, tokens)
         logits, state = model.step(tokens, state, index, **chosen)
-        return without_unwritable(logits), state
+        return without_unwritable(logits), kept(state)
 
     found = search_by_options(
         step,
-        model.start(source, max_length=FIRST_ROOM),
+        kept(model.start(source, max_length=FIRST_ROOM)),
         options,
         start_id=START_ID,
         end_id=END_ID,

@@ -207,7 +207,7 @@ def _entries(
                 f"{where}: expected source word, tab, target word, tab, probability. "
                 f"Received: {shown(line)}"
             ) from None
-        if not 0 <= probability <= 1.001:
+        if not 0 <= probability <= 1:
             raise UserError(f"{where}: expected a probability. Received: {share}")
         for word, known, side in ((source, read, "source"), (target, written, "target")):
             if word not in known:

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras import ops, tree
 
+from ..ops.axes import reshaped
 from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
@@ -304,9 +305,9 @@ class _BeamLoop:
         values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (ops.shape(totals)[0], self.beam_size * count)
-        totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        totals, places = loops.ordered_top_k(reshaped(totals, flat), 2 * self.beam_size)
         beams = places // count
-        last = gather_beams(ops.reshape(tokens, flat), places)
+        last = gather_beams(reshaped(tokens, flat), places)
         columns, grown = {"tokens": last, "beams": beams}, gather_beams(history, beams)
         return {
             "log_probabilities": totals,
@@ -351,4 +352,4 @@ class _BeamLoop:
     def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""
         rows, *rest = ops.shape(x)
-        return ops.reshape(x, (rows // self.beam_size, self.beam_size, *rest))
+        return reshaped(x, (rows // self.beam_size, self.beam_size, *rest))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
+from ..ops.axes import reshaped
 from ..ops.masks import sized_as
 from ..ops.types import Tensor
 from .problem import NEVER, Problem
@@ -256,11 +257,15 @@ def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     chunks = cut_in_chunks(x, NEVER)
     _, count, width = ops.shape(chunks)
     _, best = ordered_top_k(ops.max(chunks, axis=-1), k)
-    best = ops.sort(best, axis=-1)  # places ascend again, so that ties still go to the first
+    if k > 1:
+        best = ops.sort(best, axis=-1)  # places ascend again, so that ties still go to the first
     first_chunk = ops.arange(rows, dtype="int32")[:, None] * count
     candidates = ops.take(ops.reshape(chunks, (-1, width)), first_chunk + best, axis=0)
-    values, places = ordered_top_k(ops.reshape(candidates, (rows, k * width)), k)
-    return values, ops.take_along_axis(best, places // width, axis=1) * width + places % width
+    values, places = ordered_top_k(ops.reshape(candidates, (-1, k * width)), k)
+    if k == 1:
+        return values, best * width + places
+    cells = ops.arange(rows, dtype="int32")[:, None] * k + places // width
+    return values, ops.take(ops.reshape(best, (-1,)), cells, axis=0) * width + places % width
 
 
 def cut_in_chunks(x: Tensor, filling: float) -> Tensor:
@@ -271,4 +276,4 @@ def cut_in_chunks(x: Tensor, filling: float) -> Tensor:
     count = -(-size // width)
     if count * width != size:
         x = ops.pad(x, [[0, 0], [0, count * width - size]], constant_values=filling)
-    return ops.reshape(x, (rows, count, width))
+    return reshaped(x, (rows, count, width))

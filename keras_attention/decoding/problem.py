@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from ..ops.axes import reshaped
 from ..ops.masks import can_be_one
 from ..ops.types import Tensor, is_finite
 
@@ -228,7 +229,7 @@ def gather_beams(parts: Any, beams: Tensor) -> Any:
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
 
     def picked(x: Tensor) -> Tensor:
-        return take_rows(ops.reshape(x, (batch_size * count, *ops.shape(x)[2:])), rows)
+        return take_rows(reshaped(x, (batch_size * count, *ops.shape(x)[2:])), rows)
 
     return tree.map_structure(picked, parts)
 
@@ -239,7 +240,7 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     if tuple(taken.shape) == (*rows.shape, *x.shape[1:]):
         return taken
     # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
-    return ops.reshape(taken, (*ops.shape(rows), *ops.shape(x)[1:]))
+    return reshaped(taken, (*ops.shape(rows), *ops.shape(x)[1:]))
 
 
 def _length_limits(

@@ -69,9 +69,10 @@ def greedy_search(
     keys = (attention_key, constant_keys, growing_axes)
     problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch)
 
-    def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+    def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, tokens = loops.chunked_top_k(logits, 1)
-        return tokens[:, 0], loops.normalize(values[:, 0], normalizer)
+        log_probabilities = loops.normalize(values[:, 0], normalizer)
+        return tokens[:, 0], log_probabilities, log_probabilities
 
     return _SingleHypothesisLoop(problem, choose).run()
 
@@ -146,9 +147,10 @@ def sample(
 
     def choose(
         logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         drawn = ops.take(ops.take(numbers, index, axis=0), rows, axis=1)
-        return _draw_token(logits, drawn, temperature, top_k, top_p)
+        tokens, scores = _draw_token(logits, drawn, temperature, top_k, top_p)
+        return tokens, scores, loops.normalize(loops.pick(logits, tokens), normalizer)
 
     result = _SingleHypothesisLoop(problem, choose).run()
     if n_best == 1:
@@ -168,8 +170,9 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
 class _SingleHypothesisLoop:
     """Extends each row until all are complete, by the tokens that `choose` picks.
 
-    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens and their terms of the
-    score. Forbidden tokens have the logit `-inf`; the `normalizer` counts them.
+    `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens, their terms of the
+    score, and their log-probabilities. Forbidden tokens have the logit `-inf`; the `normalizer`
+    counts them.
     """
 
     problem: Problem
@@ -222,8 +225,7 @@ class _SingleHypothesisLoop:
         logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index)
-        tokens, scores = self.choose(allowed, normalizer, index, fixed["rows"])
-        log_probabilities = loops.normalize(loops.pick(allowed, tokens), normalizer)
+        tokens, scores, log_probabilities = self.choose(allowed, normalizer, index, fixed["rows"])
         # A row that nothing can follow ends, with a log-probability that says so.
         tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
         advanced = {

@@ -1,11 +1,25 @@
 """Attention over some axes of inputs that have several between batch and features."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from keras import ops
 
 from .types import Tensor
+
+
+def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
+    """Reshape a tensor; a graph that does not know one of the sizes leaves it to be inferred.
+
+    Else it would read the unknown size off another tensor and put the sizes together: of a step of
+    greedy search with one decoder layer, which has 294 operations now, these were another 100.
+    """
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes) - 1 and all(known):
+        sizes = [size if isinstance(size, int) else -1 for size in sizes]
+    return ops.reshape(tensor, sizes)
 
 
 @dataclass(frozen=True)

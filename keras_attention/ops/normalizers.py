@@ -26,14 +26,13 @@ def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
     mask = ops.cast(mask, "bool")
     # A finite stand-in, not -inf: an empty row then has the maximum of itself and no 0/0.
-    lowest = ops.full_like(scores, -1e30)
-    scores = ops.where(mask, scores, lowest)
+    scores = ops.where(mask, scores, -1e30)
     scores = scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    exponentials = ops.where(mask, ops.exp(scores), ops.zeros_like(scores))
+    exponentials = ops.where(mask, ops.exp(scores), 0.0)
     total = ops.sum(exponentials, axis=-1, keepdims=True)
     # An empty row divides by 1. Not `maximum(total, 1)`: the sum of a row with one weight of 1 is
     # a tie, of which JAX and PyTorch pass on half the gradient.
-    total = ops.where(total > 0, total, ops.ones_like(total))
+    total = ops.where(total > 0, total, 1.0)
     return ops.cast(exponentials / total, dtype)
 
 

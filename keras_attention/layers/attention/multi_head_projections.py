@@ -6,6 +6,7 @@ import math
 import keras
 from keras import ops
 
+from ...ops.axes import reshaped
 from ...ops.dot_product.attention import attention_with_scores
 from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
@@ -59,9 +60,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         steps = ops.shape(products)[:2]
         places = list(itertools.accumulate(sizes))[:-1]
         parts = ops.split(products, places, axis=-1) if places else [products]
-        return [
-            ops.reshape(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)
-        ]
+        return [reshaped(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)]
 
     def _project_inputs(self, query, value, key, places=(None, None)):
         """Return queries `(B, H, T, d)`, keys and values `(B, G, S, d)`, and the gate."""
@@ -119,10 +118,10 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         context = _heads_first(context)
         context = context if gate is None else context * gate
         batch_size, steps, heads, size = ops.shape(context)
-        context = ops.reshape(context, (batch_size, steps, heads * size))
+        context = reshaped(context, (batch_size, steps, heads * size))
         bias = self._matrix("output_bias", 1)[0] if self.use_bias else None
         output = _dense(context, self._matrix("output_kernel", heads * size), bias)
-        return ops.reshape(output, (batch_size, steps, *self._sizes["output"]))
+        return reshaped(output, (batch_size, steps, *self._sizes["output"]))
 
     def _matrix(self, name, rows):
         return ops.reshape(self.cast(getattr(self, name)), (rows, -1))
@@ -204,9 +203,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
                     f"`index` must lie in the {room // copies} places of the state. "
                     f"Received: index={index}"
                 )
-            entries = (("key", key), ("value", value))
-            state = {name: write_places(state[name], index, entry) for name, entry in entries}
-            memory = state
+            memory = state = write_places(state, index, {"key": key, "value": value}, copies)
         query, gate = self._scaled(own, here)
         key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
         if attention_mask is not None:
@@ -269,15 +266,19 @@ def rank_4(mask):
 
 
 def _heads_first(heads):
+    """Swap the second axis and the third; where one has a single entry, nothing has to move."""
+    batch_size, steps, count, size = ops.shape(heads)
+    if 1 in heads.shape[1:3]:
+        return reshaped(heads, (batch_size, count, steps, size))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 
 def _dense(inputs, kernel, bias):
     """Return `x W + b` of `(B, T, D)`, as one product of matrices."""
     batch_size, steps, features = ops.shape(inputs)
-    rows = ops.matmul(ops.reshape(inputs, (batch_size * steps, features)), kernel)
+    rows = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)
     rows = rows if bias is None else rows + bias
-    return ops.reshape(rows, (batch_size, steps, kernel.shape[1]))
+    return reshaped(rows, (batch_size, steps, kernel.shape[1]))
 
 
 def _by_copies(mask, copies):
@@ -288,18 +289,19 @@ def _by_copies(mask, copies):
     return _heads_first(parts) if len(parts.shape) == 4 else rank_4(parts)
 
 
-def write_places(cache: Tensor, index: Tensor, entry: Tensor) -> Tensor:
-    """Return a cache `(B, G, L K, d)` with an entry `(B, G, K, d)` at the places of a step."""
-    copies = entry.shape[2]
+def write_places(state: dict, index: Tensor, entries: dict, copies: int) -> dict:
+    """Return caches `(B, G, L K, d)` with entries `(B, G, K, d)` at the places of a step."""
     if keras.backend.backend() != "tensorflow":
-        return ops.slice_update(cache, (0, 0, index * copies, 0), entry)
+        start = (0, 0, index * copies, 0)
+        return {name: ops.slice_update(state[name], start, entries[name]) for name in entries}
     # There `slice_update` compiles for each shape; a scatter does not.
-    batch_size, groups, length, size = ops.shape(cache)
-    count, steps = batch_size * groups, length // copies
-    places = ops.arange(count, dtype="int32") * steps + index
-    rows = ops.scatter_update(
-        ops.reshape(cache, (count * steps, copies * size)),
-        ops.expand_dims(places, 1),
-        ops.reshape(entry, (count, copies * size)),
-    )
-    return ops.reshape(rows, (batch_size, groups, length, size))
+    batch_size, groups, length, _ = ops.shape(state["key"])
+    steps = length if copies == 1 else length // copies
+    places = ops.arange(batch_size * groups, dtype="int32") * steps + index
+    written = {}
+    for name, entry in entries.items():
+        size = entry.shape[3]
+        rows, entry = (ops.reshape(x, (-1, copies * size)) for x in (state[name], entry))
+        rows = ops.scatter_update(rows, ops.expand_dims(places, 1), entry)
+        written[name] = ops.reshape(rows, (batch_size, groups, length, size))
+    return written

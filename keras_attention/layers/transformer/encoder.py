@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.axes import reshaped
 from ...ops.masks import check_mask
 from .. import arguments
 from ..attention.multi_head import MultiHeadAttention
@@ -77,7 +78,7 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
             hidden = self._function(gate) * hidden
         else:
             hidden = self._function(hidden)
-        return ops.reshape(self._affine(hidden, self.output_kernel, self.output_bias), shape)
+        return reshaped(self._affine(hidden, self.output_kernel, self.output_bias), shape)
 
     def _affine(self, rows, kernel, bias):
         product = ops.matmul(rows, self.cast(kernel))

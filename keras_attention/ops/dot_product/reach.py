@@ -31,7 +31,10 @@ class Span(NamedTuple):
 
     def places(self) -> Tensor:
         """Return the places, int32 `(size,)`."""
-        return ops.arange(self.size, dtype="int32") + self.start
+        if isinstance(self.size, int) and self.size == 1:
+            return ops.reshape(ops.cast(self.start, "int32"), (1,))
+        places = ops.arange(self.size, dtype="int32")
+        return places if isinstance(self.start, int) and self.start == 0 else places + self.start
 
     def cut(self, tensor: Tensor, axis: int) -> Tensor:
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
