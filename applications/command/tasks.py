@@ -212,7 +212,7 @@ SHORTLIST = [
     ),
     Option(
         "--shortlist-size",
-        "how many of its words a batch of sentences gets (default: 1024)",
+        "how many of its words a batch of sentences gets (default: 2048)",
         type=positive,
         metavar="N",
     ),

@@ -64,7 +64,7 @@ class Shortlist:
         preprocessor: TranslationPreprocessor,
         probabilities: Any,
         frequencies: Any,
-        size: int = 1024,
+        size: int = 2048,
     ):
         check_counts(size=size)
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
@@ -87,7 +87,7 @@ class Shortlist:
         targets: Sequence[str],
         *,
         candidates: int = 50,
-        size: int = 1024,
+        size: int = 2048,
     ) -> "Shortlist":
         """Return the shortlist that a translator's own alignments of given translations make.
 
@@ -166,7 +166,7 @@ class Shortlist:
 
     @classmethod
     def load(
-        cls, path: Path | str, preprocessor: TranslationPreprocessor, size: int = 1024
+        cls, path: Path | str, preprocessor: TranslationPreprocessor, size: int = 2048
     ) -> "Shortlist":
         """Return a shortlist that `save` wrote.
 
