@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed_and_bleu")
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--shortlist", action="append", default=[], metavar="RUN=FILE")
-    parser.add_argument("--shortlist-size", type=int, nargs="+", default=[1024], metavar="N")
+    parser.add_argument("--shortlist-size", type=int, nargs="+", default=[2048], metavar="N")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 5])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

@@ -1,5 +1,6 @@
 """Vocabulary shortlists: learned from alignments, and searches that score their words alone."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,20 @@ def test_a_run_learns_it_from_its_own_training_pairs(trained_run, dates_data, tm
     wanted = Shortlist.learn(task, *map(list, pairs))
     found = Shortlist.load(tmp_path / "list.tsv", task.preprocessor)
     np.testing.assert_allclose(found.frequencies, wanted.frequencies, rtol=1e-3)
+
+
+def test_trained_translators_are_measured(trained_run, tmp_path, monkeypatch, capsys):
+    from benchmarks import speed_and_bleu
+
+    path = tmp_path / "list.tsv"
+    assert call_command(capsys, "shortlist", trained_run, "--output", path).status == 0
+    options = ["--shortlist", f"{trained_run}={path}", "--beam", "1", "--rounds", "1"]
+    monkeypatch.setattr("sys.argv", ["speed_and_bleu", str(trained_run), *options])
+    speed_and_bleu.main()
+    rows = [
+        row.split(" | ") for row in capsys.readouterr().out.splitlines()[2:] if "float32" in row
+    ]
+    assert [row[1] for row in rows] == ["ours", "ours, 2,048 words"]
+    done = call_command(capsys, "evaluate", trained_run, "--beam", 1, "--json")
+    bleu = json.loads(done.out)["bleu"]
+    assert {row[4] for row in rows} == {f"{bleu:.1f}"}  # the list has all of so few words
