@@ -133,6 +133,8 @@ class Shortlist:
 
     def check_fits(self, preprocessor: TranslationPreprocessor) -> None:
         """Raise a ValueError unless a preprocessor has the vocabularies of the shortlist."""
+        if self.preprocessor is preprocessor:
+            return
         own = [each.vocabulary for each in self.preprocessor.tokenizers]
         if own != [each.vocabulary for each in preprocessor.tokenizers]:
             raise ValueError(
