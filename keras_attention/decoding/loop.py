@@ -259,13 +259,13 @@ def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     _, best = ordered_top_k(ops.max(chunks, axis=-1), k)
     if k > 1:
         best = ops.sort(best, axis=-1)  # places ascend again, so that ties still go to the first
-    first_chunk = ops.arange(rows, dtype="int32")[:, None] * count
-    candidates = ops.take(ops.reshape(chunks, (-1, width)), first_chunk + best, axis=0)
+    row = ops.arange(rows, dtype="int32")[:, None]
+    candidates = ops.take(ops.reshape(chunks, (-1, width)), row * count + best, axis=0)
     values, places = ordered_top_k(ops.reshape(candidates, (-1, k * width)), k)
     if k == 1:
         return values, best * width + places
-    cells = ops.arange(rows, dtype="int32")[:, None] * k + places // width
-    return values, ops.take(ops.reshape(best, (-1,)), cells, axis=0) * width + places % width
+    chunk = ops.take(ops.reshape(best, (-1,)), row * k + places // width, axis=0)
+    return values, chunk * width + places % width
 
 
 def cut_in_chunks(x: Tensor, filling: float) -> Tensor:

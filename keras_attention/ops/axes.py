@@ -13,8 +13,8 @@ from .types import Tensor
 def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
     """Reshape a tensor; a graph that does not know one of the sizes leaves it to be inferred.
 
-    Else it would read the unknown size off another tensor and put the sizes together: of a step of
-    greedy search with one decoder layer, which has 294 operations now, these were another 100.
+    Else it would read the unknown size off another tensor and put the sizes together, which are
+    three operations and more in each step of a search.
     """
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(sizes) - 1 and all(known):

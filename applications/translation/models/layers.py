@@ -242,5 +242,7 @@ def flat_matmul(inputs, kernel):
     makes a gradient `(D, V)` for each sentence and adds them up.
     """
     shape = ops.shape(inputs)
-    rows = ops.matmul(inputs if len(shape) == 2 else ops.reshape(inputs, (-1, shape[-1])), kernel)
-    return rows if len(shape) == 2 else ops.reshape(rows, (*shape[:-1], kernel.shape[-1]))
+    if len(shape) == 2:
+        return ops.matmul(inputs, kernel)
+    rows = ops.matmul(ops.reshape(inputs, (-1, shape[-1])), kernel)
+    return ops.reshape(rows, (*shape[:-1], kernel.shape[-1]))
