@@ -33,7 +33,8 @@ def forms_of(run: str, shortlist: str | None, sizes: list[int]) -> dict[tuple, t
     """Return the translator and the arguments of `translate`, by run, program and type."""
     tasks = {"float32": Translator.from_preset(run, dtype="float32")}
     name, forms = Path(run).name, {}
-    is_transformer = isinstance(tasks["float32"].backbone, Transformer)
+    network = tasks["float32"].backbone
+    is_transformer = isinstance(network, Transformer)
     if is_transformer:  # recurrent networks have float32 alone
         tasks["bfloat16"] = Translator.from_preset(run, dtype="bfloat16")
     for dtype, task in tasks.items():
@@ -41,7 +42,8 @@ def forms_of(run: str, shortlist: str | None, sizes: list[int]) -> dict[tuple, t
         for size in sizes if shortlist else []:
             given = {"shortlist": Shortlist.load(shortlist, task.preprocessor, size)}
             forms[name, f"ours, {size:,} words", dtype] = task, given
-    for kind in BY_ENGINE if is_transformer else ():
+    is_carried = is_transformer and network.autoregression == "self-attention"
+    for kind in BY_ENGINE if is_carried else ():
         given = {"engine": "ctranslate2", "compute_type": kind}
         forms[name, "CTranslate2", kind] = tasks["float32"], given
     return forms

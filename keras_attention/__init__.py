@@ -1,6 +1,7 @@
 """Attention layers for Keras 3, and what decodes, trains and scores with them."""
 
 from keras_attention.layers import (
+    SSRU,
     AttentionDecoder,
     AttentionMechanism,
     AttentionPooling,
@@ -23,6 +24,7 @@ from keras_attention.layers import (
 from keras_attention.version import __version__
 
 __all__ = [
+    "SSRU",
     "__version__",
     "AttentionDecoder",
     "AttentionMechanism",

@@ -143,7 +143,8 @@ OWN_KEYS = {
     | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True},
     "transformer": dict.fromkeys(("layers", "decoder_layers", "heads", "feed_forward_size"))
     | {"share_embeddings": None, "size": "tiny", "attention_dropout": 0.0}
-    | {"activation": "relu", "norm": "post", "positions": "sinusoidal"},
+    | {"activation": "relu", "norm": "post", "positions": "sinusoidal"}
+    | {"autoregression": "self-attention"},
 }
 SIZES = {
     "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
@@ -195,6 +196,9 @@ class ModelConfig:
             sublayer (transformer only; null for post).
         positions: sinusoidal, added to the embeddings as published, or in the scores of the
             self-attentions (transformer only; null for sinusoidal).
+        autoregression: what reads the words before, in the decoder: its self-attention, as
+            published, or ssru, a recurrent unit that is cheaper in a search (Kim et al. 2019;
+            transformer only; null for self-attention).
         dropout: rate of dropout.
         attention_dropout: rate at which attention weights are dropped (transformer only; null for
             0).
@@ -222,6 +226,7 @@ class ModelConfig:
     activation: Literal["relu", "gelu", "geglu", "swiglu"] | None = None
     norm: Literal["post", "pre"] | None = None
     positions: Literal["sinusoidal", "rotary", "alibi", "relative"] | None = None
+    autoregression: Literal["self-attention", "ssru"] | None = None
     dropout: float = 0.3
     attention_dropout: float | None = None
     readout_size: int | None = None

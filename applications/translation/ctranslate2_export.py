@@ -56,11 +56,13 @@ def export_ctranslate2(task: TextTask, output: Path | str) -> None:
 
 def check_network(network, way_out: str) -> None:
     """Refuse a network that CTranslate2 does not know, and name the way out."""
-    positions = getattr(network, "positions", None)
-    if not isinstance(network, Transformer) or positions != "sinusoidal":
-        name = type(network).__name__ + (f" with {positions} positions" if positions else "")
+    name, is_known = type(network).__name__, isinstance(network, Transformer)
+    if is_known:
+        name += f" with {network.positions} positions and {network.autoregression}"
+        is_known = (network.positions, network.autoregression) == ("sinusoidal", "self-attention")
+    if not is_known:
         raise UserError(
-            "CTranslate2 runs a Transformer with sinusoidal positions only. "
+            "CTranslate2 runs a Transformer with sinusoidal positions and self-attention only. "
             f"Received: {name}; {way_out}"
         )
     for weight in network.weights:

@@ -15,11 +15,13 @@ from .attention.temporal import TemporalAttention
 from .recurrent.attention_decoder import AttentionDecoder
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
 from .recurrent.inner_attention_gru import InnerAttentionGRU
+from .recurrent.ssru import SSRU
 from .transformer.decoder import TransformerDecoder
 from .transformer.encoder import TransformerEncoder
 from .transformer.positional_encoding import LearnedPositions, PositionalEncoding
 
 __all__ = [
+    "SSRU",
     "AdditiveScore",
     "AttentionDecoder",
     "AttentionMechanism",

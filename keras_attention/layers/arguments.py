@@ -117,7 +117,7 @@ class Configured:
         kinds = [kind for kind in type(self).__mro__ if kind.__module__.startswith(__package__)]
         constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
         names = {name for each in constructors for name in inspect.signature(each).parameters}
-        for name in sorted(names - {"self", "kwargs", *config}):
+        for name in sorted(names - {"self", "args", "kwargs", *config}):
             value = getattr(self, self.attribute_of.get(name, name))
             if name == "activation" and callable(value):
                 value = keras.activations.serialize(value)

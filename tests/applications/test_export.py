@@ -176,8 +176,17 @@ def test_ctranslate2_has_the_same_positions_under_any_policy(tmp_path):
 
 def test_what_cannot_be_exported_is_refused(tmp_path):
     recurrent = make_translator()
-    alibi = make_translator(architecture="transformer", positions="alibi")
-    for task, name in ((recurrent, "RNNSearch"), (alibi, "Transformer with alibi positions")):
+    for task, name in (
+        (recurrent, "RNNSearch"),
+        (
+            make_translator(architecture="transformer", positions="alibi"),
+            "Transformer with alibi positions and self-attention",
+        ),
+        (
+            make_translator(architecture="transformer", autoregression="ssru"),
+            "Transformer with sinusoidal positions and ssru",
+        ),
+    ):
         with pytest.raises(ValueError, match=f"sinusoidal.*Received: {name}; --format"):
             task.export(tmp_path / "exported", format="ctranslate2")
     with pytest.raises(ValueError, match="`format` must be .*ctranslate2.*Received: .*'onnx'"):

@@ -76,6 +76,7 @@ MODELS = {
         decoder_layers=1,
         **BLOCKS,
     ),
+    "transformer-ssru": lambda: Transformer(SOURCE, TARGET, autoregression="ssru", **BLOCKS),
 }
 
 
@@ -397,10 +398,17 @@ def test_the_example_of_the_docstring_runs(kind):
     assert run_fences(inspect.getdoc(kind), kind.__name__) == 1
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_hypotheses_that_share_memory_and_caches_find_the_same(positions):
+@pytest.mark.parametrize(
+    ("option", "shared_keys"),
+    [
+        ({"positions": "sinusoidal"}, {"memory", "decoder"}),
+        ({"positions": "rotary"}, {"memory", "decoder"}),
+        ({"autoregression": "ssru"}, {"memory"}),
+    ],
+)
+def test_hypotheses_that_share_memory_and_caches_find_the_same(option, shared_keys):
     sizes = {"embedding_size": 12, "layers": 2, "feed_forward_size": 17, "heads": 3}
-    model = Transformer(31, 37, positions=positions, **sizes)
+    model = Transformer(31, 37, **option, **sizes)
     rng = np.random.default_rng(11)
     for weight in model.weights:  # larger than they start: the hypotheses differ
         weight.assign(weight + 0.4 * rng.normal(size=weight.shape))
@@ -409,7 +417,7 @@ def test_hypotheses_that_share_memory_and_caches_find_the_same(positions):
     source[np.arange(7) >= rng.integers(3, 8, (5, 1))] = 0
     options = SearchOptions(beam_size=4, n_best=3, max_length=12, max_length_ratio=None)
     options = options.replace(coverage_penalty=0.2)
-    assert set(model.sentence_keys) == {"memory", "decoder"}
+    assert set(model.sentence_keys) == shared_keys
     shared = search(model, source, options)
     model.sentence_keys = ()
     for ours, theirs in zip(shared, search(model, source, options), strict=True):

@@ -24,8 +24,11 @@ def public_layers():
 
 def arguments_of(cls):
     """The constructor's own arguments, without those of every Keras layer."""
-    parameters = inspect.signature(cls.__init__).parameters.values()
-    return {p.name: p for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD}
+    kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(layers.__name__)]
+    constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
+    parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
+    others = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {p.name: p for p in parameters if p.name != "self" and p.kind not in others}
 
 
 def constructed(cls, options):
@@ -42,11 +45,13 @@ def test_every_public_layer_has_an_entry():
 
 
 def masks_that_apply(case):
-    """The masks that a case's call takes, but those of inputs that the case does without."""
+    """The masks that a case's call takes: not those of absent inputs, nor those it must refuse."""
     accepted = inspect.signature(case.layer.call).parameters
     masks = {m for m in accepted if m.endswith("mask") and not m.startswith("use_")}
     absent = set(accepted) - set(case.inputs())
     masks -= {f"{name}_mask" for name in absent}
+    refused = (case.wrong(case.inputs()) if case.wrong else {}).values()
+    masks -= {name for arrays in refused for name in arrays} - set(case.inputs())
     # Keras hands the mask of an only input over as `mask`: another name of the first one's.
     return masks - {"mask"} if f"{case.first}_mask" in masks else masks
 

@@ -1,7 +1,5 @@
 """The translation model of Vaswani et al. (2017)."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
@@ -54,12 +52,14 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
+        autoregression: What reads the words before, in the decoder: `"self-attention"`, as
+            published, or `"ssru"`, a recurrent unit whose step is cheaper.
         **kwargs: `name` and `dtype`; inputs and results are those of `TranslationModel`.
 
     Reference:
         - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
         - [Kasai et al., 2021](https://arxiv.org/abs/2006.10369), for a deep encoder and a shallow
-          decoder.
+          decoder; [Kim et al., 2019](https://aclanthology.org/D19-5632), for the SSRU.
 
     Example:
 
@@ -76,8 +76,6 @@ class Transformer(TranslationModel):
     assert tuple(state["attention_scores"].shape) == (1, 3)
     ```
     """
-
-    growing_axes: ClassVar[dict[str, int]] = {"decoder": 2}
 
     def __init__(
         self,
@@ -98,6 +96,7 @@ class Transformer(TranslationModel):
         attention_head: int | None = None,
         max_steps: int = 100,
         decoder_layers: int | None = None,
+        autoregression: str = "self-attention",
         **kwargs,
     ):
         self.depth = layers if decoder_layers is None else decoder_layers
@@ -116,8 +115,14 @@ class Transformer(TranslationModel):
         options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
         self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
-        # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
-        self.sentence_keys = () if positions in ("alibi", "relative") else ("memory", "decoder")
+        self.keep(autoregression=autoregression)
+        if autoregression == "ssru":
+            self.sentence_keys = ("memory",)
+        else:
+            self.growing_axes = {"decoder": 2}
+            # Where scores depend on distances, the hypotheses of a beam cannot share their caches.
+            shares = positions not in ("alibi", "relative")
+            self.sentence_keys = ("memory", "decoder") if shares else ()
         options |= {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
         self._add_layers(layers, **options)
         self.show_attention(attention_layer, attention_head)
@@ -132,6 +137,9 @@ class Transformer(TranslationModel):
             return [block(name=f"{side}_{i}", **common) for i in range(count)]
 
         self.encoders = stack(TransformerEncoder, "encoder", layers)
+        options["autoregression"] = self.autoregression
+        if self.autoregression == "ssru":
+            positions = None  # a recurrent unit needs none
         self.decoders = stack(TransformerDecoder, "decoder", self.depth)
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
 
@@ -218,8 +226,9 @@ class Transformer(TranslationModel):
         for layer in self.decoders:
             x, weights = layer(x, memory, value_mask=mask, return_attention_scores=True)
             found["cross-attention"].append(weights["cross_attention"])
-            found["decoder self-attention"].append(weights["self_attention"])
-        return {name: ops.stack(layers, axis=1) for name, layers in found.items()}
+            if "self_attention" in weights:
+                found["decoder self-attention"].append(weights["self_attention"])
+        return {name: ops.stack(layers, axis=1) for name, layers in found.items() if layers}
 
     def start(self, source, max_length=None):
         memory, mask = self.encode(source)
@@ -240,10 +249,10 @@ class Transformer(TranslationModel):
         x = self.embedded(self.target_embedding, tokens[:, None], index)[:, 0]
         after, scores, beams = [], None, {}
         if "origins" in state:
-            copies = state["origins"].shape[1]
-            room = ops.shape(state["decoder"][0]["key"])[2] // copies
-            seen = mask_of_origins(state["origins"], index, room)
-            beams = {"attention_mask": seen, "copies": copies}
+            beams["copies"] = copies = state["origins"].shape[1]
+            if "decoder" in self.sentence_keys:
+                room = ops.shape(state["decoder"][0]["key"])[2] // copies
+                beams["attention_mask"] = mask_of_origins(state["origins"], index, room)
         for place, layer in enumerate(self.decoders):
             x, weights, cache = layer.step(
                 x, state["memory"][place], state["decoder"][place], index, **beams

@@ -4,7 +4,11 @@ import keras
 
 from ...ops.masks import check_mask
 from .. import arguments
+from ..recurrent.ssru import SSRU
 from .encoder import TransformerBlock
+
+AUTOREGRESSIONS = ("self-attention", "ssru")
+OF_ATTENTION = ("positions", "window", "num_sinks")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -21,11 +25,15 @@ class TransformerDecoder(TransformerBlock):
     without a memory `m`, as by `model.add`, is that of a language model: without cross-attention.
     `prepare_memory`, `initial_state` and `step` decode one word at a time.
 
+    With `autoregression="ssru"`, an `SSRU` of width `D` stands in place of the self-attention,
+    `y_t = LayerNorm(x_t + SSRU(x_{<= t}))`: a step then takes the same time however long the text.
+
     Args:
         intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
         layer_norm_epsilon, use_bias, kernel_initializer, bias_initializer, num_key_value_heads,
         normalizer, query_key_norm, seed, **kwargs: As in `TransformerEncoder`.
         positions, window, num_sinks: The same, of the self-attention alone.
+        autoregression: What reads the steps before: `"self-attention"`, as published, or `"ssru"`.
 
     Call arguments:
         inputs: `(B, T, D)`.
@@ -36,13 +44,16 @@ class TransformerDecoder(TransformerBlock):
 
     Returns:
         `(B, T, D)`; with `return_attention_scores` also a dictionary of the weights,
-        `"self_attention"` `(B, H, T, T)` and, with a memory, `"cross_attention"` `(B, H, T, S)`.
+        `"self_attention"` `(B, H, T, T)`, where there is one, and, with a memory,
+        `"cross_attention"` `(B, H, T, S)`.
 
     Raises:
-        ValueError: As `TransformerEncoder`, and where only one of build and call has a memory.
+        ValueError: As `TransformerEncoder`, where only one of build and call has a memory, and for
+            options or a mask of the self-attention where there is none.
 
     Reference:
-        Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`.
+        Vaswani et al. 2017, section 3.1; Xiong et al. 2020, for `norm="pre"`; Kim et al. 2019,
+        section 3.1, for the SSRU in a Transformer.
 
     Example:
 
@@ -58,9 +69,27 @@ class TransformerDecoder(TransformerBlock):
     ```
     """
 
+    def __init__(self, *args, autoregression: str = "self-attention", **kwargs):
+        super().__init__(*args, **kwargs)
+        self.autoregression = arguments.check_choice(
+            "autoregression", autoregression, AUTOREGRESSIONS
+        )
+        given = {name: getattr(self, name) for name in OF_ATTENTION if getattr(self, name)}
+        if given and autoregression != "self-attention":
+            raise ValueError(
+                f"{', '.join(f'`{name}`' for name in OF_ATTENTION)} are options of the "
+                f"self-attention, and autoregression={autoregression!r} has none. Received: {given}"
+            )
+
     def build(self, inputs_shape, value_shape=None):
         shape = tuple(inputs_shape)
-        self._add_self_attention(shape)
+        if self.autoregression == "ssru":
+            arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
+            self.input_size = shape[-1]
+            kernel = arguments.fresh(self.kernel_initializer)
+            self._add(SSRU(shape[-1], kernel, name="ssru", dtype=self.dtype_policy), shape)
+        else:
+            self._add_self_attention(shape)
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:
@@ -81,14 +110,15 @@ class TransformerDecoder(TransformerBlock):
         mask=None,
     ):
         mask = mask if inputs_mask is None else inputs_mask
-        self._check_call(inputs, value, mask, value_mask)
+        self._check_call(inputs, value, mask, value_mask, attention_mask)
         options = {"return_attention_scores": return_attention_scores, "training": training}
         options |= {"query_mask": mask}
         pairs = {"value_mask": mask, "attention_mask": attention_mask, "use_causal_mask": True}
-        scores = {}
-        x, scores["self_attention"] = self._attend(
-            "self_attention", self._cast(inputs), **pairs, **options
-        )
+        x, scores = self._cast(inputs), {}
+        if self.autoregression == "ssru":
+            (x,) = self._residual("ssru", x, lambda y: (self.ssru(y, mask),), training)
+        else:
+            x, scores["self_attention"] = self._attend("self_attention", x, **pairs, **options)
         if value is not None:
             x, scores["cross_attention"] = self._attend(
                 "cross_attention", x, self._cast(value), value_mask=value_mask, **options
@@ -107,6 +137,8 @@ class TransformerDecoder(TransformerBlock):
     def initial_state(self, batch_size, max_length: int) -> dict:
         """Return the state before the first step, with room for `max_length` steps."""
         arguments.check_built(self, "inputs_shape, value_shape")
+        if self.autoregression == "ssru":
+            return self.ssru.initial_state(batch_size)
         return self.self_attention.initial_state(batch_size, max_length)
 
     def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
@@ -117,13 +149,16 @@ class TransformerDecoder(TransformerBlock):
             that the state has room for and `(B, H, S)`; and the state after the step.
         """
         arguments.check_built(self, "inputs_shape, value_shape")
-        scores = {}
-        own, cross = self.self_attention, self.cross_attention
-        x, scores["self_attention"], state = self._residual(
-            "self_attention",
-            self._cast(inputs),
-            lambda y: own.step(y, None, state, index, attention_mask, copies=copies),
-        )
+        x, scores, cross = self._cast(inputs), {}, self.cross_attention
+        if self.autoregression == "ssru":
+            x, state = self._residual("ssru", x, lambda y: self.ssru.step(y, state))
+        else:
+            own = self.self_attention
+            x, scores["self_attention"], state = self._residual(
+                "self_attention",
+                x,
+                lambda y: own.step(y, None, state, index, attention_mask, copies=copies),
+            )
         if cross is not None:
             x, scores["cross_attention"], _ = self._residual(
                 "cross_attention", x, lambda y: cross.step(y, memory, {}, index, copies=copies)
@@ -133,19 +168,25 @@ class TransformerDecoder(TransformerBlock):
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         mask = of.mask if of.inputs_mask is None else of.inputs_mask
-        self._check_call(of.inputs, of.value, mask, of.value_mask)
+        self._check_call(of.inputs, of.value, mask, of.value_mask, of.attention_mask)
         outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
         if not of.return_attention_scores:
             return outputs
         batch_size, steps = of.inputs.shape[:2]
-        read = {"self_attention": steps}
+        read = {} if self.autoregression == "ssru" else {"self_attention": steps}
         read |= {} if of.value is None else {"cross_attention": of.value.shape[1]}
         shape = (batch_size, self.num_heads, steps)
         scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores
 
-    def _check_call(self, inputs, value, inputs_mask, value_mask):
+    def _check_call(self, inputs, value, inputs_mask, value_mask, attention_mask):
         self._check_inputs(inputs, inputs_mask)
+        if attention_mask is not None and self.autoregression == "ssru":
+            raise ValueError(
+                "`attention_mask` is of the self-attention, and autoregression='ssru' has none; "
+                "`inputs_mask` hides steps. Received: `attention_mask` of shape "
+                f"{tuple(attention_mask.shape)}"
+            )
         if value is None and value_mask is not None:
             raise ValueError(
                 "`value_mask` belongs to a memory, `value`, and would be ignored without. "

@@ -6,14 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.layers import TransformerDecoder, TransformerEncoder
+from keras_attention.layers import SSRU, TransformerDecoder, TransformerEncoder
 from tests.contracts.backend import random
 from tests.contracts.entry import Entry
 from tests.contracts.kinds import VALUE_SIZE, value_mask
 from tests.contracts.oracles import softmax
 from tests.contracts.plain import Plain
 
-HEADS, SIZE, INNER, MEMORY = 2, 3, 17, 11
+HEADS, SIZE, INNER, MEMORY, UNITS = 2, 3, 17, 11, 5
+SCORES = {"self_attention": "scores_self", "cross_attention": "scores_memory"}
 
 
 def projections(name, value_size=VALUE_SIZE, heads=HEADS, size=SIZE):
@@ -78,10 +79,7 @@ def call_encoder(layer, tensors, **options):
 def call_decoder(layer, tensors, **options):
     """Outputs, and the weights of both attentions."""
     outputs, scores = layer(**tensors, return_attention_scores=True, **options)
-    results = {"outputs": outputs, "scores_self": scores["self_attention"]}
-    if "cross_attention" in scores:
-        results["scores_memory"] = scores["cross_attention"]
-    return results
+    return {"outputs": outputs} | {SCORES[name]: each for name, each in scores.items()}
 
 
 def normalised(weights, name, x, epsilon=1e-5):
@@ -120,6 +118,19 @@ def fed(weights, x, activation):
     return hidden @ weights["feed_forward.output_kernel"] + weights["feed_forward.output_bias"]
 
 
+def recurred(weights, x, real, prefix=""):
+    """The simpler simple recurrent unit over one sequence."""
+    kernel, bias = weights[f"{prefix}kernel"], weights[f"{prefix}bias"]
+    units, outputs = len(bias), []
+    cell = np.zeros(units)
+    for vector, counts in zip(x, real, strict=True):
+        if counts:
+            forget = 1 / (1 + np.exp(-(vector @ kernel[:, :units] + bias)))
+            cell = forget * cell + (1 - forget) * (vector @ kernel[:, units:])
+        outputs.append(np.maximum(cell, 0))
+    return np.stack(outputs)
+
+
 def block(causal):
     """An oracle of a block, one example at a time."""
 
@@ -148,7 +159,10 @@ def block(causal):
                 add("scores_self" if causal else "scores", scores)
                 return y
 
-            x = sublayer(x, "self_attention", itself)
+            if options.get("autoregression") == "ssru":
+                x = sublayer(x, "ssru", lambda y, b=b: recurred(weights, y, mask[b], "ssru."))
+            else:
+                x = sublayer(x, "self_attention", itself)
             if "value" in arrays:
                 memory = np.float64(arrays["value"][b])
                 real = arrays.get("value_mask", np.ones(arrays["value"].shape[:2], bool))[b]
@@ -172,27 +186,38 @@ def stepwise(layer, tensors):
     batch, steps = inputs.shape[:2]
     memory = layer.prepare_memory(value, tensors.get("value_mask"))
     states = [layer.initial_state(batch, steps)]
-    outputs, weights = [], {"self_attention": [], "cross_attention": []}
+    outputs, weights = [], {}
     for t in range(steps):
         output, scores, state = layer.step(inputs[:, t], memory, states[-1], t)
         outputs.append(output)
         states.append(state)
         for name, each in scores.items():
-            weights[name].append(each)
+            weights.setdefault(SCORES[name], []).append(each)
     results = {"outputs": ops.stack(outputs, 1)}
-    results["scores_self"] = ops.stack(weights["self_attention"], 2)
-    if value is not None:
-        results["scores_memory"] = ops.stack(weights["cross_attention"], 2)
+    results |= {name: ops.stack(each, 2) for name, each in weights.items()}
     carried = {} if memory is None else memory
     return results, [{"memory": carried, "cache": state} for state in states]
 
 
-def without_pairs(make):
+def ssru_stepwise(layer, tensors):
+    """The recurrent unit one step at a time."""
+    inputs, outputs = tensors["inputs"], []
+    states = [layer.initial_state(inputs.shape[0])]
+    for t in range(inputs.shape[1]):
+        output, state = layer.step(inputs[:, t], states[-1])
+        outputs.append(output)
+        states.append(state)
+    return {"outputs": ops.stack(outputs, 1)}, states
+
+
+def without_pairs(make, autoregression="self-attention"):
     """Arrays without `attention_mask`, which a step over a cache does not know."""
 
     def arrays(seed, batch, steps, lengths):
         given = make(seed, batch, steps, lengths)
-        given["attention_mask"] = np.ones_like(given["attention_mask"])
+        pairs = given.pop("attention_mask")
+        if autoregression == "self-attention":
+            given["attention_mask"] = np.ones_like(pairs)
         return given
 
     return arrays
@@ -210,6 +235,12 @@ class WithMemory(Plain):
     def self_attention(self):
         """A block without cross-attention, and the case of such a block."""
         return self.layer(**self.options), decoder(self.name, memory=False, **self.options)
+
+
+def pairs_given(arrays):
+    """A mask of pairs, where no attention reads it."""
+    batch, steps = arrays["inputs"].shape[:2]
+    return {"pairs": arrays | {"attention_mask": np.ones((batch, steps, steps), bool)}}
 
 
 def encoder(name, **options):
@@ -230,7 +261,9 @@ def encoder(name, **options):
 
 def decoder(name, memory=True, **options):
     """A case of the decoder, with a memory or without."""
-    weights = projections("self_attention")
+    kind = options.get("autoregression", "self-attention")
+    recurrent = {"ssru.kernel": (VALUE_SIZE, 2 * VALUE_SIZE), "ssru.bias": (VALUE_SIZE,)}
+    weights = recurrent | norm("ssru") if kind == "ssru" else projections("self_attention")
     weights |= projections("cross_attention", MEMORY) if memory else {}
     axes = DECODER_AXES | (MEMORY_AXES if memory else {})
     masks = {"inputs_mask": "inputs"} | ({"value_mask": "value"} if memory else {})
@@ -239,13 +272,40 @@ def decoder(name, memory=True, **options):
         TransformerDecoder,
         OPTIONS | options,
         weights | network(options.get("activation") == "swiglu"),
-        without_pairs(decoder_arrays if memory else encoder_arrays),
+        without_pairs(decoder_arrays if memory else encoder_arrays, kind),
         call_decoder,
         block(causal=True),
         axes=axes,
         masks=masks,
         steps=stepwise,
         alone=lambda x, mask: {"inputs": x, "inputs_mask": mask},
+        wrong=pairs_given if kind == "ssru" else None,
+    )
+
+
+def ssru():
+    """The case of the recurrent unit."""
+
+    def arrays(*sizes):
+        given = encoder_arrays(*sizes)
+        return {name: given[name] for name in ("inputs", "inputs_mask")}
+
+    def reference(weights, options, arrays):
+        masks = arrays.get("inputs_mask", np.ones(arrays["inputs"].shape[:2], bool))
+        pairs = zip(np.float64(arrays["inputs"]), masks, strict=True)
+        return {"outputs": np.stack([recurred(weights, x, real) for x, real in pairs])}
+
+    return Plain(
+        "ssru",
+        SSRU,
+        {"units": UNITS},
+        {"kernel": (VALUE_SIZE, 2 * UNITS), "bias": (UNITS,)},
+        arrays,
+        lambda layer, tensors, **options: {"outputs": layer(**tensors, **options)},
+        reference,
+        axes={"inputs": "BTD", "inputs_mask": "BT", "outputs": "BTU"},
+        masks={"inputs_mask": "inputs"},
+        steps=ssru_stepwise,
     )
 
 
@@ -278,15 +338,32 @@ REFUSED = [
     {**OPTIONS, "norm": "middle"},
 ]
 
+SSRU_CONFIG = {
+    "units": 7,
+    "kernel_initializer": keras.initializers.HeNormal(seed=3),
+    "bias_initializer": keras.initializers.Constant(0.5),
+}
+OTHER = {"autoregression": "ssru"}
+
 ENTRIES = {
+    SSRU: Entry(cases=[ssru()], configs=[lambda: SSRU_CONFIG], refused=[{"units": 0}]),
     TransformerEncoder: Entry(
         cases=[encoder("post"), encoder("pre-gated", norm="pre", activation="swiglu")],
         configs=[lambda: CONFIG],
         refused=REFUSED,
     ),
     TransformerDecoder: Entry(
-        cases=[decoder("post"), decoder("pre-gated", norm="pre", activation="swiglu")],
-        configs=[lambda: CONFIG],
-        refused=REFUSED,
+        cases=[
+            decoder("post"),
+            decoder("pre-gated", norm="pre", activation="swiglu"),
+            decoder("ssru", **OTHER),
+        ],
+        configs=[lambda: CONFIG, lambda: OPTIONS | OTHER],
+        refused=[
+            *REFUSED,
+            {**OPTIONS, "autoregression": "average"},
+            {**OPTIONS, **OTHER, "positions": "rotary"},
+            {**OPTIONS, **OTHER, "window": 3},
+        ],
     ),
 }
