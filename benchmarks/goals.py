@@ -47,6 +47,10 @@ def _one(size: Size) -> bool:
     return size.batch == 1
 
 
+def _is_tiny(size: Size) -> bool:
+    return size.units == 128
+
+
 _DECODER = [Goal(OURS, TORCH, 2.0), Goal(OURS, KERAS, 1.25)]
 _TRAIN = ("train",)
 GOALS = {
@@ -60,7 +64,12 @@ GOALS = {
         Goal(OURS, KERAS, 1.3, at=lambda size: size.steps >= 1024),
     ],
     "pointer-generator": [Goal(OURS, TORCH, 2.0, _TRAIN)],
-    "transformer": [Goal(OURS, KERAS_HUB, 1.3, _TRAIN)],
+    "transformer": [
+        Goal(OURS, KERAS_HUB, 1.3, _TRAIN, _is_tiny),
+        Goal(OURS, TORCH, 1.5, _TRAIN, _is_tiny),
+        Goal(OURS, KERAS_HUB, 1.2, _TRAIN, lambda size: not _is_tiny(size)),
+        Goal(OURS, TORCH, 1.2, _TRAIN, lambda size: not _is_tiny(size)),
+    ],
     "translation": [
         Goal(OURS, ENGINE, 1.0, SEARCHES, _many),
         Goal(OURS_HALF, ENGINE, 1.5, SEARCHES, _many),

@@ -82,6 +82,7 @@ _POINTERS = [
 _TRANSFORMERS = [
     *_keras("ours", OURS, "transformers", "OurTransformer", "Transformer"),
     *_keras("hub", KERAS_HUB, "transformers", "KerasHubTransformer", "KerasHub's blocks"),
+    Contender("torch", TORCH, "torch_transformer", "TorchTransformer", False, "PyTorch's blocks"),
 ]
 _TRANSLATORS = [
     Contender("ours", OURS, "translators", "OurTranslator", False, "Transformer"),

@@ -10,14 +10,17 @@ from keras import ops
 
 from benchmarks.contenders.keras_program import compiled, to_numpy, training_step
 from benchmarks.problems import Problem
-from benchmarks.transformer_problem import DROPOUT, PAD, architecture_of, make_ids, make_weights
+from benchmarks.transformer_problem import (
+    CHECKED,
+    DROPOUT,
+    PAD,
+    architecture_of,
+    make_ids,
+    make_weights,
+)
 from keras_attention.applications.translation import Transformer
 from keras_attention.applications.translation.models.base import WordCrossentropy
 from keras_attention.losses import masked_sparse_categorical_crossentropy
-
-CHECKED = 4
-"""Sentences whose gradients are compared: few, since of the millions of inputs to ReLU in a whole
-batch some lie so near zero that float32 has them on either side, with another gradient."""
 
 
 class OurModel:
