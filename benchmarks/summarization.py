@@ -168,6 +168,7 @@ def _evaluate(run: Path, corpus: str) -> dict:
         report["answer_mass"] = answer_mass(results, make_reports("test"))
     if corpus == "unordered":
         report["complete"] = complete(results, make_reports("test", ordered=False))
+        report |= repetition(results)
     keras.backend.clear_session()
     return report
 
@@ -177,6 +178,31 @@ def complete(results: list, examples: list) -> float:
     pairs = zip(results, examples, strict=True)
     hits = [_statements(result.tokens) == _statements(ex.summary.split()) for result, ex in pairs]
     return 100 * float(np.mean(hits))
+
+
+def repetition(results: list) -> dict[str, float | None]:
+    """Return what of the statements is said, and read, a second time, in percent.
+
+    A statement is read from the sentence that has most of the attention while it is written.
+    """
+    again, reread, both = [], [], []
+    for result in results:
+        said: dict[str, set] = {}
+        words, weights = [], []
+        for token, each in zip(result.tokens, result.sentence_weights, strict=True):
+            if token != ".":
+                words.append(token)
+                weights.append(each)
+            elif words:
+                text, sentence = " ".join(words), int(np.argmax(np.sum(weights, axis=0)))
+                again.append(text in said)
+                reread.append(any(sentence in places for places in said.values()))
+                if text in said:
+                    both.append(sentence in said[text])
+                said.setdefault(text, set()).add(sentence)
+                words, weights = [], []
+    percent = [100 * float(np.mean(each)) if each else None for each in (again, reread, both)]
+    return dict(zip(("said_again", "read_again", "said_and_read_again"), percent, strict=True))
 
 
 def _statements(words: list[str]) -> list[str]:
@@ -212,6 +238,9 @@ COLUMNS = {
     "exact match %": "exact_match",
     "complete %": "complete",
     "repeated trigrams %": "repeated_trigrams",
+    "statements said again %": "said_again",
+    "sentences read again %": "read_again",
+    "of what is said again, read again %": "said_and_read_again",
     "unknown %": "unknown",
     "copied unknown %": "copied_unknown",
     "weight on the answer's sentence %": "answer_mass",

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import (
+    SSRU,
     AttentionDecoder,
     AttentionPooling,
     BahdanauAttention,
@@ -45,6 +46,7 @@ ALONE = {
     "heads": lambda **options: Heads(**options),
     "feed_forward": lambda **options: FeedForward(17, "swiglu", **options),
     "multi_head": lambda **options: MultiHeadAttention(2, 8, use_gate=True, **options),
+    "ssru": lambda **options: SSRU(17, **options),
 }
 PAIRED = {
     "bahdanau": lambda **options: BahdanauAttention(17, use_bias=True, dropout=0.1, **options),
