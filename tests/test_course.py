@@ -14,7 +14,7 @@ from docs.course import build, pages
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "somebody/keras-attention"
 LECTURES = pytest.mark.parametrize("path", build.sources(), ids=lambda path: path.stem)
-IN_DEFAULT = ("02_bahdanau", "06_transformer")
+IN_DEFAULT = ("06_transformer",)
 
 SOURCE = """\
 # %% [markdown] lang="en"

@@ -156,25 +156,30 @@ def test_a_loss_of_another_sum_or_padding_takes_the_logits():
 IN_A_RUN = {"validation_split": 0.2, "batch_size": 2, "accumulate": 2, "verbose": 0}
 
 
-def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
-    def fit(name, epochs, **options):
-        task = make_task(3.0, variants=3, label_smoothing=0.2)
-        data = SOURCE_LINES * 2, TARGET_LINES * 2
-        return task.fit(*data, run=tmp_path / name, epochs=epochs, **IN_A_RUN, **options)
+def fit(path, epochs, **options):
+    task = make_task(3.0, variants=3, label_smoothing=0.2)
+    data = SOURCE_LINES * 2, TARGET_LINES * 2
+    return task.fit(*data, run=path, epochs=epochs, **IN_A_RUN, **options)
 
+
+def test_a_run_has_no_other_loss_than_its_task(tmp_path):
     for options, message in (
         ({"consistency": 2.0}, "`consistency` is the task's own.*=3.0.*Received: consistency=2.0"),
         ({"label_smoothing": 0.0}, "label_smoothing=0.2.*Received: label_smoothing=0.0"),
         ({"training": TrainingConfig(consistency=1.0)}, "Received: consistency=1.0"),
     ):
         with pytest.raises(ValueError, match=message):
-            fit("none", 1, **options)
+            fit(tmp_path / "none", 1, **options)
     assert not list(tmp_path.iterdir())
-    assert fit("whole", 3).step == 6  # 8 pairs, 4 batches an epoch, 2 of them an update
+
+
+@pytest.mark.slow
+def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
+    assert fit(tmp_path / "whole", 3).step == 6  # 8 pairs, 4 batches an epoch, 2 of them an update
     config = load_config(TranslationConfig, [tmp_path / "whole" / "config.yaml"]).training
     assert (config.consistency, config.label_smoothing) == (3.0, 0.2)
-    fit("parts", 1, consistency=3.0)
-    fit("parts", 3)
+    fit(tmp_path / "parts", 1, consistency=3.0)
+    fit(tmp_path / "parts", 3)
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
     task = make_task(3.0, variants=2, label_smoothing=0.2)
     with pytest.raises(ValueError, match="another preprocessor than this task"):

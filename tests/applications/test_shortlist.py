@@ -80,6 +80,7 @@ def test_a_batch_gets_the_words_with_the_largest_expected_counts(translators):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.by_default("rnnsearch", "transformer")
 def test_a_list_of_all_words_changes_nothing(translators, name):
     task = translators[name]
     everything = some_words(task, size=10**6)
@@ -116,6 +117,7 @@ def test_words_of_the_list_alone_are_written(translators, name):
         assert each.log_probability == pytest.approx(total, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_streams_share_one_compiled_search(translators, traced):
     task = translators["transformer"]
     shortlist = some_words(task, size=17)
@@ -231,6 +233,7 @@ def test_a_run_learns_it_from_its_own_training_pairs(trained_run, dates_data, tm
     np.testing.assert_allclose(found.frequencies, wanted.frequencies, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_trained_translators_are_measured(trained_run, tmp_path, monkeypatch, capsys):
     from benchmarks import speed_and_bleu
 
