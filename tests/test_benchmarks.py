@@ -4,6 +4,7 @@ import argparse
 import gzip
 import json
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from benchmarks import (
     goals,
     machine,
     report,
+    summarization,
+    temporal,
 )
 from benchmarks.children import (
     TOLERANCE,
@@ -459,3 +462,21 @@ def test_training_of_two_checkouts_takes_turns(monkeypatch, tmp_path):
     cells = checkouts.compare_training("luong", tmp_path, 3)
     assert order == ["here", "there", "there", "here", "here", "there"]
     assert cells == ["130, 120, 140", "90, 100, 110", "1.30"]
+
+
+def test_what_is_said_and_read_again_is_counted():
+    summary = SimpleNamespace(
+        source=[["a", "b"], ["c"], ["d"]],
+        tokens="x y . z . x y . w .".split(),
+        sentence_weights=np.eye(3)[[0, 0, 2, 1, 2, 0, 0, 2, 0, 2]],
+    )
+    found = summarization.repetition([summary])
+    assert found == {"said_again": 25.0, "read_again": 50.0, "said_and_read_again": 100.0}
+    assert summarization.repetition([])["said_again"] is None
+    steps = [(np.arange(4.0) + 10 * step, np.eye(4)[1]) for step in range(10)]
+    begun = list(temporal.beginnings(summary, steps, urgent=(0, 1)))
+    assert [kind for kind, *_ in begun] == [
+        *("read before", "urgent, not read", "others"),
+        *("read before", "read before", "others") * 2,
+    ]
+    assert begun[0][1:] == (31.0, 1.0) and begun[1][1:] == (32.0, 0.0)
