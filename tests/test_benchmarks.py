@@ -467,7 +467,7 @@ def test_training_of_two_checkouts_takes_turns(monkeypatch, tmp_path):
 def test_what_is_said_and_read_again_is_counted():
     summary = SimpleNamespace(
         source=[["a", "b"], ["c"], ["d"]],
-        tokens="x y . z . x y . w .".split(),
+        tokens=["x", "y", ".", "z", ".", "x", "y", ".", "w", "."],
         sentence_weights=np.eye(3)[[0, 0, 2, 1, 2, 0, 0, 2, 0, 2]],
     )
     found = summarization.repetition([summary])
