@@ -271,7 +271,7 @@ class ModelConfig:
         """Refuse keys that are not null."""
         nothing = {} if self.architecture == "transformer" else SAYS_NOTHING
         chosen = f"model.architecture {self.architecture}"
-        if self.attention:
+        if self.architecture == "luong" and self.attention:
             chosen += f" with model.attention {self.attention} and model.score {self.score}"
         names = [name for name in names if getattr(self, name) not in nothing.get(name, ())]
         check_unused("model", self, names, f"does not apply to {chosen}: leave it out, or null.")
