@@ -17,6 +17,7 @@ from benchmarks import (
     children,
     goals,
     machine,
+    recurrent_training,
     report,
     summarization,
     temporal,
@@ -480,3 +481,16 @@ def test_what_is_said_and_read_again_is_counted():
         *("read before", "read before", "others") * 2,
     ]
     assert begun[0][1:] == (31.0, 1.0) and begun[1][1:] == (32.0, 0.0)
+
+
+@pytest.mark.parametrize("name", recurrent_training.MODELS)
+def test_a_recurrent_model_trains_as_it_is_timed(name, monkeypatch, capsys):
+    for size, value in {"WORDS": 17, "UNITS": 6, "BATCH": 3, "LENGTH": 5}.items():
+        monkeypatch.setattr(recurrent_training, size, value)
+    step, weights = recurrent_training.our_step(name)
+    losses = [step() for _ in range(5)]
+    assert losses[-1] < losses[0] and weights > 17 * 6
+    monkeypatch.setattr("sys.argv", ["recurrent_training", "--python", "nowhere"])
+    with pytest.raises(SystemExit, match="2"):
+        recurrent_training.main()
+    assert "a Python that has joeynmt. Received: nowhere" in capsys.readouterr().err
