@@ -4,12 +4,12 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from .segmentation import SegmentationSampler
 from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, Tokenizer, check_lines, until_end
 
 if TYPE_CHECKING:
@@ -164,14 +164,7 @@ class SentencePieceTokenizer(Tokenizer):
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"`alpha` should lie in [0, 1]. Received: alpha={alpha}")
 
-        def run() -> list[list[int]]:
-            sentencepiece.set_random_generator_seed(seed)
-            return self._processor.encode(
-                list(lines), enable_sampling=True, nbest_size=-1, alpha=alpha, num_threads=1
-            )
-
-        with ThreadPoolExecutor(1) as pool:  # a thread takes its random numbers from the seed
-            return pool.submit(run).result()
+        return list(SegmentationSampler(self._model, alpha, seed)(lines))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         return _mapped(self._processor.decode, until_end(ids, self.vocabulary_size))
