@@ -180,27 +180,35 @@ def complete(results: list, examples: list) -> float:
     return 100 * float(np.mean(hits))
 
 
-def repetition(results: list) -> dict[str, float | None]:
-    """Return what of the statements is said, and read, a second time, in percent.
+def statements_of(result) -> list[tuple[int, int, int]]:
+    """Return the statements of a summary: first step, step of the full stop, sentence read.
 
-    A statement is read from the sentence that has most of the attention while it is written.
+    That is the sentence that has most of the attention while the statement is written.
     """
+    stops = [step for step, token in enumerate(result.tokens) if token == "."]
+    ends = [*stops, len(result.tokens)]
+    starts = [0, *(stop + 1 for stop in stops)]
+    return [
+        (start, end, int(result.sentence_weights[start:end].sum(axis=0).argmax()))
+        for start, end in zip(starts, ends, strict=True)
+        if start < end
+    ]
+
+
+def repetition(results: list) -> dict[str, float | None]:
+    """Return what of the statements is said, and read, a second time, in percent."""
     again, reread, both = [], [], []
     for result in results:
         said: dict[str, set] = {}
-        words, weights = [], []
-        for token, each in zip(result.tokens, result.sentence_weights, strict=True):
-            if token != ".":
-                words.append(token)
-                weights.append(each)
-            elif words:
-                text, sentence = " ".join(words), int(np.argmax(np.sum(weights, axis=0)))
-                again.append(text in said)
-                reread.append(any(sentence in places for places in said.values()))
-                if text in said:
-                    both.append(sentence in said[text])
-                said.setdefault(text, set()).add(sentence)
-                words, weights = [], []
+        for start, end, sentence in statements_of(result):
+            if end == len(result.tokens):
+                continue  # it has no full stop: the search cut it off
+            text = " ".join(result.tokens[start:end])
+            again.append(text in said)
+            reread.append(any(sentence in places for places in said.values()))
+            if text in said:
+                both.append(sentence in said[text])
+            said.setdefault(text, set()).add(sentence)
     percent = [100 * float(np.mean(each)) if each else None for each in (again, reread, both)]
     return dict(zip(("said_again", "read_again", "said_and_read_again"), percent, strict=True))
 

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.report import markdown
+from benchmarks.summarization import statements_of
 from keras_attention.applications.summarization import Summarizer, Summary
 from keras_attention.applications.summarization.data import make_reports
 from keras_attention.layers import TemporalAttention
@@ -42,19 +43,13 @@ def beginnings(summary: Summary, steps: list[tuple], urgent: tuple[int, ...]):
     """Yield, where a later statement begins, the kind, log sum and weight of each sentence."""
     ends = np.cumsum([len(sentence) for sentence in summary.source])
     places = list(zip(ends - [len(sentence) for sentence in summary.source], ends, strict=True))
-    read: set[int] = set()
-    words: list[int] = []
-    for step, token in enumerate(summary.tokens):
-        if token == "." and words:
-            read.add(int(summary.sentence_weights[words].sum(axis=0).argmax()))
-            words = []
-        elif token != ".":
-            if read and not words:
-                before, weights = steps[step]
-                for sentence, (start, end) in enumerate(places):
-                    kind = KINDS[0 if sentence in read else 1 if sentence in urgent else 2]
-                    yield kind, before[start:end].max(), weights[start:end].sum()
-            words.append(step)
+    found = statements_of(summary)
+    for number, (step, *_) in enumerate(found[1:], 1):
+        read = {sentence for *_, sentence in found[:number]}
+        before, weights = steps[step]
+        for sentence, (start, end) in enumerate(places):
+            kind = KINDS[0 if sentence in read else 1 if sentence in urgent else 2]
+            yield kind, before[start:end].max(), weights[start:end].sum()
 
 
 def main() -> None:

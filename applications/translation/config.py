@@ -196,7 +196,7 @@ class ModelConfig:
             sublayer (transformer only; null for post).
         positions: sinusoidal, added to the embeddings as published, or in the scores of the
             self-attentions (transformer only; null for sinusoidal).
-        autoregression: what reads the words before, in the decoder: its self-attention, as
+        autoregression: the decoder's sublayer that reads the earlier words: self-attention, as
             published, or ssru, a recurrent unit that is cheaper in a search (Kim et al. 2019;
             transformer only; null for self-attention).
         dropout: rate of dropout.

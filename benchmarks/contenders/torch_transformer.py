@@ -72,7 +72,7 @@ class Transformer(nn.Module):
                 if side == "decoder":
                     parts.append(("cross", layer.multihead_attn))
                     norms.append(layer.norm3)
-                for (kind, attention), norm in zip(parts, norms, strict=False):
+                for (kind, attention), norm in zip(parts, norms[:-1], strict=True):
                     name = f"{side}{place}.{kind}"
                     yield from _of_attention(name, attention, of)
                     yield from _of_norm(name, norm, of)

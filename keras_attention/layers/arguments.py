@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
+from keras import ops
 
 from ..ops.types import is_finite
 
@@ -142,6 +143,20 @@ def specs(shapes: list[tuple], dtype: str) -> Any:
     """Return a symbol of each shape, and of a single one not a tuple but itself."""
     symbols = tuple(keras.KerasTensor(shape, dtype) for shape in shapes)
     return symbols if len(symbols) > 1 else symbols[0]
+
+
+def side_by_side(initializer: Any, count: int) -> Any:
+    """Return an initializer of `count` kernels in one, along its last axis.
+
+    Each is drawn apart: otherwise the sizes of all would count in the initial scale of each.
+    """
+    parts = [fresh(initializer) for _ in range(count)]
+
+    def draw(shape, dtype=None):
+        size = (*shape[:-1], shape[-1] // count)
+        return ops.concatenate([part(size, dtype=dtype) for part in parts], axis=-1)
+
+    return draw
 
 
 def fresh(initializer: Any) -> Any:

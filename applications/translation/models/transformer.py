@@ -52,7 +52,7 @@ class Transformer(TranslationModel):
         attention_layer: Integer, the decoder layer whose scores are given; -1 for the last.
         attention_head: Integer, its head; `None` for the mean of all.
         max_steps: Integer, the longest translation that `start` makes room for when not told.
-        autoregression: What reads the words before, in the decoder: `"self-attention"`, as
+        autoregression: The decoder's sublayer that reads the earlier words: `"self-attention"`, as
             published, or `"ssru"`, a recurrent unit whose step is cheaper.
         **kwargs: `name` and `dtype`; inputs and results are those of `TranslationModel`.
 
@@ -132,15 +132,15 @@ class Transformer(TranslationModel):
         policy = {"dtype": self.dtype_policy}
         positions = None if self.positions == "sinusoidal" else self.positions
 
-        def stack(block, side, count):
-            common = {"positions": positions, **policy, **options}
+        def stack(block, side, count, **own):
+            common = {**policy, **options, **own}
             return [block(name=f"{side}_{i}", **common) for i in range(count)]
 
-        self.encoders = stack(TransformerEncoder, "encoder", layers)
-        options["autoregression"] = self.autoregression
-        if self.autoregression == "ssru":
-            positions = None  # a recurrent unit needs none
-        self.decoders = stack(TransformerDecoder, "decoder", self.depth)
+        self.encoders = stack(TransformerEncoder, "encoder", layers, positions=positions)
+        own = {"autoregression": self.autoregression}
+        if self.autoregression != "ssru":  # a recurrent unit needs no positions
+            own["positions"] = positions
+        self.decoders = stack(TransformerDecoder, "decoder", self.depth, **own)
         self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
 
         def last_norm(side):

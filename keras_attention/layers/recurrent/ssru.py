@@ -77,15 +77,9 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
 
     def build(self, inputs_shape):
         arguments.check_shapes(inputs=(tuple(inputs_shape), arguments.SEQUENCE))
-        self.input_size, initializer = inputs_shape[-1], self.kernel_initializer
-        # The halves are drawn apart, or both sizes would count in the initial scale.
-        halves = [arguments.fresh(initializer) for _ in range(2)]
-
-        def side_by_side(shape, dtype=None):
-            size = (self.input_size, self.units)
-            return ops.concatenate([half(size, dtype=dtype) for half in halves], axis=-1)
-
-        self._make_weight("kernel", (self.input_size, 2 * self.units), side_by_side)
+        self.input_size = inputs_shape[-1]
+        halves = arguments.side_by_side(self.kernel_initializer, 2)
+        self._make_weight("kernel", (self.input_size, 2 * self.units), halves)
         self._make_weight("bias", (self.units,), self.bias_initializer)
         self.restore_quantization()
 

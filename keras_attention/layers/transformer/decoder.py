@@ -33,7 +33,8 @@ class TransformerDecoder(TransformerBlock):
         layer_norm_epsilon, use_bias, kernel_initializer, bias_initializer, num_key_value_heads,
         normalizer, query_key_norm, seed, **kwargs: As in `TransformerEncoder`.
         positions, window, num_sinks: The same, of the self-attention alone.
-        autoregression: What reads the steps before: `"self-attention"`, as published, or `"ssru"`.
+        autoregression: The sublayer that reads the earlier steps: `"self-attention"`, as published,
+            or `"ssru"`.
 
     Call arguments:
         inputs: `(B, T, D)`.
@@ -83,13 +84,12 @@ class TransformerDecoder(TransformerBlock):
 
     def build(self, inputs_shape, value_shape=None):
         shape = tuple(inputs_shape)
+        self._note_inputs(shape)
         if self.autoregression == "ssru":
-            arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
-            self.input_size = shape[-1]
             kernel = arguments.fresh(self.kernel_initializer)
             self._add(SSRU(shape[-1], kernel, name="ssru", dtype=self.dtype_policy), shape)
         else:
-            self._add_self_attention(shape)
+            self._add_attention("self_attention", shape, shape)
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:

@@ -53,13 +53,8 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
         size, inner = input_shape[-1], self.intermediate_dim
         width = 2 * inner if self.gated else inner
         kernel, bias = self.kernel_initializer, self.bias_initializer
-        # Gate and value are drawn apart, or their sizes would count as one in the initial scale.
-        parts = [arguments.fresh(kernel) for _ in range(2 if self.gated else 1)]
-
-        def side_by_side(shape, dtype=None):
-            return ops.concatenate([part((size, inner), dtype=dtype) for part in parts], axis=-1)
-
-        self._make_weight("kernel", (size, width), side_by_side)
+        first = arguments.side_by_side(kernel, 2 if self.gated else 1)
+        self._make_weight("kernel", (size, width), first)
         self.bias = self.output_bias = None
         if self.use_bias:
             self._make_weight("bias", (width,), bias)
@@ -222,10 +217,9 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
             **{option: getattr(self, option) for option in options},
         )
 
-    def _add_self_attention(self, shape):
+    def _note_inputs(self, shape):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         self.input_size = shape[-1]
-        self._add_attention("self_attention", shape, shape)
 
     def _residual(self, name, x, sublayer, training=False):
         """Add a sublayer's first result to its input and normalise; return all results."""
@@ -320,7 +314,8 @@ class TransformerEncoder(TransformerBlock):
 
     def build(self, inputs_shape):
         shape = tuple(inputs_shape)
-        self._add_self_attention(shape)
+        self._note_inputs(shape)
+        self._add_attention("self_attention", shape, shape)
         self._add_feed_forward(shape)
 
     def call(
