@@ -102,6 +102,7 @@ setup(
         "benchmarks": ["torch==2.13.0", "ctranslate2"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
+        "litert": ["ai-edge-litert"],
         # `keras-attention serve` opens a page.
         "serve": SERVE,
         # `keras-attention --print-completion` writes a script for the shell.

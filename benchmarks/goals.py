@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from benchmarks.contenders import (
     BY_ENGINE,
     BY_ENGINE_INT8,
+    BY_LITERT,
+    BY_LITERT_INT8,
     ENGINE,
     ENGINE_INT8,
     GRU,
@@ -25,6 +27,8 @@ SIDES = {
     OURS_HALF: "ours, bfloat16",
     BY_ENGINE: "translate(engine=)",
     BY_ENGINE_INT8: "translate(engine=) in int8",
+    BY_LITERT: "LiteRT",
+    BY_LITERT_INT8: "LiteRT in int8",
 }
 
 
@@ -76,6 +80,8 @@ GOALS = {
         Goal(BY_ENGINE, ENGINE, 0.95, SEARCHES, _many),
         Goal(BY_ENGINE_INT8, ENGINE_INT8, 0.95, SEARCHES, _many),
         Goal(OURS, ENGINE, 1.0, SEARCHES, _one),
+        Goal(BY_LITERT, ENGINE, 1.0, SEARCHES, lambda size: _one(size) or _many(size)),
+        Goal(BY_LITERT_INT8, ENGINE_INT8, 0.5, SEARCHES, lambda size: _one(size) or _many(size)),
     ],
 }
 """By kind of problem. A sentence alone and 128 or more are translations that have goals."""

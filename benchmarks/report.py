@@ -6,6 +6,8 @@ from benchmarks.children import Measurement
 from benchmarks.contenders import (
     BY_ENGINE,
     BY_ENGINE_INT8,
+    BY_LITERT,
+    BY_LITERT_INT8,
     ENGINE,
     ENGINE_INT8,
     GRU,
@@ -56,6 +58,8 @@ COMPARED = {
     OURS_HALF: tuple(PEERS),
     BY_ENGINE: (ENGINE,),
     BY_ENGINE_INT8: (ENGINE_INT8,),
+    BY_LITERT: (ENGINE,),
+    BY_LITERT_INT8: (ENGINE, ENGINE_INT8),
 }
 """The peers that each of our programs is compared with."""
 

@@ -2,10 +2,11 @@
 
 For each run, its BLEU, the seconds for the whole set, target tokens a second and megabytes of
 weights: by our own search in float32 and bfloat16, with a vocabulary shortlist
-(`--shortlist RUN=FILE`), and by CTranslate2. The order turns from round to round.
+(`--shortlist RUN=FILE`), by LiteRT and by CTranslate2. The order turns from round to round.
 """
 
 import argparse
+import itertools
 import os
 import time
 from pathlib import Path
@@ -43,9 +44,10 @@ def forms_of(run: str, shortlist: str | None, sizes: list[int]) -> dict[tuple, t
             given = {"shortlist": Shortlist.load(shortlist, task.preprocessor, size)}
             forms[name, f"ours, {size:,} words", dtype] = task, given
     is_carried = is_transformer and network.autoregression == "self-attention"
-    for kind in BY_ENGINE if is_carried else ():
-        given = {"engine": "ctranslate2", "compute_type": kind}
-        forms[name, "CTranslate2", kind] = tasks["float32"], given
+    engines = {"litert": "LiteRT"} | ({"ctranslate2": "CTranslate2"} if is_carried else {})
+    for engine, kind in itertools.product(engines, BY_ENGINE):
+        given = {"engine": engine, "compute_type": kind}
+        forms[name, engines[engine], kind] = tasks["float32"], given
     return forms
 
 

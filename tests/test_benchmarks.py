@@ -92,7 +92,7 @@ TRANSLATORS = [c.name for c in contenders_for("translation") if not c.compiled]
 @pytest.mark.parametrize("name", [name for name in TRANSLATORS if name != "ours"])
 @pytest.mark.by_default(*{*TRANSLATORS} - {"half"})
 def test_translators_find_our_words(name):
-    if name.startswith("engine"):
+    if name.startswith(("engine", "litert")):
         pytest.importorskip("ctranslate2")
     results, expected = results_of("translation", name), results_of("translation", "ours")
     assert expected["beam"].shape == (3, 5) and expected["beam"].min() >= 4

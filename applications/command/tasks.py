@@ -194,13 +194,15 @@ def drawn_attention(group: str, example: str, layer: str) -> list[Option]:
 ENGINE = [
     Option(
         "--engine",
-        "search by this engine in place of our own, where it is installed (architecture "
-        "transformer); the run folder keeps the converted network",
-        choices=("ctranslate2",),
+        "search by this engine in place of our own: ctranslate2, where it is installed "
+        "(architecture transformer), or litert, the fastest for a sentence at a time; the run "
+        "folder keeps what it converts",
+        choices=("ctranslate2", "litert"),
     ),
     Option(
         "--compute-type",
-        "of the engine's weights and products, as far as the processor has it (default: float32)",
+        "of the engine's weights and products, as far as the processor has it (default: float32); "
+        "litert has float32 and int8",
         choices=("float32", "bfloat16", "int16", "int8", "int8_bfloat16"),
     ),
 ]
@@ -245,8 +247,9 @@ FORMAT = Option(
     "--format",
     "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
     "keras: model.keras, ids in, logits out, and the tokenizers; ctranslate2: for that engine "
-    "(architecture transformer), and the tokenizers (default: saved_model)",
-    choices=("saved_model", "keras", "ctranslate2"),
+    "(architecture transformer), and the tokenizers; litert: search.tflite, ids in, ids out, for a "
+    "sentence of 64 tokens, and the tokenizers (default: saved_model)",
+    choices=("saved_model", "keras", "ctranslate2", "litert"),
     default="saved_model",
 )
 TRANSLATION = TaskCommand(

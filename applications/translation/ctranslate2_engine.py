@@ -1,16 +1,9 @@
 """CTranslate2 in place of our own search: the same network, options and form of results."""
 
 import dataclasses
-import hashlib
-import json
 import math
-import re
-import shutil
-import tempfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,19 +12,14 @@ from keras import ops
 from keras_attention.decoding import DecodingResult, LengthPenalty, SearchOptions
 from keras_attention.text import PAD_ID, START_ID
 
-from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice
-from ..common.files import checksum, known_checksums, new_folder, write_checksums
-from ..common.presets import PRESETS
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
-from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model, words_of
+from .conversions import WAY_OUT, fingerprint, kept, words_of
+from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
 
-FOLDER = "ctranslate2"
-"""The folder of a run or preset for converted networks, each in one named after its content."""
 VERSION = 1
 """Of the conversion: a higher number makes folders of earlier ones stale."""
-WAY_OUT = "without the engine, our own search does it."
 
 
 class CTranslate2:
@@ -71,84 +59,17 @@ class CTranslate2:
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
 
-        weights = [zlib.crc32(each) for each in _contents(self._task.backbone)]
-        weights.append(self._task.backbone.attention_layer)
+        weights = [*fingerprint(self._task.backbone), self._task.backbone.attention_layer]
         if weights != self._weights:
             self._made, self._weights = {}, weights
         key = compute_type, streams
         if key not in self._made:
             threads = {"inter_threads": streams, "intra_threads": max(1, usable_cores() // streams)}
-            with converted(self._task) as model:
+            make, has_heads = partial(save_model, self._task), {"attention_head": None}
+            with kept(self._task, "ctranslate2", VERSION, make, **has_heads) as model:
                 settings = {"compute_type": compute_type, **threads}
                 self._made[key] = ctranslate2.Translator(str(model), **settings)
         return self._made[key]
-
-
-@contextmanager
-def converted(task: TextTask) -> Iterator[Path]:
-    """Give the folder of a task's network in CTranslate2's form.
-
-    A run folder or preset keeps it, where it can be written to, and drops those of other weights.
-    """
-    folder = task.preset_folder
-    if folder is None or folder.parent == PRESETS or not _can_be_written(folder / FOLDER):
-        with tempfile.TemporaryDirectory() as temporary:
-            model = Path(temporary) / "model"
-            save_model(task, model)
-            yield model
-        return
-    model = folder / FOLDER / _name_of(task)
-    if not _is_whole(model):
-        shutil.rmtree(model, ignore_errors=True)
-        with suppress(FileExistsError), new_folder(model, _refuse_whole) as new:
-            save_model(task, new)
-            write_checksums(new)
-    for other in model.parent.iterdir():
-        if other != model and re.fullmatch("[0-9a-f]{32}", other.name):
-            shutil.rmtree(other, ignore_errors=True)
-    yield model
-
-
-def _can_be_written(folder: Path) -> bool:
-    """Whether a folder can be made and written to, and leads nowhere else."""
-    if folder.is_symlink():
-        return False
-    with suppress(OSError):
-        folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    return False
-
-
-def _refuse_whole(model: Path) -> None:
-    """Leave a conversion that another process has made meanwhile as it is."""
-    if _is_whole(model):
-        raise FileExistsError(model)
-
-
-def _is_whole(model: Path) -> bool:
-    """Whether a folder holds a conversion, undamaged."""
-    try:
-        known = known_checksums(model)
-        return bool(known) and all(checksum(model / name) in known[name] for name in known)
-    except UserError:
-        return False
-
-
-def _name_of(task: TextTask) -> str:
-    """Return a name for all that a conversion is made of: settings, vocabularies, weights."""
-    settings = {**settings_of(task.backbone), "attention_head": None}
-    parts = [VERSION, settings, *words_of(task)]
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
-    for content in _contents(task.backbone):
-        digest.update(content)
-    return digest.hexdigest()[:32]
-
-
-def _contents(network: Any) -> Iterator[np.ndarray]:
-    """Yield the bytes of each weight."""
-    arrays = (np.ascontiguousarray(ops.convert_to_numpy(each)) for each in network.weights)
-    return (array.reshape(-1).view(np.uint8) for array in arrays)
 
 
 def _check_options(options: SearchOptions, head: int | None) -> None:

@@ -10,6 +10,7 @@ from keras_attention.text import END_ID, START_ID, UNK_ID
 from ..common.errors import UserError
 from ..common.files import new_folder
 from ..common.task import TextTask
+from .conversions import words_of
 from .models.transformer import Transformer
 
 MODEL_FOLDER = "model"
@@ -128,12 +129,6 @@ def _specification(task):
     settings.bos_token = settings.decoder_start_token = words[START_ID]
     settings.layer_norm_epsilon = model.decoders[0].layer_norm_epsilon
     return specification
-
-
-def words_of(task: TextTask) -> list[list[str]]:
-    """Return the vocabularies of source and target."""
-    sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
-    return [list(side.vocabulary) for side in sides]
 
 
 def _set_block(spec, block):

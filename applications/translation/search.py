@@ -14,7 +14,7 @@ from ..common.network import without_unwritable
 from .models.base import TranslationModel
 from .shortlist import Shortlist
 
-ENGINES = ("ctranslate2",)
+ENGINES = ("ctranslate2", "litert")
 # Tokens that a state which grows has room for at first; the search makes more.
 FIRST_ROOM = 8
 
@@ -26,13 +26,15 @@ def search(
     seed=None,
     attention: bool = True,
     shortlist=None,
+    room: int | None = None,
 ) -> DecodingResult:
     """Translate a batch of ids `(B, S)`, padded with 0, at least one of each.
 
     `seed` is a `keras.random.SeedGenerator`, where tokens are drawn; `attention` says whether the
     attention history is wanted. `shortlist` holds the ids `(n,)` of the words that may be written,
-    of a known number, the special tokens first. Padding and the start token are never among the
-    tokens found, and have no part in the probabilities.
+    of a known number, the special tokens first. With `room` for so many steps no tensor grows or
+    shrinks, and `finished` says whether they were enough. Padding and the start token are never
+    among the tokens found, and have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
@@ -56,19 +58,20 @@ def search(
 
     found = search_by_options(
         step,
-        kept(model.start(source, max_length=FIRST_ROOM)),
+        kept(model.start(source, max_length=room or FIRST_ROOM)),
         options,
         start_id=START_ID,
         end_id=END_ID,
         pad_id=PAD_ID,
         lengths=ops.sum(ops.cast(mask, "int32"), axis=-1),
         longest=options.longest(source.shape[1]),
+        room=room,
         attention_key="attention_scores" if keeps_attention else None,
         attention_mask=mask,
         constant_keys=("memory",),
         sentence_keys=model.sentence_keys,
         growing_axes=model.growing_axes,
-        shrink_batch=True,
+        shrink_batch=room is None,
         seed_generator=seed,
     )
     if shortlist is None:

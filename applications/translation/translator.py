@@ -24,6 +24,9 @@ from ..common.search_task import SearchTask
 from ..common.streams import rows_of_a_batch, stream_count
 from . import data
 from .config import PRESETS, TranslationConfig
+from .ctranslate2_engine import CTranslate2
+from .ctranslate2_export import export_ctranslate2
+from .litert_engine import LiteRT, export_litert
 from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.ensemble import Ensemble
@@ -33,7 +36,9 @@ from .results import Links, Translation, evaluation_report, links_of, maps_of, t
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
 
-FORMATS = ("saved_model", "tf_saved_model", "keras", "ctranslate2")
+ENGINES: dict[str, Any] = {"ctranslate2": CTranslate2, "litert": LiteRT}
+EXPORTS: dict[str, Any] = {"ctranslate2": export_ctranslate2, "litert": export_litert}
+FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -85,7 +90,7 @@ class Translator(SearchTask):
         self.keep(dictionary=dict(dictionary or {}))
         self.keep(label_smoothing=label_smoothing, consistency=consistency)
         super().__init__(backbone, preprocessor, search, **kwargs)
-        self._engine: Any = None
+        self._engines: dict[str, Any] = {}
 
     @classmethod
     def from_texts(
@@ -162,10 +167,10 @@ class Translator(SearchTask):
             texts: a sentence, or several.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
-            engine: None for our own search, or `"ctranslate2"` (that package), for a `Transformer`
-                with sinusoidal positions; its files stay in the folder that the task came from.
-            compute_type: of the engine: `"float32"` (where not given), `"bfloat16"`, `"int16"`,
-                `"int8"` or `"int8_bfloat16"`, as far as the processor has it.
+            engine: None for TensorFlow or JAX, `"litert"`, or `"ctranslate2"` (that package), for a
+                `Transformer` with sinusoidal positions. Its files stay in the task's folder.
+            compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
+                also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it.
             shortlist: scores the words of each batch's shortlist in place of all: our own search
                 is then faster, and cannot write others. It must be of the task's vocabularies.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
@@ -201,7 +206,7 @@ class Translator(SearchTask):
         def translate(rows: list[int]) -> None:
             source = padded([ids[row] for row in rows])
             among = [] if shortlist is None else [shortlist.words_of(source)]
-            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)]
+            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)[:5]]
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
                 ranked = [
@@ -261,8 +266,6 @@ class Translator(SearchTask):
         batches = list(batches_of(range(len(sources)), lengths, size))
         self._in_streams(forced, score, batches, streams)
         return results
-
-    align = score
 
     def perplexity(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """Return the perplexity of given translations, per token, ends counted."""
@@ -374,6 +377,7 @@ class Translator(SearchTask):
         self.backbone.show_attention(layer, head)
         self._compiled_functions.clear()
 
+    align = score
     read_columns = staticmethod(data.in_memory)
     check_data = staticmethod(data.check_data)
 
@@ -402,22 +406,21 @@ class Translator(SearchTask):
         Args:
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
-                whole task as `model.keras`) or `"ctranslate2"` (a `Transformer`, for that engine).
-            **options: for `"saved_model"` only: fields of `SearchOptions` to change, and
-                `max_letters`: a call with a longer text (10,000) is an `InvalidArgumentError`.
+                whole task as `model.keras`), `"ctranslate2"` (a `Transformer`, for that engine) or
+                `"litert"`: `export_litert` says what, and names its options.
+            **options: fields of `SearchOptions` to change, and of `"saved_model"` `max_letters`: a
+                longer text (10,000) is an `InvalidArgumentError`. Other formats have none.
         """
         check_choice("`format`", format, FORMATS)
         if format in ("saved_model", "tf_saved_model"):
             return super().export(filepath, format, **options)
-        if options:
+        if options and format != "litert":
             raise ValueError(
-                "The options of a search belong to the format 'saved_model', which holds one. "
+                "The options of a search belong to a format that holds one: saved_model, litert. "
                 f"Received: format={format!r}, {', '.join(options)}"
             )
-        if format == "ctranslate2":
-            from .ctranslate2_export import export_ctranslate2
-
-            return export_ctranslate2(self, filepath)
+        if format in EXPORTS:
+            return EXPORTS[format](self, filepath, **options)
         with new_folder(filepath) as folder:
             folder.mkdir()
             self.save(folder / "model.keras")
@@ -493,7 +496,5 @@ class Translator(SearchTask):
         check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
             return self._planned(lengths, options, attention, shortlist and shortlist.size)
-        from .ctranslate2_engine import CTranslate2
-
-        self._engine = self._engine or CTranslate2(self)
-        return self._engine.planned(options, compute_type or "float32", attention, len(lengths))
+        made = self._engines.setdefault(engine, ENGINES[engine](self))
+        return made.planned(options, compute_type or "float32", attention, len(lengths))

@@ -135,7 +135,7 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
 def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
     """Return the engine, its compute type and the shortlist, by the flags of a command."""
     if options.compute_type and not options.engine:
-        raise UserError("--compute-type goes with --engine ctranslate2 only.")
+        raise UserError("--compute-type goes with --engine only.")
     path, size, shortlist = options.shortlist, options.shortlist_size, None
     if size is not None and path is None:
         raise UserError("--shortlist-size goes with --shortlist only.")

@@ -18,10 +18,11 @@ from benchmarks.problems import INNER, POINTERS, TRANSFORMERS, TRANSLATIONS
 OURS, KERAS, TORCH, GRU = "ours", "keras", "pytorch", "gru"
 OURS_HALF, KERAS_HUB, ENGINE, ENGINE_INT8 = "ours-half", "keras-hub", "engine", "engine-int8"
 BY_ENGINE, BY_ENGINE_INT8 = "ours-by-engine", "ours-by-engine-int8"
+BY_LITERT, BY_LITERT_INT8 = "ours-by-litert", "ours-by-litert-int8"
 OF_KERAS = ("our_layers", "keras_layers", "pointer_generator", "transformers", "translators")
 """Modules of programs that run on any backend."""
 # Whose results are another's: a yardstick that computes something else, and rounded weights.
-INEXACT = (GRU, OURS_HALF, ENGINE_INT8, BY_ENGINE_INT8)
+INEXACT = (GRU, OURS_HALF, ENGINE_INT8, BY_ENGINE_INT8, BY_LITERT_INT8)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ _TRANSLATORS = [
         Contender(
             f"{name}{'-streams' * streams}",
             side,
-            "ctranslate2_engine",
+            "engines",
             program,
             False,
             label,
@@ -121,6 +122,8 @@ _TRANSLATORS = [
                 "OurEngineInt8",
                 "translate(engine=) int8",
             ),
+            ("litert", BY_LITERT, False, "OurLiteRT", "LiteRT"),
+            ("litert-int8", BY_LITERT_INT8, False, "OurLiteRTInt8", "LiteRT int8"),
         )
     ),
 ]

@@ -98,6 +98,7 @@ def beam_search(
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
+    room: int | None = None,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -151,7 +152,7 @@ def beam_search(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
     keys = (attention_key, constant_keys, growing_axes)
     problem = Problem(
         step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, beam_size, sentence_keys

@@ -37,6 +37,8 @@ class DecodingResult(NamedTuple):
             the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
+        finished: Boolean tensor `(B,)`: whether the search was over within its `room`, or `None`
+            where it had no such bound.
     """
 
     tokens: Any
@@ -44,6 +46,7 @@ class DecodingResult(NamedTuple):
     scores: Any
     log_probabilities: Any
     attention: Any = None
+    finished: Any = None
 
 
 def run_loop(search: Any, copies: int = 1) -> dict:
@@ -54,13 +57,18 @@ def run_loop(search: Any, copies: int = 1) -> dict:
     stretches of the loop only; JAX has fixed sizes, and one stretch.
     """
     problem: Problem = search.problem
-    results = search.results
     loop, fixed = search.first()
+
+    def results(loop: dict, fixed: dict) -> dict:
+        found = search.results(loop, fixed)
+        return found if problem.room is None else {**found, "finished": ~search.is_open(loop)}
 
     def unfinished(loop: dict) -> Tensor:
         return ops.any(search.is_open(loop)) & (loop["index"] < problem.longest)
 
     rooms = _Rooms(problem) if problem.growing_axes else None
+    if rooms and rooms.hold_all(loop["state"]):
+        rooms = None
     departures = _Departures(problem, search.is_open, copies) if problem.shrinks else None
     if keras.backend.backend() == "jax":
         departures = None
@@ -125,6 +133,12 @@ class _Rooms:
     def fits(self, state: dict, index: Tensor) -> Tensor:
         """Whether the state has a place for step `index`."""
         return ops.all(ops.stack([index < self._room(state, key) for key in self.axes]))
+
+    def hold_all(self, state: dict) -> bool:
+        """Whether it is known from the start that every step has a place."""
+        rooms = [self._room(state, key) for key in self.axes]
+        are_known = all(isinstance(size, int) for size in (*rooms, self.problem.longest))
+        return are_known and min(rooms) >= self.problem.longest
 
     def whole(self, state: dict) -> dict:
         """Return the state with a place for every step."""

@@ -149,6 +149,7 @@ def search(
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
+    room: int | None = None,
     seed_generator: keras.random.SeedGenerator | None = None,
 ) -> DecodingResult:
     """Search as the options say: by sampling, greedily (a beam of 1) or with a beam.
@@ -180,13 +181,16 @@ def search(
             then tells the step which hypothesis took each step before: see `mask_of_origins`. With
             `K` of 1, and in sampling, each hypothesis has its own rows, and there are no origins.
         growing_axes: For names of entries of `state` that have a place for each step (a cache), the
-            axis of the places; the search adds more as they fill. Under XLA, whose sizes are fixed,
-            give all places and leave this out.
+            axis of the places; the search adds more as they fill. Where sizes are fixed, as under
+            XLA, give all places: none are added then.
         shrink_batch: Whether sentences leave the batch when a quarter of them is finished. Results
             stay the same. All that the step reads and that has rows must then be in `state`. JAX
             ignores it; XLA on TensorFlow cannot do it.
         longest: Integer, most tokens of all hypotheses. It sizes the buffers where `lengths` is a
             traced tensor under `jax.jit`: `options.longest(source_length)` of padded sources.
+        room: Integer, steps that the buffers have room for; the search, which is not by sampling,
+            stops there, and `finished` says for which sentences that was too early. All sizes are
+            then known, as a program for LiteRT needs. `None`: as many as the longest limit.
         seed_generator: A `keras.random.SeedGenerator` to draw from anew at each call, in place of
             `options.seed`.
 
@@ -227,17 +231,20 @@ def search(
         return {name: getattr(options, name) for name in names}
 
     if options.sample:
+        if room is not None:
+            raise ValueError(f"Sampling has no `room`: leave it out. Received: room={room}")
         seed = options.seed if seed_generator is None else seed_generator
         of_samples = chosen("n_best", "temperature", "top_k", "top_p")
         return sample(step, state, seed=seed, **of_samples, **common)
     if options.beam_size == 1:
-        return greedy_search(step, state, **common)
+        return greedy_search(step, state, room=room, **common)
     of_beams = chosen("beam_size", "n_best", "length_penalty", "coverage_penalty")
     return beam_search(
         step,
         state,
         attention_mask=attention_mask,
         sentence_keys=sentence_keys,
+        room=room,
         **of_beams,
         **common,
     )

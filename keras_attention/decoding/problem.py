@@ -43,7 +43,7 @@ class Problem:
 
     A search carries `initial`, the part of the state that steps change, through its loop. Entries
     in `constant_keys` stay outside, and go to each step as `constants`. `limits (B,)` are the most
-    tokens of each sentence; `longest`, the largest, sizes the buffers.
+    tokens of each sentence; `longest`, the largest, or `room` sizes the buffers.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Problem:
         step: Callable,
         state: Any,
         ids: tuple[Any, int, int],
-        lengths: tuple[Any, int, int | None],
+        lengths: tuple[Any, int, int | None, int | None],
         keys: tuple[str | None, Sequence[str], Mapping[str, int] | None],
         no_repeat_ngram: int,
         shrink_batch: bool,
@@ -59,7 +59,7 @@ class Problem:
         sentence_keys: Sequence[str] = (),
     ) -> None:
         start_id, self.end_id, self.pad_id = ids
-        max_length, self.min_length, longest = lengths
+        max_length, self.min_length, longest, self.room = lengths
         attention_key, constant_keys, growing_axes = keys
         check_integer("end_id", self.end_id, 0)
         check_integer("no_repeat_ngram", no_repeat_ngram, 0)
@@ -96,6 +96,9 @@ class Problem:
         self.start = broadcast_rows(start, copies)
         self.longest, limits = _length_limits(max_length, self.min_length, self.batch_size, longest)
         self.limits = ops.broadcast_to(limits, (self.batch_size,))
+        if self.room is not None:
+            check_integer("room", self.room, 1)
+            self.longest = int(self.room)
 
     def _for_copies(self, key: str, part: Any) -> Any:
         """Return an entry for all hypotheses: with more rows, or with more places in its rows."""

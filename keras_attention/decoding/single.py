@@ -32,6 +32,7 @@ def greedy_search(
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
+    room: int | None = None,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -39,8 +40,8 @@ def greedy_search(
 
     Args:
         step, state: As in `search`; the step function over `B` rows.
-        start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest:
-            As in `search`.
+        start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest,
+            room: As in `search`.
         max_length: Most tokens of a hypothesis, the end counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its value, or
             `longest`.
@@ -65,7 +66,7 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
     keys = (attention_key, constant_keys, growing_axes)
     problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch)
 
@@ -137,7 +138,7 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest)
+    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, None)
     keys = (attention_key, constant_keys, growing_axes)
     problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, n_best)
     # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
@@ -182,8 +183,10 @@ class _SingleHypothesisLoop:
         """Return the complete hypotheses, in the order of the rows."""
         by_sentence = (self.problem.batch_size, self.problem.copies)
         results = loops.run_loop(self)
+        finished = results.pop("finished", None)
         return DecodingResult(
-            **{key: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for key, x in results.items()}
+            **{k: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for k, x in results.items()},
+            finished=finished,
         )
 
     def is_open(self, loop: dict) -> Tensor:

@@ -18,7 +18,14 @@ SEARCHES = {
 
 
 def found(
-    name, mode="eager", shrink_batch=True, room=None, rows=None, attention=True, shared=False
+    name,
+    mode="eager",
+    shrink_batch=True,
+    room=None,
+    rows=None,
+    attention=True,
+    shared=False,
+    steps=None,
 ):
     """What a search finds over a chain with a cache of all tokens and a constant that is None."""
     chain, (search, options) = Chain(BATCH, memory=5, seed=70), SEARCHES[name]
@@ -61,6 +68,7 @@ def found(
             constant_keys=["nothing", "memory"],
             growing_axes={"caches": 2} if room else None,
             shrink_batch=shrink_batch,
+            **({"room": steps} if steps else {}),
             **({"sentence_keys": ["caches"]} if shared and "beam_size" in options else {}),
             **options,
         )
@@ -96,6 +104,21 @@ def test_hypotheses_that_share_a_cache_find_the_same(name, mode):
         assert len(results) == 4 + attention
         for ours, theirs in zip(results, expected, strict=False):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", [name for name in SEARCHES if name != "sample"])
+@pytest.mark.by_default(mode=[USUAL])
+def test_a_search_with_room_for_so_many_steps_says_what_it_finished(name, mode):
+    expected = found(name, shrink_batch=False)
+    for room in (LIMITS.max(), 2):
+        *results, finished = found(name, mode, False, room, shared=name == "beam", steps=room)
+        assert finished.shape == (BATCH,) and results[0].shape[2] == room
+        assert finished.any() and finished.all() == (room == LIMITS.max())
+        assert not finished[expected[1].max(axis=1) > room].any()
+        for ours, theirs in zip(results, expected, strict=True):
+            theirs = theirs[tuple(map(slice, ours.shape))]
+            np.testing.assert_allclose(ours[finished], theirs[finished], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="sizes cannot change there")

@@ -1,4 +1,4 @@
-"""CTranslate2 with the same weights, its model written by this package's exporter."""
+"""CTranslate2 and LiteRT with the same weights, alone and as engines of `translate`."""
 
 import tempfile
 from pathlib import Path
@@ -81,6 +81,7 @@ class CTranslate2Int8Streams(CTranslate2Streams):
 class OurEngine(_WithWords):
     """CTranslate2 as the engine of `translate`, from texts to texts."""
 
+    engine = "ctranslate2"
     compute_type = "float32"
 
     def build(self, uses_xla):
@@ -91,7 +92,7 @@ class OurEngine(_WithWords):
     def translate(self, beam_size):
         results = self._task.translate(
             self._lines,
-            engine="ctranslate2",
+            engine=self.engine,
             compute_type=self.compute_type,
             return_alignments=False,
             beam_size=beam_size,
@@ -101,6 +102,18 @@ class OurEngine(_WithWords):
 
 
 class OurEngineInt8(OurEngine):
+    """The same with weights of eight bits."""
+
+    compute_type = "int8"
+
+
+class OurLiteRT(OurEngine):
+    """Our own search as a program of LiteRT."""
+
+    engine = "litert"
+
+
+class OurLiteRTInt8(OurLiteRT):
     """The same with weights of eight bits."""
 
     compute_type = "int8"

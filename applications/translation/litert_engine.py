@@ -1,0 +1,268 @@
+"""LiteRT in place of TensorFlow: our own search as one program, of the same results.
+
+LiteRT runs a program of fixed sizes without the overhead of single operations, and products of a
+few rows by XNNPACK, in float32 or with weights of eight bits.
+"""
+
+import dataclasses
+import logging
+import math
+import tempfile
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention.decoding import DecodingResult, SearchOptions
+from keras_attention.text import PAD_ID
+
+from ..common.errors import UserError, check_choice, one_line
+from ..common.files import digest, new_folder
+from ..common.streams import default_streams, usable_cores
+from ..common.task import TextTask
+from .conversions import WAY_OUT, fingerprint, kept
+from .search import search
+
+COMPUTE_TYPES = ("float32", "int8")
+VERSION = 1
+"""Of the conversion: a higher number makes programs of earlier ones stale."""
+FILE = "search.tflite"
+ROWS = 16
+"""Sentences of a program for many: more are hardly faster."""
+SHORTEST, LONGEST = 16, 1024
+"""Tokens of the sources of the smallest program, and of the largest; each has twice as many."""
+STEPS = 1.5
+"""Steps that a program first has room for, as a multiple of the source's: each step copies it."""
+
+
+class LiteRT:
+    """The engine of a translator: its search converted, anew only when something has changed.
+
+    A program has one sentence or 16, of up to 16, 32, 64, … tokens, one choice of search options,
+    and room for half as many steps again. A search that needs more has another program.
+
+    Args:
+        task: a `Translator`.
+    """
+
+    def __init__(self, task: TextTask):
+        self._task = task
+        self._made: dict[tuple, deque] = {}
+        self._state: list = []
+        self._lock = threading.Lock()
+
+    def planned(
+        self, options: SearchOptions, compute_type: str, attention: bool, rows: int
+    ) -> tuple[Callable[[np.ndarray], DecodingResult], int, int]:
+        """Return a search in the form of our own for so many rows, the rows of a batch, and the
+        streams: threads that may call it at once.
+
+        Raises:
+            UserError: where the engine does not do what is asked for.
+        """
+        check_choice("the compute type of LiteRT", compute_type, COMPUTE_TYPES)
+        _check(self._task.backbone, options, WAY_OUT)
+        network = self._task.backbone
+        shown = [getattr(network, f"attention_{name}", None) for name in ("layer", "head")]
+        state = [*fingerprint(network), *shown]
+        if state != self._state:
+            self._made, self._state = {}, state
+        streams = options.streams or default_streams()
+        size = ROWS if rows > streams and options.batch_size >= ROWS else 1
+        streams = max(1, min(streams, math.ceil(rows / size)))
+        kind = (_of_graph(options), compute_type, attention)
+        return partial(self._search, kind, size, streams), size, streams
+
+    def _search(self, kind: tuple, rows: int, streams: int, source: np.ndarray) -> DecodingResult:
+        length, width = source.shape[1], _width(source.shape[1])
+        # Empty places are padding, and empty rows the last sentence again.
+        source = np.pad(source, ((0, 0), (0, width - length)), constant_values=PAD_ID)
+        filled = np.pad(source, ((0, rows - len(source)), (0, 0)), mode="edge").astype("int32")
+        longest = kind[0].longest(width)
+        for room in sorted({min(longest, int(STEPS * width)), longest}):
+            key = (*kind, (rows, width, room), streams)
+            with self._lock:  # one stream converts, the others wait
+                if key not in self._made:
+                    self._made[key] = self._runners(*key)
+            run = self._made[key].pop()
+            try:
+                found = run(source=filled)
+            finally:
+                self._made[key].append(run)
+            if found.pop("finished", np.array(True)).all():
+                break
+        found = {name: array[: len(source)] for name, array in found.items()}
+        if "attention" in found:
+            found["attention"] = found["attention"][..., :length]
+        return DecodingResult(**found)
+
+    def _runners(self, options, compute_type, attention, sizes, streams) -> deque:
+        """Return a function for each stream, which runs the program on its share of the cores."""
+        make = partial(_write, self._task, options, compute_type, attention, sizes)
+        name = f"-{digest([options, compute_type, attention, sizes])[:8]}"
+        threads = max(1, usable_cores() // streams)
+        with kept(self._task, "litert", VERSION, make, name) as folder:
+            file = folder / FILE
+            return deque(_runner(file, threads) for _ in range(streams))
+
+
+def export_litert(
+    task: TextTask,
+    output: Path | str,
+    search: SearchOptions | None = None,
+    source_length: int = 64,
+    compute_type: str = "float32",
+    **options: Any,
+) -> None:
+    """Write the search as one LiteRT program for a sentence, with the tokenizers beside it.
+
+    The program needs no TensorFlow where it runs. Its signature takes `source`, ids `(1, S)`
+    padded with 0, and gives `tokens (1, N, L)`, `lengths`, `scores` and `log_probabilities` `(1,
+    N)` and, where the network has attention, `attention (1, N, L, S)`, as a `DecodingResult`.
+
+    ```
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter
+    from keras_attention.text import load_tokenizer
+
+    source, target = (load_tokenizer("exported/tokenizers", name) for name in ("source", "target"))
+    run = Interpreter("exported/search.tflite").get_signature_runner()
+    ids = source.encode(["A dog runs."])[0]
+    found = run(source=np.array([ids + [0] * (64 - len(ids))], "int32"))
+    print(target.decode(found["tokens"][:, 0])[0])
+    ```
+
+    Args:
+        task: a `Translator`.
+        output: the folder to write; it must not exist.
+        search: how to search; None for the task's own options.
+        source_length: most tokens `S` of a source.
+        compute_type: `"float32"`, or `"int8"` for weights of eight bits.
+        **options: fields of `SearchOptions` to change.
+
+    Raises:
+        UserError: if `output` exists, or the network or the options cannot be converted.
+    """
+    check_choice("`compute_type`", compute_type, COMPUTE_TYPES)
+    if isinstance(source_length, bool) or not isinstance(source_length, int) or source_length < 1:
+        raise UserError(
+            f"`source_length` must be a whole number of at least 1. Received: {source_length!r}"
+        )
+    chosen = (search or task.search).replace(**options)
+    _check(task.backbone, chosen, "--format saved_model exports it.")
+    with new_folder(output) as folder:
+        sizes = 1, source_length, chosen.longest(source_length)
+        kind = _of_graph(chosen), compute_type, task.backbone.has_attention
+        _write(task, *kind, sizes, folder)
+        for side in ("source", "target"):
+            getattr(task.preprocessor, f"{side}_tokenizer").save(folder / "tokenizers", side)
+
+
+def _check(network: Any, options: SearchOptions, way_out: str) -> None:
+    """Refuse what cannot be converted."""
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            "A search is converted for LiteRT from TensorFlow: set KERAS_BACKEND=tensorflow. "
+            f"Received: {keras.backend.backend()}; {way_out}"
+        )
+    if options.sample:
+        raise UserError(f"A program of LiteRT draws no samples: {way_out}")
+    kinds = {str(weight.dtype) for weight in network.weights} - {"float32"}
+    if kinds or network.compute_dtype != "float32":
+        raise UserError(
+            "LiteRT gets a network of float32, and quantises it itself. "
+            f"Received: {', '.join(sorted(kinds | {network.compute_dtype}))}; load it with "
+            f"dtype='float32', or {way_out}"
+        )
+
+
+def _of_graph(options: SearchOptions) -> SearchOptions:
+    """Return the options without those that no graph depends on."""
+    return dataclasses.replace(options, seed=None, batch_size=1, streams=None)
+
+
+def _width(length: int) -> int:
+    """Return the tokens of the smallest program that holds a source."""
+    if length > LONGEST:
+        raise UserError(
+            f"A program of LiteRT holds sources of {LONGEST} tokens. Received: {length}; {WAY_OUT}"
+        )
+    return max(SHORTEST, 1 << (length - 1).bit_length())
+
+
+def _write(
+    task: TextTask,
+    options: SearchOptions,
+    compute_type: str,
+    attention: bool,
+    sizes: tuple[int, int, int],
+    folder: Path,
+) -> None:
+    """Write a program into a new folder, for sources, their tokens and steps of these numbers."""
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    network, (*shape, room) = task.backbone, sizes
+    signature = [tf.TensorSpec(shape, tf.int32, name="source")]
+
+    def find(source):
+        found = search(network, source, options, attention=attention, room=room)._asdict()
+        if room == options.longest(shape[1]):
+            found["finished"] = None  # it always is
+        return {name: x for name, x in found.items() if x is not None}
+
+    traced = tf.function(find, input_signature=signature, autograph=False).get_concrete_function()
+    names = sorted(traced.structured_outputs)
+    # The converter leaves variables in a loop: as constants they are products' weights.
+    frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False)
+    named = tf.function(
+        lambda source: dict(zip(names, frozen(source), strict=True)),
+        input_signature=signature,
+        autograph=False,
+    )
+    module = tf.Module()
+    module.search = named
+    plain = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    with _quietly(), tempfile.TemporaryDirectory() as temporary:
+        tf.saved_model.save(module, temporary, signatures=named, options=plain)
+        converter = tf.lite.TFLiteConverter.from_saved_model(temporary)
+        if compute_type == "int8":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        try:
+            content = converter.convert()
+        except Exception as error:
+            raise UserError(
+                f"LiteRT could not convert this network and search: {one_line(error)}"
+            ) from error
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(content)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Hold back TensorFlow's warnings of gradients, which a search has none of."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _runner(file: Path, threads: int) -> Callable[..., dict[str, np.ndarray]]:
+    """Return a function that runs a program."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        from tensorflow.lite.python.interpreter import Interpreter
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorFlow, which has a package for it now
+        return Interpreter(str(file), num_threads=threads).get_signature_runner()
