@@ -96,7 +96,7 @@ class LiteRT:
                 found = run(source=filled)
             finally:
                 self._made[key].append(run)
-            if found.pop("finished", np.array(True)).all():
+            if not np.isnan(found["scores"]).any():
                 break
         found = {name: array[: len(source)] for name, array in found.items()}
         if "attention" in found:
@@ -213,10 +213,8 @@ def _write(
     signature = [tf.TensorSpec(shape, tf.int32, name="source")]
 
     def find(source):
-        found = search(network, source, options, attention=attention, room=room)._asdict()
-        if room == options.longest(shape[1]):
-            found["finished"] = None  # it always is
-        return {name: x for name, x in found.items() if x is not None}
+        found = search(network, source, options, attention=attention, room=room)
+        return {name: x for name, x in found._asdict().items() if x is not None}
 
     traced = tf.function(find, input_signature=signature, autograph=False).get_concrete_function()
     names = sorted(traced.structured_outputs)

@@ -33,7 +33,7 @@ def search(
     `seed` is a `keras.random.SeedGenerator`, where tokens are drawn; `attention` says whether the
     attention history is wanted. `shortlist` holds the ids `(n,)` of the words that may be written,
     of a known number, the special tokens first. With `room` for so many steps no tensor grows or
-    shrinks, and `finished` says whether they were enough. Padding and the start token are never
+    shrinks, and scores are NaN where they are not enough. Padding and the start token are never
     among the tokens found, and have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:

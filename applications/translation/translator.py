@@ -206,7 +206,7 @@ class Translator(SearchTask):
         def translate(rows: list[int]) -> None:
             source = padded([ids[row] for row in rows])
             among = [] if shortlist is None else [shortlist.words_of(source)]
-            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)[:5]]
+            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)]
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
                 ranked = [

@@ -32,13 +32,12 @@ class DecodingResult(NamedTuple):
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
             after it.
         lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
-        scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by.
+        scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by; NaN where a search would
+            have gone on, but its `room` was too small.
         log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
             the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
-        finished: Boolean tensor `(B,)`: whether the search was over within its `room`, or `None`
-            where it had no such bound.
     """
 
     tokens: Any
@@ -46,7 +45,6 @@ class DecodingResult(NamedTuple):
     scores: Any
     log_probabilities: Any
     attention: Any = None
-    finished: Any = None
 
 
 def run_loop(search: Any, copies: int = 1) -> dict:
@@ -61,7 +59,11 @@ def run_loop(search: Any, copies: int = 1) -> dict:
 
     def results(loop: dict, fixed: dict) -> dict:
         found = search.results(loop, fixed)
-        return found if problem.room is None else {**found, "finished": ~search.is_open(loop)}
+        if problem.room is not None:
+            scores, is_open = found["scores"], search.is_open(loop)
+            is_open = ops.reshape(is_open, (-1, *[1] * (len(scores.shape) - 1)))
+            found["scores"] = ops.where(is_open, float("nan"), scores)
+        return found
 
     def unfinished(loop: dict) -> Tensor:
         return ops.any(search.is_open(loop)) & (loop["index"] < problem.longest)

@@ -189,8 +189,8 @@ def search(
         longest: Integer, most tokens of all hypotheses. It sizes the buffers where `lengths` is a
             traced tensor under `jax.jit`: `options.longest(source_length)` of padded sources.
         room: Integer, steps that the buffers have room for; the search, which is not by sampling,
-            stops there, and `finished` says for which sentences that was too early. All sizes are
-            then known, as a program for LiteRT needs. `None`: as many as the longest limit.
+            stops there, and the scores of a sentence that needs more are NaN. All sizes are then
+            known, as a program for LiteRT needs. `None`: as many as the longest limit.
         seed_generator: A `keras.random.SeedGenerator` to draw from anew at each call, in place of
             `options.seed`.
 

@@ -183,10 +183,8 @@ class _SingleHypothesisLoop:
         """Return the complete hypotheses, in the order of the rows."""
         by_sentence = (self.problem.batch_size, self.problem.copies)
         results = loops.run_loop(self)
-        finished = results.pop("finished", None)
         return DecodingResult(
-            **{k: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for k, x in results.items()},
-            finished=finished,
+            **{key: ops.reshape(x, (*by_sentence, *ops.shape(x)[1:])) for key, x in results.items()}
         )
 
     def is_open(self, loop: dict) -> Tensor:
