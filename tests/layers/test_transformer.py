@@ -76,6 +76,15 @@ def test_options_reach_the_attention(name):
         assert not close(block(x), plain(x), atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["self-attention", "ssru"])
+def test_every_bias_has_the_initializer_of_biases(kind):
+    layer = TransformerDecoder(F, H, autoregression=kind, bias_initializer="ones")
+    layer.build((B, T, D), (B, S, D))
+    biases = [each for each in layer.weights if each.name.endswith("bias")]
+    assert any(kind.replace("-", "_") in each.path for each in biases)
+    assert all(np.all(ops.convert_to_numpy(each) == 1) for each in biases)
+
+
 def test_cross_attention_knows_no_positions_and_no_window():
     block = decoder(positions="rotary", window=1, normalizer="sparsemax")
     cross = block.cross_attention

@@ -86,8 +86,9 @@ class TransformerDecoder(TransformerBlock):
         shape = tuple(inputs_shape)
         self._note_inputs(shape)
         if self.autoregression == "ssru":
-            kernel = arguments.fresh(self.kernel_initializer)
-            self._add(SSRU(shape[-1], kernel, name="ssru", dtype=self.dtype_policy), shape)
+            both = (self.kernel_initializer, self.bias_initializer)
+            options = {"name": "ssru", "dtype": self.dtype_policy}
+            self._add(SSRU(shape[-1], *map(arguments.fresh, both), **options), shape)
         else:
             self._add_attention("self_attention", shape, shape)
         self.cross_attention = None
