@@ -207,29 +207,23 @@ def _write(
 ) -> None:
     """Write a program into a new folder, for sources, their tokens and steps of these numbers."""
     import tensorflow as tf
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     network, (*shape, room) = task.backbone, sizes
-    signature = [tf.TensorSpec(shape, tf.int32, name="source")]
+    contents = [weight.numpy() for weight in network.weights]
 
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.int32, name="source")], autograph=False)
     def find(source):
-        found = search(network, source, options, attention=attention, room=room)
+        # The converter leaves variables in a loop: as constants they are products' weights.
+        constants = [tf.constant(content) for content in contents]
+        with keras.StatelessScope(zip(network.weights, constants, strict=True)):
+            found = search(network, source, options, attention=attention, room=room)
         return {name: x for name, x in found._asdict().items() if x is not None}
 
-    traced = tf.function(find, input_signature=signature, autograph=False).get_concrete_function()
-    names = sorted(traced.structured_outputs)
-    # The converter leaves variables in a loop: as constants they are products' weights.
-    frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False)
-    named = tf.function(
-        lambda source: dict(zip(names, frozen(source), strict=True)),
-        input_signature=signature,
-        autograph=False,
-    )
     module = tf.Module()
-    module.search = named
+    module.search = find
     plain = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     with _quietly(), tempfile.TemporaryDirectory() as temporary:
-        tf.saved_model.save(module, temporary, signatures=named, options=plain)
+        tf.saved_model.save(module, temporary, signatures=find, options=plain)
         converter = tf.lite.TFLiteConverter.from_saved_model(temporary)
         if compute_type == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]

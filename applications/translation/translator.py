@@ -36,9 +36,8 @@ from .results import Links, Translation, evaluation_report, links_of, maps_of, t
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
 
-ENGINES: dict[str, Any] = {"ctranslate2": CTranslate2, "litert": LiteRT}
-EXPORTS: dict[str, Any] = {"ctranslate2": export_ctranslate2, "litert": export_litert}
-FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
+ENGINES = {"ctranslate2": (CTranslate2, export_ctranslate2), "litert": (LiteRT, export_litert)}
+FORMATS = ("saved_model", "tf_saved_model", "keras", *ENGINES)
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -419,8 +418,8 @@ class Translator(SearchTask):
                 "The options of a search belong to a format that holds one: saved_model, litert. "
                 f"Received: format={format!r}, {', '.join(options)}"
             )
-        if format in EXPORTS:
-            return EXPORTS[format](self, filepath, **options)
+        if format in ENGINES:
+            return ENGINES[format][1](self, filepath, **options)
         with new_folder(filepath) as folder:
             folder.mkdir()
             self.save(folder / "model.keras")
@@ -496,5 +495,5 @@ class Translator(SearchTask):
         check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
             return self._planned(lengths, options, attention, shortlist and shortlist.size)
-        made = self._engines.setdefault(engine, ENGINES[engine](self))
+        made = self._engines.setdefault(engine, ENGINES[engine][0](self))
         return made.planned(options, compute_type or "float32", attention, len(lengths))
