@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,30 +23,38 @@ from ..common.task import TextTask
 
 WAY_OUT = "without the engine, our own search does it."
 MOST_KEPT = 12
-BLOCK, PARTS = 509, 16
-"""Of a fingerprint: numbers in a row, a prime number, and parts whose rows are added up."""
 
 
-def fingerprint(network: Any) -> list[int]:
-    """Return numbers that change with the weights, in the time that it takes to read them once.
+class Weights:
+    """The values of a network's weights, held to find out whether it has others now.
 
-    They find changes between two calls. Files are named by a digest.
+    A value of TensorFlow or JAX never changes. So a weight still has the value that is held if it
+    lies at the same address; only others are compared.
+
+    Args:
+        network: the network.
     """
-    found, size = [], 8 * BLOCK * PARTS
-    for content in _contents(network):
-        whole = len(content) // size * size
-        rows = content[:whole].view(np.uint64).reshape(PARTS, -1, BLOCK)
-        # In rows of a prime number weights that are swapped change the sums of their columns.
-        found += [zlib.crc32(rows.sum(axis=1).tobytes()), zlib.crc32(content[whole:].tobytes())]
-    return found
+
+    def __init__(self, network: Any):
+        self._contents = list(_contents(network))
+
+    def are(self, network: Any) -> bool:
+        """Whether a network has these values."""
+        pairs = zip(self._contents, _contents(network), strict=True)
+        return all(_address(a) == _address(b) or np.array_equal(a, b) for a, b in pairs)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def _contents(network: Any) -> Iterator[np.ndarray]:
-    """Yield the bytes of each weight, on TensorFlow without a copy."""
+    """Yield the bytes of each weight, where they lie in main memory without a copy."""
     for weight in network.weights:
-        value = ops.convert_to_tensor(weight)
-        is_at_hand = keras.backend.backend() == "tensorflow"
-        array = np.asarray(value) if is_at_hand else ops.convert_to_numpy(value)
+        if keras.backend.backend() == "tensorflow":  # the array of a variable would be a copy
+            array = np.asarray(weight.value.value())
+        else:
+            array = ops.convert_to_numpy(weight)
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

@@ -15,7 +15,7 @@ from keras_attention.text import PAD_ID, START_ID
 from ..common.errors import UserError, check_choice
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
-from .conversions import WAY_OUT, fingerprint, kept, words_of
+from .conversions import WAY_OUT, Weights, kept, words_of
 from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
 
 VERSION = 1
@@ -32,7 +32,8 @@ class CTranslate2:
     def __init__(self, task: TextTask):
         self._task = task
         self._made: dict[tuple[str, int], Any] = {}
-        self._weights: list[int] = []
+        self._weights: Weights | None = None
+        self._layer: int | None = None
 
     def planned(
         self, options: SearchOptions, compute_type: str, attention: bool, rows: int
@@ -59,9 +60,10 @@ class CTranslate2:
     def _translator(self, compute_type: str, streams: int) -> Any:
         import ctranslate2
 
-        weights = [*fingerprint(self._task.backbone), self._task.backbone.attention_layer]
-        if weights != self._weights:
-            self._made, self._weights = {}, weights
+        network = self._task.backbone
+        layer = network.attention_layer
+        if not self._weights or layer != self._layer or not self._weights.are(network):
+            self._made, self._weights, self._layer = {}, Weights(network), layer
         key = compute_type, streams
         if key not in self._made:
             threads = {"inter_threads": streams, "intra_threads": max(1, usable_cores() // streams)}

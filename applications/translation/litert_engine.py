@@ -27,7 +27,7 @@ from ..common.errors import UserError, check_choice, one_line
 from ..common.files import digest, new_folder
 from ..common.streams import default_streams, usable_cores
 from ..common.task import TextTask
-from .conversions import WAY_OUT, fingerprint, kept
+from .conversions import WAY_OUT, Weights, kept
 from .search import search
 
 COMPUTE_TYPES = ("float32", "int8")
@@ -55,7 +55,8 @@ class LiteRT:
     def __init__(self, task: TextTask):
         self._task = task
         self._made: dict[tuple, deque] = {}
-        self._state: list = []
+        self._weights: Weights | None = None
+        self._shown: list = []
         self._lock = threading.Lock()
 
     def planned(
@@ -71,9 +72,8 @@ class LiteRT:
         _check(self._task.backbone, options, WAY_OUT)
         network = self._task.backbone
         shown = [getattr(network, f"attention_{name}", None) for name in ("layer", "head")]
-        state = [*fingerprint(network), *shown]
-        if state != self._state:
-            self._made, self._state = {}, state
+        if not self._weights or shown != self._shown or not self._weights.are(network):
+            self._made, self._weights, self._shown = {}, Weights(network), shown
         streams = options.streams or default_streams()
         size = ROWS if rows > streams and options.batch_size >= ROWS else 1
         streams = max(1, min(streams, math.ceil(rows / size)))

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attention.applications.command import main
 from keras_attention.applications.translation import Translator, litert_engine
+from keras_attention.applications.translation.conversions import Weights
 from keras_attention.text import load_tokenizer
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
@@ -156,6 +157,31 @@ def test_a_preset_keeps_programs_until_its_weights_change(preset, conversions):
     again.show_attention(0, 1)
     shown = again.translate(lines, **options)
     assert_same(again.translate(lines, **options, **ENGINE), shown)
+
+
+def test_weights_know_any_change_and_hold_what_they_were():
+    network = keras.Sequential(
+        [
+            keras.Input((7,)),
+            keras.layers.Embedding(11, 5),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
+        ]
+    )
+    network.compile("adam", "mse")
+    before, bias = network.get_weights(), network.layers[-1].bias
+    values = Weights(network)
+    assert values.are(network)
+    network.fit(np.arange(7)[None], np.ones((1, 3)), verbose=0)  # in place, where nobody holds them
+    assert not values.are(network)
+    network.set_weights(before)
+    assert values.are(network)
+    network.layers[0].embeddings.assign(before[0][::-1])
+    assert not values.are(network)
+    bias.assign([np.nan] * 3)
+    values = Weights(network)
+    bias.assign([np.nan] * 3)
+    assert values.are(network)
 
 
 def test_only_the_last_programs_are_kept(preset, monkeypatch):
