@@ -1,8 +1,9 @@
 """`python -m benchmarks.speed_and_bleu RUN ...`: trained translators on their own test set.
 
-For each run, its BLEU, the seconds for the whole set, target tokens a second and megabytes of
-weights: by our own search in float32 and bfloat16, with a vocabulary shortlist
-(`--shortlist RUN=FILE`), by LiteRT and by CTranslate2. The order turns from round to round.
+For each run, its BLEU, the seconds for the whole set, target tokens a second, milliseconds for one
+sentence by itself and megabytes of weights: by our own search in float32 and bfloat16, with a
+vocabulary shortlist (`--shortlist RUN=FILE`), by LiteRT and by CTranslate2. The order turns from
+round to round.
 """
 
 import argparse
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--shortlist", action="append", default=[], metavar="RUN=FILE")
     parser.add_argument("--shortlist-size", type=int, nargs="+", default=[2048], metavar="N")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--alone", type=int, default=50, help="sentences that come one by one")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     share_cores(default_streams())
@@ -67,7 +69,7 @@ def main() -> None:
         forms |= forms_of(run, lists.get(run), options.shortlist_size)
     corpus = load_corpus(read_config(Translator, run=RunFolder(options.runs[0])).data, "test")
     cases = [(*form, beam) for form in forms for beam in options.beam]
-    seconds: dict = {case: [] for case in cases}
+    seconds, alone = ({case: [] for case in cases} for _ in range(2))
     found = {}
     for turn in range(options.rounds + 1):  # the first compiles
         start = turn % len(cases)
@@ -79,16 +81,21 @@ def main() -> None:
             )
             seconds[case].append(time.perf_counter() - began)
             found[case] = results
-    head = ["run", "search by", "type", "beam", "BLEU", "seconds", "tokens/s", "MB of weights"]
-    rows = [head]
+            began = time.perf_counter()
+            for line in corpus.source[: options.alone]:
+                task.translate(line, beam_size=case[-1], return_alignments=False, **given)
+            alone[case].append((time.perf_counter() - began) / max(1, options.alone))
+    head = ["run", "search by", "type", "beam", "BLEU", "seconds", "tokens/s"]
+    rows = [[*head, "ms a sentence", "MB of weights"]]
     for case in cases:
         task, _ = forms[case[:3]]
         took = float(np.median(seconds[case][1:]))
         tokens = sum(len(each.ids) + 1 for each in found[case])
         size = task.backbone.count_params() * BYTES[case[2]] / 1e6
         score = bleu([each.text for each in found[case]], corpus.target).value
-        figures = f"{score:.1f}", f"{took:.2f}", f"{tokens / took:,.0f}", f"{size:.1f}"
-        rows.append([*map(str, case), *figures])
+        single = 1000 * float(np.median(alone[case][1:]))
+        figures = f"{score:.1f}", f"{took:.2f}", f"{tokens / took:,.0f}"
+        rows.append([*map(str, case), *figures, f"{single:.1f}", f"{size:.1f}"])
     print(markdown(rows))
     others = watch.share_of_others()
     print(f"\n{os.cpu_count()} cores, {options.rounds} rounds", end="")

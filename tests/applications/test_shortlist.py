@@ -240,12 +240,14 @@ def test_trained_translators_are_measured(trained_run, tmp_path, monkeypatch, ca
     path = tmp_path / "list.tsv"
     assert call_command(capsys, "shortlist", trained_run, "--output", path).status == 0
     options = ["--shortlist", f"{trained_run}={path}", "--beam", "1", "--rounds", "1"]
+    options += ["--alone", "2"]
     monkeypatch.setattr("sys.argv", ["speed_and_bleu", str(trained_run), *options])
     speed_and_bleu.main()
     rows = [
         row.split(" | ") for row in capsys.readouterr().out.splitlines()[2:] if "float32" in row
     ]
-    assert [row[1] for row in rows] == ["ours", "ours, 2,048 words"]
+    assert [row[1] for row in rows] == ["ours", "ours, 2,048 words", "LiteRT"]
     done = call_command(capsys, "evaluate", trained_run, "--beam", 1, "--json")
     bleu = json.loads(done.out)["bleu"]
     assert {row[4] for row in rows} == {f"{bleu:.1f}"}  # the list has all of so few words
+    assert all(float(row[7]) > 0 for row in rows)  # ms a sentence
