@@ -3,7 +3,7 @@
 For each run, its BLEU, the seconds for the whole set, target tokens a second, milliseconds for one
 sentence by itself and megabytes of weights: by our own search in float32 and bfloat16, with a
 vocabulary shortlist (`--shortlist RUN=FILE`), by LiteRT and by CTranslate2. The order turns from
-round to round.
+round to round. Threads of one program may disturb another's single sentences: `--by` has one alone.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from keras_attention.metrics import bleu
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BY_ENGINE = ("float32", "int8")
+SEARCHES = ("ours", "LiteRT", "CTranslate2")
 
 
 def forms_of(run: str, shortlist: str | None, sizes: list[int]) -> dict[tuple, tuple]:
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--shortlist-size", type=int, nargs="+", default=[2048], metavar="N")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 5])
     parser.add_argument("--alone", type=int, default=50, help="sentences that come one by one")
+    parser.add_argument("--by", nargs="+", choices=SEARCHES, default=SEARCHES)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     share_cores(default_streams())
@@ -68,7 +70,12 @@ def main() -> None:
     for run in options.runs:
         forms |= forms_of(run, lists.get(run), options.shortlist_size)
     corpus = load_corpus(read_config(Translator, run=RunFolder(options.runs[0])).data, "test")
-    cases = [(*form, beam) for form in forms for beam in options.beam]
+    cases = [
+        (*form, beam)
+        for form in forms
+        for beam in options.beam
+        if form[1].split(",")[0] in options.by
+    ]
     seconds, alone = ({case: [] for case in cases} for _ in range(2))
     found = {}
     for turn in range(options.rounds + 1):  # the first compiles
