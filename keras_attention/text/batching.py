@@ -165,19 +165,26 @@ class BucketedBatches:
         """Return the stream as a dataset with open dimensions, of `epochs` counted from step 0."""
         import tensorflow as tf
 
-        count = None if epochs is None else max(0, epochs * len(self) - start_step)
+        first = self.batch(0, 0)
+        kinds = [np.asarray(array).dtype for array in tf.nest.flatten(first)]
+        ranks = [np.ndim(array) for array in tf.nest.flatten(first)]
 
-        def generate() -> Iterator[Any]:
-            return itertools.islice(self.stream(start_step), count)
+        def read(step: int) -> list[Any]:
+            return tf.nest.flatten(self.batch(*divmod(int(step), len(self))))
 
-        signature = tf.nest.map_structure(
-            lambda array: tf.TensorSpec([None] * np.ndim(array), np.asarray(array).dtype),
-            self.batch(0, 0),
-        )
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        if count is not None:  # without a size, Keras warns where the data ends
-            dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-        return dataset.prefetch(tf.data.AUTOTUNE)
+        def load(step: "tf.Tensor") -> Any:
+            arrays = tf.numpy_function(read, [step], kinds)
+            for array, rank in zip(arrays, ranks, strict=True):
+                array.set_shape([None] * rank)
+            return tf.nest.pack_sequence_as(first, arrays)
+
+        # Not `from_generator`: on Python 3.11 and later TensorFlow then gives each large tensor
+        # fresh pages, and a step of training takes up to twice as long (docs/benchmarks.md).
+        if epochs is None:
+            steps = tf.data.Dataset.counter(start_step)
+        else:
+            steps = tf.data.Dataset.range(start_step, max(start_step, epochs * len(self)))
+        return steps.map(load).prefetch(tf.data.AUTOTUNE)
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """Return (bucket, rows) of each batch of an epoch; the last epoch asked for is kept."""

@@ -1,6 +1,9 @@
 """Batches: every example once, few shapes, an order that depends on seed and epoch alone."""
 
 import itertools
+import mmap
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -183,6 +186,27 @@ def test_dataset_from_any_step(columns):
         np.testing.assert_array_equal(labels, target)
     endless = batches.to_dataset().take(2 * len(batches) + 1)
     assert len(list(endless)) == 2 * len(batches) + 1
+    assert len(batches.to_dataset(start_step=5, epochs=2)) == len(got)
+    assert len(batches.to_dataset(start_step=5, epochs=0)) == 0
+
+
+def test_a_dataset_leaves_tensors_their_pages():
+    """TensorFlow makes memory fresh for each tensor after its `from_generator` (Python 3.11 on)."""
+    pytest.importorskip("resource")  # not on Windows
+    code = """
+import resource
+import tensorflow as tf
+from keras_attention.text import BucketedBatches
+list(BucketedBatches(([[5, 6]],), 2).to_dataset(epochs=1))
+for step in range(250):
+    if step == 50:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    x = tf.random.uniform([2**18])
+    y = tf.concat([x + x, x * x], 0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 200 * 5 * 2**20 / mmap.PAGESIZE / 2
 
 
 def test_given_lengths(columns):
