@@ -30,9 +30,14 @@ MODELS = {
     "inner-gate": {"encoder": "inner-gate"},
     "compare-aggregate": {"encoder": "compare-aggregate"},
 }
-# Training options of an encoder, chosen on the development set.
-TRAINING = {
-    "compare-aggregate": {"loss": "listwise", "epochs": 8, "average_checkpoints": 3},
+# Settings of an encoder, chosen on the development set.
+OWN = {
+    "compare-aggregate": {
+        "training.loss": "listwise",
+        "training.epochs": 8,
+        "training.average_checkpoints": 3,
+        "vectors.trainable": "true",
+    },
 }
 
 # Of WikiQA, with pretrained vectors: MAP and MRR (Wang, Liu and Zhao 2016; Wang and Jiang 2017).
@@ -47,8 +52,9 @@ PUBLISHED = {
 }
 
 SIZE = 100
-EXTRA_WORDS = 50000
-"""Words of the file's first that have vectors of their own although no training text has them."""
+# With pretrained vectors, chosen on the development set. The file's first words have vectors of
+# their own although no training text has them; as training leaves these alone, it leaves all.
+PRETRAINED = {"vectors.extra_words": 50000, "vectors.trainable": "false", "training.epochs": 40}
 SETTINGS = {
     "vectors.source": "file",
     "model.embedding_size": SIZE,
@@ -140,10 +146,9 @@ def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     settings = {**SETTINGS, "data.dataset": options.dataset, "training.seed": seed}
     settings["data.folder"] = options.folder if options.dataset == "wikiqa" else _parts(options)
     settings["vectors.file"] = options.vectors or _vectors(seed, options)
-    if options.vectors:
-        settings["vectors.extra_words"] = EXTRA_WORDS
+    settings |= PRETRAINED if options.vectors else {}
     settings |= {f"model.{key}": value for key, value in MODELS[name].items()}
-    settings |= {f"training.{key}": value for key, value in TRAINING.get(name, {}).items()}
+    settings |= OWN.get(name, {})
     return [f"--{key}={value}" for key, value in settings.items()]
 
 

@@ -170,16 +170,26 @@ def check_distribution(config: Any) -> None:
         )
 
 
-def start_from_seed(config: TrainingConfig) -> None:
-    """Seed everything, and make operations deterministic where the configuration asks for it.
+@contextmanager
+def seeded(config: TrainingConfig) -> Iterator[None]:
+    """Seed everything; inside, operations are deterministic where the configuration asks for it.
 
-    Call it before the model is built: the initial weights come from the seed.
+    Build the model inside: the initial weights come from the seed.
     """
     keras.utils.set_random_seed(config.seed)
-    if config.deterministic and keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if not config.deterministic or keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+    from tensorflow.python.framework import config as switches  # nothing public turns it off
 
-        tf.config.experimental.enable_op_determinism()
+    before = switches.is_op_determinism_enabled()
+    tf.config.experimental.enable_op_determinism()
+    try:
+        yield
+    finally:
+        if not before:  # what the process does next may need XLA, which Keras then leaves out
+            switches.disable_op_determinism()
 
 
 @contextmanager
