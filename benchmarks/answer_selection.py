@@ -4,9 +4,9 @@ It trains every encoder on WikiQA or TREC-QA with the same settings from several
 epoch by MAP on the development set, and measures on the test set under the filtered protocol. The
 test set of TREC-QA is not always at hand: here its published development set is the test set, and
 the last of its training questions choose the epoch. With `--vectors`, words start from a file's
-vectors; else they start from vectors that are trained once for each seed on the training text.
-The command continues a run that is there already, and does not repeat one that is measured. You
-may interrupt it, and spread it over processes by `--only`.
+vectors, which only compare-aggregate changes; else they start from vectors that are trained once
+for each seed on the training text. The command continues a run that is there already, and does not
+repeat one that is measured. You may interrupt it, and spread it over processes by `--only`.
 """
 
 import argparse
