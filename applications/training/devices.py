@@ -170,26 +170,16 @@ def check_distribution(config: Any) -> None:
         )
 
 
-@contextmanager
-def seeded(config: TrainingConfig) -> Iterator[None]:
-    """Seed everything; inside, operations are deterministic where the configuration asks for it.
+def start_from_seed(config: TrainingConfig) -> None:
+    """Seed everything, and make operations deterministic where the configuration asks for it.
 
-    Build the model inside: the initial weights come from the seed.
+    Call it before the model is built: the initial weights come from the seed.
     """
     keras.utils.set_random_seed(config.seed)
-    if not config.deterministic or keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-    from tensorflow.python.framework import config as switches  # nothing public turns it off
+    if config.deterministic and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
 
-    before = switches.is_op_determinism_enabled()
-    tf.config.experimental.enable_op_determinism()
-    try:
-        yield
-    finally:
-        if not before:  # what the process does next may need XLA, which Keras then leaves out
-            switches.disable_op_determinism()
+        tf.config.experimental.enable_op_determinism()
 
 
 @contextmanager

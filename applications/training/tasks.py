@@ -216,14 +216,14 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) 
     run = RunFolder(output)
     run.verify_parts()
     config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
-    with devices.seeded(config.training):
-        with devices.model_scope(config) as workers:
-            task = task_class.configured(config, preprocessor_of(task_class, run))
-        if corpora is None:
-            corpus, held_out = _read(task_class, config)
-            corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
-            del corpus
-        return fit_in_run(task, run, config, corpora, workers)
+    devices.start_from_seed(config.training)
+    with devices.model_scope(config) as workers:
+        task = task_class.configured(config, preprocessor_of(task_class, run))
+    if corpora is None:
+        corpus, held_out = _read(task_class, config)
+        corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+        del corpus
+    return fit_in_run(task, run, config, corpora, workers)
 
 
 def _read(task_class, config):

@@ -10,7 +10,7 @@ from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import (
     DistributeConfig,
     model_scope,
-    seeded,
+    start_from_seed,
 )
 from keras_attention.applications.training.fit import train
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
@@ -92,8 +92,8 @@ class Evaluate:
 def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callbacks=(), **settings):
     settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
     config = TrainingConfig(**settings)
-    whole = SimpleNamespace(training=config, distribute=distribute)
-    with seeded(config), model_scope(whole):
+    start_from_seed(config)
+    with model_scope(SimpleNamespace(training=config, distribute=distribute)):
         model = make_model()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     outcome = train(
