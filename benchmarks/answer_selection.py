@@ -20,19 +20,17 @@ from pathlib import Path
 
 from benchmarks.report import markdown
 
+# The settings of an encoder; those of its training are chosen on the development set.
 MODELS = {
-    "gru": {"encoder": "gru"},
-    "outer": {"encoder": "outer"},
-    "inner-word": {"encoder": "inner-word"},
-    "inner-word occam": {"encoder": "inner-word", "occam": "true"},
-    "inner-context": {"encoder": "inner-context"},
-    "inner-context occam": {"encoder": "inner-context", "occam": "true"},
-    "inner-gate": {"encoder": "inner-gate"},
-    "compare-aggregate": {"encoder": "compare-aggregate"},
-}
-# Settings of an encoder, chosen on the development set.
-OWN = {
+    "gru": {"model.encoder": "gru"},
+    "outer": {"model.encoder": "outer"},
+    "inner-word": {"model.encoder": "inner-word"},
+    "inner-word occam": {"model.encoder": "inner-word", "model.occam": "true"},
+    "inner-context": {"model.encoder": "inner-context"},
+    "inner-context occam": {"model.encoder": "inner-context", "model.occam": "true"},
+    "inner-gate": {"model.encoder": "inner-gate"},
     "compare-aggregate": {
+        "model.encoder": "compare-aggregate",
         "training.loss": "listwise",
         "training.epochs": 8,
         "training.average_checkpoints": 3,
@@ -147,8 +145,7 @@ def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     settings["data.folder"] = options.folder if options.dataset == "wikiqa" else _parts(options)
     settings["vectors.file"] = options.vectors or _vectors(seed, options)
     settings |= PRETRAINED if options.vectors else {}
-    settings |= {f"model.{key}": value for key, value in MODELS[name].items()}
-    settings |= OWN.get(name, {})
+    settings |= MODELS[name]
     return [f"--{key}={value}" for key, value in settings.items()]
 
 

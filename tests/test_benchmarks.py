@@ -403,6 +403,8 @@ def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
     options.vectors = tmp_path / "glove.txt"
     config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
     assert config.vectors.file == str(options.vectors) and config.vectors.extra_words == 50000
+    learned = config.vectors.trainable, config.training.epochs
+    assert learned == ((True, 8) if name == "compare-aggregate" else (False, 40))
 
 
 def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
