@@ -170,18 +170,6 @@ def check_distribution(config: Any) -> None:
         )
 
 
-def start_from_seed(config: TrainingConfig) -> None:
-    """Seed everything, and make operations deterministic where the configuration asks for it.
-
-    Call it before the model is built: the initial weights come from the seed.
-    """
-    keras.utils.set_random_seed(config.seed)
-    if config.deterministic and keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.experimental.enable_op_determinism()
-
-
 @contextmanager
 def model_scope(config: Any) -> Iterator[Workers]:
     """Build what trains - the model, its metrics - inside: on its devices, in its precision.

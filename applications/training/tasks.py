@@ -22,6 +22,7 @@ from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
 from .config import by_key, changed_keys, load_config, precision_of, save_config
+from .determinism import seeded
 from .fit import Outcome, train
 from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
 
@@ -216,14 +217,14 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) 
     run = RunFolder(output)
     run.verify_parts()
     config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
-    devices.start_from_seed(config.training)
-    with devices.model_scope(config) as workers:
-        task = task_class.configured(config, preprocessor_of(task_class, run))
-    if corpora is None:
-        corpus, held_out = _read(task_class, config)
-        corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
-        del corpus
-    return fit_in_run(task, run, config, corpora, workers)
+    with seeded(config.training):
+        with devices.model_scope(config) as workers:
+            task = task_class.configured(config, preprocessor_of(task_class, run))
+        if corpora is None:
+            corpus, held_out = _read(task_class, config)
+            corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+            del corpus
+        return fit_in_run(task, run, config, corpora, workers)
 
 
 def _read(task_class, config):

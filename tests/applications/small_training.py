@@ -7,11 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.applications.training.config import TrainingConfig
-from keras_attention.applications.training.devices import (
-    DistributeConfig,
-    model_scope,
-    start_from_seed,
-)
+from keras_attention.applications.training.determinism import seeded
+from keras_attention.applications.training.devices import DistributeConfig, model_scope
 from keras_attention.applications.training.fit import train
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 
@@ -92,20 +89,13 @@ class Evaluate:
 def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callbacks=(), **settings):
     settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
     config = TrainingConfig(**settings)
-    start_from_seed(config)
-    with model_scope(SimpleNamespace(training=config, distribute=distribute)):
-        model = make_model()
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    outcome = train(
-        run,
-        config,
-        model,
-        loss,
-        batches,
-        STEPS,
-        Evaluate(model, **dict(evaluate_options)),
-        callbacks=callbacks,
-    )
+    whole = SimpleNamespace(training=config, distribute=distribute)
+    with seeded(config):
+        with model_scope(whole):
+            model = make_model()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+        evaluate = Evaluate(model, **dict(evaluate_options))
+        outcome = train(run, config, model, loss, batches, STEPS, evaluate, callbacks=callbacks)
     return outcome, model
 
 
