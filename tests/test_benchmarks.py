@@ -12,7 +12,6 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import (
     answer_selection,
-    architectures,
     checkouts,
     children,
     goals,
@@ -47,7 +46,6 @@ from benchmarks.worker import prepare
 from keras_attention.applications.answer_selection import load_questions
 from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
 from keras_attention.applications.training.config import load_config
-from keras_attention.applications.translation.config import TranslationConfig
 
 LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER, *POINTERS)
 KINDS = (*LAYERS, *TRANSFORMERS)
@@ -310,51 +308,6 @@ def test_on_jax_our_programs_and_those_of_keras_are_measured(kind):
     names = [each.name for each in contenders_for(kind, backend="jax")]
     assert names[0] == "ours"
     assert not any("torch" in name or "xla" in name or "engine" in name for name in names)
-
-
-def test_the_architectures_table_leaves_out_lengths_that_no_sentence_has():
-    def row(name, bleu, longest):
-        buckets = [(1, 10, 3, bleu), (11, 20, 0, None), (21, None, 2, longest)]
-        return {
-            "name": name,
-            "minutes": 12.34,
-            "perplexity": 7.891,
-            "greedy": bleu - 1,
-            "bleu": bleu,
-            "chrf": 50.0,
-            "by_length": [
-                dict(zip(("shortest", "longest", "sentences", "bleu"), bucket, strict=True))
-                for bucket in buckets
-            ],
-        }
-
-    lines = architectures.table([row("a", 20.0, 11.11), row("b", 30.0, 4.0)]).splitlines()
-    assert lines[0].endswith("| greedy BLEU | beam 5 BLEU | chrF | 1-10 (3) | 21 or more (2) |")
-    assert lines[1] == "|" + " --- |" * 8
-    assert lines[2:] == [
-        "| a | 12.3 | 7.89 | 19.0 | 20.0 | 50.0 | 20.0 | 11.1 |",
-        "| b | 12.3 | 7.89 | 29.0 | 30.0 | 50.0 | 30.0 | 4.0 |",
-    ]
-
-
-@pytest.mark.parametrize("name", architectures.ARCHITECTURES)
-def test_the_command_accepts_the_settings_of_each_architecture(name):
-    options = argparse.Namespace(epochs=3, folder="multi30k")
-    config = load_config(TranslationConfig, [], architectures.overrides(name, options))
-    chosen = architectures.ARCHITECTURES[name]
-    assert {key: getattr(config.model, key) for key in chosen} == chosen
-    assert (config.training.epochs, config.model.units) == (3, 128)
-    assert config.data.folder == "multi30k"
-
-
-def test_an_architecture_that_fails_ends_the_comparison_with_one_line(tmp_path, capfd):
-    options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
-    assert architectures.main(["--only", "luong dot", *options]) == 2
-    error = capfd.readouterr().err.strip()
-    place = tmp_path / "runs" / "luong-dot"
-    last = f"error: `keras-attention train` of {place} ended with status 2"
-    assert error.splitlines()[-1] == last
-    assert "Traceback" not in error
 
 
 def answers(name, seed, **figures):

@@ -140,7 +140,8 @@ OWN_KEYS = {
     "rnnsearch": {**_RECURRENT, "attention_units": None},
     "rnnencdec": _RECURRENT,
     "luong": {**_RECURRENT, "attention_units": None, "half_width": None}
-    | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True},
+    | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True}
+    | {"reverse_source": False},
     "transformer": dict.fromkeys(("layers", "decoder_layers", "heads", "feed_forward_size"))
     | {"share_embeddings": None, "size": "tiny", "attention_dropout": 0.0}
     | {"activation": "relu", "norm": "post", "positions": "sinusoidal"}
@@ -182,14 +183,16 @@ class ModelConfig:
         heads: attention heads (transformer only; null for the size's).
         feed_forward_size: width of the hidden layer of the feed-forward networks (transformer
             only; null for the size's).
-        attention: over the whole sentence, or local with a monotonic or predicted window (luong
-            only; null for global).
+        attention: over the whole sentence, local with a monotonic or predicted window, or none, to
+            compare with (luong only; null for global).
         score: how attention compares a query with a position (luong only; null for general).
         attention_units: width of an additive score (rnnsearch, luong with score concat) or of the
             prediction of a window (luong with attention local-p); null for units.
         half_width: positions on either side of the middle of a window (luong with attention
             local-m or local-p only; null for 10).
         input_feeding: feed the attentional vector into the next step (luong only; null for true).
+        reverse_source: the encoder reads from the last word to the first (luong only; null for
+            false).
         activation: of the feed-forward networks; geglu and swiglu are gated (transformer only; null
             for relu).
         norm: layer normalisation after each residual sum, as published, or pre, before each
@@ -218,11 +221,12 @@ class ModelConfig:
     decoder_layers: int | None = None
     heads: int | None = None
     feed_forward_size: int | None = None
-    attention: Literal["global", "local-m", "local-p"] | None = None
+    attention: Literal["global", "local-m", "local-p", "none"] | None = None
     score: Literal["dot", "general", "concat", "location"] | None = None
     attention_units: int | None = None
     half_width: int | None = None
     input_feeding: bool | None = None
+    reverse_source: bool | None = None
     activation: Literal["relu", "gelu", "geglu", "swiglu"] | None = None
     norm: Literal["post", "pre"] | None = None
     positions: Literal["sinusoidal", "rotary", "alibi", "relative"] | None = None
@@ -252,13 +256,15 @@ class ModelConfig:
                 )
 
     def _check_luong(self) -> None:
-        if self.attention == "global":
+        if self.attention == "none":
+            self._refuse("half_width", "score")
+        elif self.attention == "global":
             self._refuse("half_width")
         else:
             self._fill({"half_width": HALF_WIDTH})
         if self.score != "concat" and self.attention != "local-p":
             self._refuse("attention_units")
-        if self.attention != "global" and self.score == "location":
+        if self.attention.startswith("local") and self.score == "location":
             raise UserError("model.score location goes with model.attention global only.")
 
     def _fill(self, values: dict) -> None:
@@ -369,9 +375,10 @@ class TranslationConfig:
             ("decoding.coverage_penalty", decoding.coverage_penalty),
             ("tokenizer.replace_unknown", self.tokenizer.replace_unknown),
         ):
-            if asked and model.architecture == "rnnencdec":
+            if asked and (model.architecture == "rnnencdec" or model.attention == "none"):
+                chosen = "model.attention none" if model.attention else architecture
                 raise UserError(
-                    f"{name} needs attention, which {architecture} has not: train another. "
+                    f"{name} needs attention, which {chosen} has not: train another. "
                     f"Received: {asked}."
                 )
 

@@ -173,6 +173,16 @@ def test_presets_are_valid_and_change_the_defaults(preset):
             )
         ),
         (
+            ["--model.architecture=luong", "--model.attention=none", "--model.score=dot"],
+            "score does not apply to model.architecture luong with model.attention none",
+        ),
+        (
+            ["--model.architecture=luong", "--model.attention=none"]
+            + ["--tokenizer.kind=words", "--tokenizer.replace_unknown=true"],
+            "tokenizer.replace_unknown needs attention, which model.attention none has not",
+        ),
+        (["--model.reverse_source=true"], "reverse_source does not apply to model.architecture rn"),
+        (
             ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"],
             "decoding.coverage_penalty needs attention",
         ),

@@ -45,6 +45,10 @@ MODELS = {
     ),
     "luong-dot": lambda: Luong(SOURCE, TARGET, layers=1, attention=LuongAttention("dot"), **SIZES),
     "luong-general-2": lambda: Luong(SOURCE, TARGET, layers=2, readout_size=R, **SIZES),
+    "luong-reversed": lambda: Luong(
+        SOURCE, TARGET, layers=2, readout_size=R, reverse_source=True, **SIZES
+    ),
+    "luong-none": lambda: Luong(SOURCE, TARGET, layers=2, readout_size=R, attention=False, **SIZES),
     "luong-concat": lambda: Luong(
         SOURCE,
         TARGET,
@@ -81,7 +85,7 @@ MODELS = {
 
 
 # The contracts of layers test each attention: here one of each kind is a default test.
-SLOW = {"rnnsearch-lstm", "luong-dot", "luong-location", "luong-local-m"}
+SLOW = {"rnnsearch-lstm", "luong-dot", "luong-reversed", "luong-location", "luong-local-m"}
 
 
 @pytest.fixture(
@@ -219,37 +223,43 @@ def lstm(x, h, c, kernel, recurrent, bias):
     return sigmoid(o) * np.tanh(c), c
 
 
-def test_luong_is_the_papers(ids):
-    model = MODELS["luong-general-2"]()
+@pytest.mark.parametrize("kind", ["general-2", "reversed", "none"])
+def test_luong_is_the_papers(ids, kind):
+    model = MODELS[f"luong-{kind}"]()
     randomize(model)
     source, target = ids
-    logits, scores = (np.asarray(x) for x in model.score(source, target))
+    logits, scores = model.score(source, target)
+    assert (scores is None) == (kind == "none")
     w = weights(model)
     below = [np.asarray(v, np.float64) for layer in model.encoder.stack for v in layer.weights]
     above = [np.asarray(v, np.float64) for cell in model.decoder.cell.cells for v in cell.weights]
-    score_kernel = np.asarray(model.decoder.attention.score_kernel, np.float64)
+    score_kernel = np.asarray(getattr(model.decoder.attention, "score_kernel", 0), np.float64)
     attentional_kernel = np.asarray(model.decoder.attentional_kernel, np.float64)
     for b in range(B):
         h, c = np.zeros((2, U)), np.zeros((2, U))
         annotations = []
-        for word in source[b][source[b] > 0]:
+        words = source[b][source[b] > 0]
+        for word in words[::-1] if kind == "reversed" else words:
             x = w["source_embedding/embeddings"][word]
             for layer in range(2):
                 h[layer], c[layer] = lstm(x, h[layer], c[layer], *below[3 * layer : 3 * layer + 3])
                 x = h[layer].copy()
             annotations.append(x)
-        annotations = np.array(annotations)
+        annotations = np.array(annotations[::-1] if kind == "reversed" else annotations)
         attentional = np.zeros(R)
         for t in range(T):
             x = np.concatenate([w["target_embedding/embeddings"][target[b, t]], attentional])
             for layer in range(2):
                 h[layer], c[layer] = lstm(x, h[layer], c[layer], *above[3 * layer : 3 * layer + 3])
                 x = h[layer].copy()
-            a = softmax(annotations @ (x @ score_kernel))
+            a = np.zeros(len(words))
+            if kind != "none":
+                a = softmax(annotations @ (x @ score_kernel))
             attentional = np.tanh(np.concatenate([a @ annotations, x]) @ attentional_kernel)
             expected = dense(w, "word_logits", attentional)
             np.testing.assert_allclose(logits[b, t], expected, atol=2e-4)
-            np.testing.assert_allclose(scores[b, t], np.pad(a, (0, S - len(a))), atol=2e-5)
+            if kind != "none":
+                np.testing.assert_allclose(scores[b, t], np.pad(a, (0, S - len(a))), atol=2e-5)
 
 
 def test_encoder_gives_what_keras_gru_gives():

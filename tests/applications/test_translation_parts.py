@@ -37,6 +37,7 @@ def stepped_without_its_number():
         ({"architecture": "rnnencdec"}, RNNEncDec, None),
         ({"architecture": "luong", "score": "dot"}, Luong, "LuongAttention"),
         ({"architecture": "luong", "attention": "local-p"}, Luong, "LocalAttention"),
+        ({"architecture": "luong", "attention": "none", "reverse_source": True}, Luong, None),
     ],
 )
 def test_builder_builds_what_the_configuration_says(changes, kind, attention):
@@ -54,6 +55,8 @@ def test_builder_builds_what_the_configuration_says(changes, kind, attention):
         assert type(model.decoder.attention).__name__ == attention
     if kind is Luong:
         assert model.decoder.input_feeding and len(model.encoder.stack) == 2
+        assert model.has_attention == bool(attention)
+        assert model.encoder.backwards == bool(config.reverse_source)
 
 
 def test_a_layer_in_place_of_a_part_is_the_one_used_and_saved():

@@ -104,11 +104,19 @@ class StackedEncoder(keras.layers.Layer):
 
     Of words `(B, S, E)` and a mask `(B, S)` it returns the top layer's outputs `(B, S, U)` and the
     final states of every layer in the cells' order, `[h_1, c_1, h_2, c_2, ...]`, each `(B, U)`.
+    With `backwards` it reads from the last word to the first; outputs stay at their words.
     """
 
-    def __init__(self, units: int, layers: int = 1, dropout: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        backwards: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self.units = units
+        self.units, self.backwards = units, backwards
         options = {"return_sequences": True, "return_state": True, "dtype": self.dtype_policy}
         self.stack = [
             keras.layers.LSTM(units, name=f"lstm_{index}", **options) for index in range(layers)
@@ -123,12 +131,14 @@ class StackedEncoder(keras.layers.Layer):
 
     def call(self, inputs, mask=None, training=None):
         outputs, states = inputs, []
+        if self.backwards:  # padding then comes first, where the mask holds the states at zero
+            outputs, mask = ops.flip(inputs, axis=1), None if mask is None else ops.flip(mask, 1)
         for index, layer in enumerate(self.stack):
             if index:
                 outputs = self.between(outputs, training=training)
             outputs, hidden, carry = layer(outputs, mask=mask)
             states += [hidden, carry]
-        return outputs, states
+        return ops.flip(outputs, axis=1) if self.backwards else outputs, states
 
     def compute_mask(self, inputs, previous_mask):
         return None  # Whoever attends is handed the mask by name.

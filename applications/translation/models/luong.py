@@ -1,6 +1,9 @@
 """The translation models of Luong, Pham and Manning (2015)."""
 
+from typing import Literal
+
 import keras
+from keras import ops
 
 from keras_attention.layers import (
     AttentionDecoder,
@@ -22,8 +25,9 @@ class Luong(TranslationModel):
       \\tilde h_t = \\tanh(W_c [c_t; h_t]), \\quad p(y_t) = \\mathrm{softmax}(W_s \\tilde h_t)$$
 
     The encoder's last states, layer by layer, start the decoder; with `input_feeding` the LSTM
-    reads $[E y_{t-1}; \\tilde h_{t-1}]$. The source is read in its own order (the paper's local-m
-    models read it reversed, which is left to who prepares the text).
+    reads $[E y_{t-1}; \\tilde h_{t-1}]$. With `reverse_source` the encoder reads from the last word
+    to the first, and its last states are those at the first word. Annotations keep the words'
+    order, so that alignments and windows mean the same.
 
     Args:
         source_vocabulary_size: Integer, how many source words there are, padding included.
@@ -32,10 +36,13 @@ class Luong(TranslationModel):
         units: Integer, units of each layer (1000).
         layers: Integer, layers of encoder and decoder alike (4).
         attention: The attention mechanism, such as `LuongAttention` and `LocalAttention`; None for
-            `LuongAttention("general")`.
+            `LuongAttention("general")`. With False the context is zeros: the decoder knows no more
+            of the source than the states that it starts from, as in the paper's base system.
         encoder: A layer from embedded words `(B, S, E)` and their `mask` to
             annotations and states, which start the decoder; None for stacked LSTMs.
         input_feeding: Boolean, whether $\\tilde h_{t-1}$ joins the input.
+        reverse_source: Boolean, whether the encoder reads backwards (section 4.1; not with an
+            `encoder` of your own).
         readout_size: Integer, width of $\\tilde h_t$; None for `units`.
         dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
             $\\tilde h_t$ (0.2).
@@ -53,23 +60,32 @@ class Luong(TranslationModel):
         embedding_size: int = 1000,
         units: int = 1000,
         layers: int = 4,
-        attention: AttentionMechanism | None = None,
+        attention: AttentionMechanism | Literal[False] | None = None,
         encoder: keras.layers.Layer | None = None,
         input_feeding: bool = True,
         readout_size: int | None = None,
         dropout: float = 0.0,
+        reverse_source: bool = False,
         **kwargs,
     ):
         check_counts(layers=layers)
+        if reverse_source and encoder is not None:
+            raise ValueError(
+                "`reverse_source` goes with the default encoder: give one that reads backwards, or "
+                f"leave it out. Received: reverse_source={reverse_source}, encoder={encoder}"
+            )
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         super().__init__(*sizes, readout_size or units, dropout, **kwargs)
         self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
-        self.depth = layers
+        self.keep(reverse_source=reverse_source)
+        self.depth, self.has_attention = layers, attention is not False
         policy = {"dtype": self.dtype_policy}
         self.encoder = self.part(
             "encoder",
             encoder,
-            lambda: StackedEncoder(units, layers, dropout, name="encoder", **policy),
+            lambda: StackedEncoder(
+                units, layers, dropout, reverse_source, name="encoder", **policy
+            ),
         )
         rates = [0.0] + [dropout] * (layers - 1)
         cells = [
@@ -77,8 +93,11 @@ class Luong(TranslationModel):
             for index, rate in enumerate(rates)
         ]
         stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
+        score = "general" if self.has_attention else "dot"  # which has no weights
         attention = self.part(
-            "attention", attention, lambda: LuongAttention("general", name="attention", **policy)
+            "attention",
+            attention or None,
+            lambda: LuongAttention(score, name="attention", **policy),
         )
         self.decoder = AttentionDecoder(
             stack or cells[0],
@@ -108,6 +127,8 @@ class Luong(TranslationModel):
         mask = padding_mask(source)
         words = self.embed_source(source, training)
         annotations, *states = self.encoder(words, mask=mask, training=training)
+        if not self.has_attention:
+            mask = ops.zeros_like(mask)  # nothing to attend to: the context is zeros
         return self.dropout(annotations, training=training), mask, keras.tree.flatten(states)
 
     def decode(self, source, target, training=False, return_attention_scores=False):
@@ -117,10 +138,10 @@ class Luong(TranslationModel):
             annotations,
             initial_state=states,
             value_mask=mask,
-            return_attention_scores=return_attention_scores,
+            return_attention_scores=return_attention_scores and self.has_attention,
             training=training,
         )
-        return results if return_attention_scores else (results, None)
+        return results if isinstance(results, tuple) else (results, None)
 
     def advance(self, words, state):
         outputs, scores, decoder = self.decoder.step(words, state["memory"], state["decoder"])
@@ -128,6 +149,7 @@ class Luong(TranslationModel):
 
     def get_config(self):
         parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        parts |= {} if self.has_attention else {"attention": False}
         return {**super().get_config(), "layers": self.depth, **parts}
 
     @classmethod
@@ -142,11 +164,13 @@ class Luong(TranslationModel):
 
 def luong_attention(
     units, kind, score, attention_units=None, half_width=None, max_source_length=100, dtype=None
-) -> AttentionMechanism:
-    """Return one of the paper's mechanisms by the names of `ModelConfig`.
+) -> AttentionMechanism | Literal[False]:
+    """Return one of the paper's mechanisms by the names of `ModelConfig`; False for none.
 
     `units` are the network's; a location score tells `max_source_length` source words apart.
     """
+    if kind == "none":
+        return False
     with_units = score == "concat" or kind == "local-p"
     arguments = {
         "score": score,
