@@ -5,7 +5,9 @@ Each row is trained by the real command, from several seeds, and measured on the
 - `reports`, which the package makes itself;
 - `unordered`, the same with more statements in any order, so that a decoder has to remember
   which it has made;
-- `scitldr`, abstracts of papers and summaries of a sentence.
+- `scitldr`, abstracts of papers and summaries of a sentence;
+- `catts`, the same, where training also writes the papers' titles: the last word of a document says
+  which of the two is asked for (Cachola et al. 2020, section 4).
 
 Trigrams are not blocked, or there would be no repetition to cure. A run that is there already is
 continued, and one that is measured is not measured again, so that the measurement may be
@@ -13,6 +15,7 @@ interrupted, and spread over processes by `--only`.
 """
 
 import argparse
+import gzip
 import json
 import statistics
 import sys
@@ -42,8 +45,9 @@ ROWS = {
     "reports": [*PRESETS, "without coverage", "without pointer"],
     "unordered": ["without coverage", "see2017", "nallapati2016-temporal", "paulus2017"],
     "scitldr": [*PRESETS, "without attention"],
+    "catts": [*PRESETS],
 }
-SEEDS = {"reports": 3, "unordered": 3, "scitldr": 1}
+SEEDS = {"reports": 3, "unordered": 3, "scitldr": 1, "catts": 1}
 SMALL = {"training.epochs": 1, "training.steps_per_epoch": 400, "decoding.beam_size": 3}
 SETTINGS = {
     "reports": {"data.dataset": "reports", **SMALL},
@@ -73,6 +77,8 @@ SETTINGS = {
         "decoding.max_length": 40,
     },
 }
+SETTINGS["catts"] = {**SETTINGS["scitldr"], "tokenizer.min_count": 2}  # as the known data set has
+del SETTINGS["catts"]["data.dataset"]
 ALWAYS = {"training.tensorboard": "false", "decoding.no_repeat_ngram": 0}
 
 
@@ -85,7 +91,7 @@ def main(arguments=None) -> int:
     )
     parser.add_argument("--corpus", choices=ROWS, required=True)
     parser.add_argument("--folder", help="where SciTLDR's files lie")
-    parser.add_argument("--seeds", type=int, help="default: 3, of scitldr 1")
+    parser.add_argument("--seeds", type=int, help="default: 3, of scitldr and catts 1")
     parser.add_argument("--output", type=Path, default=Path("runs/summarization"))
     parser.add_argument("--only", choices=MODELS, action="append")
     options, more = parser.parse_known_args(arguments)
@@ -116,8 +122,15 @@ def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
     }
     if options.corpus == "scitldr":
         settings["data.folder"] = options.folder
-    if options.corpus == "unordered":
-        settings |= {f"data.{split}_file": _unordered(split, options.output) for split in SPLITS}
+    if options.corpus in ("unordered", "catts"):
+        files = {split: options.output / f"{options.corpus}-{split}.jsonl" for split in SPLITS}
+        for split, path in files.items():
+            if not path.is_file():
+                make = _with_titles if options.corpus == "catts" else _unordered
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lines = [json.dumps(row) + "\n" for row in make(split, options.folder)]
+                path.write_text("".join(lines), encoding="utf-8")
+        settings |= {f"data.{split}_file": path for split, path in files.items()}
     return [f"--{key}={value}" for key, value in settings.items()]
 
 
@@ -139,17 +152,23 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
     return row
 
 
-def _unordered(split: str, folder: Path) -> Path:
-    """Return the file of a split of `unordered`, written where it is not there."""
+def _unordered(split: str, folder: str | None) -> list[dict]:
+    """Return reports with more statements, which may come in any order."""
     from keras_attention.applications.summarization.data import make_reports
 
-    path = folder / f"unordered-{split}.jsonl"
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = make_reports(split, ordered=False)
-        lines = [json.dumps({"source": row.sentences, "target": row.summary}) for row in rows]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    rows = make_reports(split, ordered=False)
+    return [{"source": row.sentences, "target": row.summary} for row in rows]
+
+
+def _with_titles(split: str, folder: str | None) -> list[dict]:
+    """Return SciTLDR's papers, each asked for its summary and, to train with, for its title."""
+    rows = []
+    with gzip.open(Path(folder or "") / f"{split}.jsonl.gz", "rt", encoding="utf-8") as file:
+        for paper in map(json.loads, file):
+            rows.append({"source": [*paper["source"], "tldr"], "target": paper["target"]})
+            if split == "train":
+                rows.append({"source": [*paper["source"], "title"], "target": paper["title"]})
+    return rows
 
 
 def _evaluate(run: Path, corpus: str) -> dict:

@@ -1,6 +1,7 @@
 """The tables of summarisation are of what the real command trained."""
 
 import argparse
+import gzip
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from benchmarks import summarization
 from benchmarks.children import BenchmarkError
 from keras_attention.applications.cli import read_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.summarization.data import make_reports
+from keras_attention.applications.summarization.data import make_reports, read_corpus
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
 ORACLE = {"rouge1": 60.0, "rouge2": 40.0, "rougeL": 50.0}
@@ -25,17 +26,32 @@ FIGURES = {
 
 @pytest.mark.parametrize("corpus", summarization.ROWS)
 def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
-    options = argparse.Namespace(corpus=corpus, folder="data", output=tmp_path)
+    for split in summarization.SPLITS:  # of SciTLDR
+        paper = {"source": ["One .", "Two ."], "target": ["Both ."], "title": "Numbers"}
+        with gzip.open(tmp_path / f"{split}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write(json.dumps(paper) + "\n")
+    options = argparse.Namespace(corpus=corpus, folder=str(tmp_path), output=tmp_path / "out")
     for name in summarization.ROWS[corpus]:
         config = read_config(Summarizer, [], summarization.overrides(name, 2, options))
-        assert config.data.dataset == (None if corpus == "unordered" else corpus)
-        assert corpus != "unordered" or Path(config.data.test_file).is_file()
+        from_files = corpus in ("unordered", "catts")
+        assert config.data.dataset == (None if from_files else corpus)
+        assert not from_files or Path(config.data.test_file).is_file()
         assert config.training.seed == 2
         assert config.model.pointer == (name not in ("without pointer", "without attention"))
         assert config.model.coverage == (name in ("see2017", "without pointer"))
         assert config.model.temporal == (name in ("nallapati2016-temporal", "paulus2017"))
         assert config.model.attention == (name != "without attention")
         assert config.decoding.no_repeat_ngram == 0
+
+    if corpus == "catts":
+        asked = {
+            split: [(row.sentences[-1], row.summaries) for row in read_corpus(path).documents]
+            for split in summarization.SPLITS
+            for path in [tmp_path / "out" / f"catts-{split}.jsonl"]
+        }
+        summary = ("tldr", ["Both ."])
+        assert asked["train"] == [summary, ("title", ["Numbers"])]
+        assert asked["dev"] == asked["test"] == [summary]
 
 
 def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monkeypatch, capsys):
