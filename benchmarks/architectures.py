@@ -10,8 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import command, minutes_of
+from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
 
 LOCAL = {"architecture": "luong", "score": "general"}
@@ -44,7 +43,7 @@ SETTINGS = {
 
 
 def main(arguments=None) -> int:
-    """Train, evaluate and print the table; 0, or 2 after one line on what went wrong."""
+    """Train, evaluate and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.architectures",
         description="Train every translation architecture on Multi30k at one equal budget.",
@@ -54,19 +53,14 @@ def main(arguments=None) -> int:
     parser.add_argument("--output", type=Path, default=Path("runs/architectures"))
     parser.add_argument("--only", choices=ARCHITECTURES, action="append")
     options = parser.parse_args(arguments)
-    rows = []
-    try:
+
+    def rows():
         for name in options.only or ARCHITECTURES:
-            rows.append(measure(name, options))
-            print(json.dumps(rows[-1]), file=sys.stderr)
-    except (BenchmarkError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
-    print(table(rows))
-    return 0
+            row = measure(name, options)
+            print(json.dumps(row), file=sys.stderr)
+            yield row
+
+    return show(lambda: table(list(rows())))
 
 
 def measure(name: str, options: argparse.Namespace) -> dict:

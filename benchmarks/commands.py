@@ -1,8 +1,9 @@
-"""Running the real command, as users do."""
+"""Running the real command, as users do, and ending as it ends."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.children import BenchmarkError
@@ -28,3 +29,16 @@ def minutes_of(run: Path) -> float:
     """Return how long a run was trained, evaluation between the epochs not counted."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return sum(json.loads(line)["train_seconds"] for line in lines) / 60
+
+
+def show(make: Callable[[], str]) -> int:
+    """Print what `make()` returns; return 0, 2 after one line on what went wrong, or 130."""
+    try:
+        print(make())
+    except (BenchmarkError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0

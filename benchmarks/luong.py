@@ -13,8 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import command, minutes_of
+from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
 
 REVERSE = {"reverse_source": "true"}
@@ -55,7 +54,7 @@ SETTINGS = {
 
 
 def main(arguments=None) -> int:
-    """Train, measure and print the table; 0, or 2 after one line on what went wrong."""
+    """Train, measure and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.luong",
         description="Train Luong's models on Multi30k, one change a row. Further arguments, "
@@ -72,22 +71,18 @@ def main(arguments=None) -> int:
         help="sentences with gold alignments, for the alignment error rate",
     )
     options, more = parser.parse_known_args(arguments)
-    names, rows = options.only or list(ROWS), []
-    try:
+    names = options.only or list(ROWS)
+
+    def rows():
         for name in names:
-            rows.append(measure(name, options, more))
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            row = measure(name, options, more)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+            yield row
         if len(joined := [name for name in names if by_content(name)]) > 1:
             figures = bleu_of([folder(name, options) for name in joined])
-            rows.append({"name": f"{ENSEMBLE} ({len(joined)})", **figures})
-    except (BenchmarkError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
-    print(table(rows))
-    return 0
+            yield {"name": f"{ENSEMBLE} ({len(joined)})", **figures}
+
+    return show(lambda: table(list(rows())))
 
 
 def by_content(name: str) -> bool:

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import command, minutes_of
+from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
 
 SPLITS = ("train", "dev", "test")
@@ -83,7 +82,7 @@ ALWAYS = {"training.tensorboard": "false", "decoding.no_repeat_ngram": 0}
 
 
 def main(arguments=None) -> int:
-    """Train, measure and print the table; 0, or 2 after one line on what went wrong."""
+    """Train, measure and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.summarization",
         description="Train summarisers with and without their mechanisms and measure what each "
@@ -95,21 +94,17 @@ def main(arguments=None) -> int:
     parser.add_argument("--output", type=Path, default=Path("runs/summarization"))
     parser.add_argument("--only", choices=MODELS, action="append")
     options, more = parser.parse_known_args(arguments)
-    results = {}
-    try:
+
+    def rows():
+        results = {}
         for seed in range(1, (options.seeds or SEEDS[options.corpus]) + 1):
             for name in options.only or ROWS[options.corpus]:
                 row = measure(name, seed, options, more)
                 results.setdefault(name, []).append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
-    except (BenchmarkError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
-    print(table(results))
-    return 0
+        return results
+
+    return show(lambda: table(rows()))
 
 
 def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
