@@ -16,6 +16,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.report import markdown
@@ -91,8 +92,9 @@ def main(arguments=None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from there", file=sys.stderr)
         return 130
-    published = PUBLISHED if options.dataset == "wikiqa" else {}
-    print(f"{table(results, published)}\n\n{positions(results)}")
+    is_wikiqa = options.dataset == "wikiqa"
+    published, more = (PUBLISHED, ()) if is_wikiqa else ({}, UNFILTERED)
+    print(f"{table(results, published, more)}\n\n{positions(results)}")
     return 0
 
 
@@ -129,8 +131,8 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
         "unfiltered_mrr": test["unfiltered"]["mrr"],
         "attention_by_position": test["attention_by_position"],
         "baselines": {
-            name: [dev["baselines"][name]["filtered"]["map"], figures["filtered"]["map"]]
-            + [figures["filtered"]["mrr"]]
+            name: [dev["baselines"][name]["filtered"]["map"]]
+            + [figures[by][key] for by in ("filtered", "unfiltered") for key in ("map", "mrr")]
             for name, figures in test["baselines"].items()
         },
     }
@@ -196,17 +198,35 @@ def _parts(options: argparse.Namespace) -> Path:
     return folder
 
 
-def table(results: dict[str, list[dict]], published: dict[str, tuple[float, float]]) -> str:
-    """Write means and standard deviations over the seeds, and what words alone give."""
-    head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR", "published MAP / MRR"]
+UNFILTERED = ("unfiltered_map", "unfiltered_mrr")
+"""Figures that papers on TREC-QA call raw."""
+
+
+def table(
+    results: dict[str, list[dict]],
+    published: dict[str, tuple[float, float]],
+    more: Sequence[str] = (),
+) -> str:
+    """Write means and standard deviations over the seeds, and what words alone give.
+
+    Args:
+        results: the rows of each encoder, by its name.
+        published: MAP and MRR by the same names; without any, the table has no such column.
+        more: further figures of the rows to write: none, or `UNFILTERED`.
+    """
+    keys = ("dev_map", "map", "mrr", *more)
+    head = ["", "runs", "seconds a run", "dev MAP", "test MAP", "test MRR"]
+    head += [f"{key[:-4]} test {key[-3:].upper()}" for key in more]
+    head += ["published MAP / MRR"] if published else []
     lines = [head]
     for name, rows in results.items():
         known = " / ".join(f"{figure:.4f}" for figure in published.get(name, ())) or "-"
         seconds = statistics.mean(row["seconds"] for row in rows)
-        figures = [_spread(rows, key) for key in ("dev_map", "map", "mrr")]
-        lines.append([name, str(len(rows)), f"{seconds:.0f}", *figures, known])
+        line = [name, str(len(rows)), f"{seconds:.0f}", *(_spread(rows, key) for key in keys)]
+        lines.append([*line, *([known] if published else [])])
     for name, figures in next(iter(results.values()))[0].get("baselines", {}).items():
-        lines.append([name, "-", "-", *(f"{figure:.4f}" for figure in figures), "-"])
+        line = [name, "-", "-", *(f"{figure:.4f}" for figure in figures[: len(keys)])]
+        lines.append([*line, *["-"] * (len(head) - len(line))])  # rows of old runs have fewer
     return markdown(lines)
 
 

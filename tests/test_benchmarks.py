@@ -1,7 +1,5 @@
 """What the benchmarks compare is the same computation, and their figures are what they say."""
 
-import argparse
-import gzip
 import json
 from functools import cache
 from types import SimpleNamespace
@@ -11,7 +9,6 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import (
-    answer_selection,
     checkouts,
     children,
     goals,
@@ -43,9 +40,6 @@ from benchmarks.problems import (
 )
 from benchmarks.transformer_problem import make_ids
 from benchmarks.worker import prepare
-from keras_attention.applications.answer_selection import load_questions
-from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
-from keras_attention.applications.training.config import load_config
 
 LAYERS = (*DECODERS, *ATTENTIONS, *SELF_ATTENTIONS, *INNER, *POINTERS)
 KINDS = (*LAYERS, *TRANSFORMERS)
@@ -308,96 +302,6 @@ def test_on_jax_our_programs_and_those_of_keras_are_measured(kind):
     names = [each.name for each in contenders_for(kind, backend="jax")]
     assert names[0] == "ours"
     assert not any("torch" in name or "xla" in name or "engine" in name for name in names)
-
-
-def answers(name, seed, **figures):
-    """A measured run of answer selection."""
-    return {
-        **{"name": name, "seed": seed, "seconds": 61.4, "dev_map": 0.6, "map": 0.5, "mrr": 0.5},
-        **{"attention_by_position": None, **figures},
-    }
-
-
-def test_the_answer_selection_tables_are_of_means_and_deviations():
-    rows = {
-        "gru": [
-            answers("gru", 1, map=0.61, baselines={"bm25": [0.5, 0.6, 0.7]}),
-            answers("gru", 2, map=0.63),
-        ],
-        "outer": [answers("outer", 1, attention_by_position=[0.05] * 9 + [0.55])],
-    }
-    lines = answer_selection.table(rows, answer_selection.PUBLISHED).splitlines()
-    assert lines[2] == (
-        "| gru | 2 | 61 | 0.6000 ± 0.0000 | 0.6200 ± 0.0141 | 0.5000 ± 0.0000 | 0.6581 / 0.6691 |"
-    )
-    assert lines[3].startswith("| outer | 1 | 61 | 0.6000 | 0.5000 |")
-    assert lines[4] == "| bm25 | - | - | 0.5000 | 0.6000 | 0.7000 | - |"
-    bias = answer_selection.positions(rows).splitlines()
-    assert len(bias) == 3 and bias[2] == "| outer " + "| 5.0 % " * 9 + "| 55.0 % |"
-
-
-@pytest.mark.parametrize("name", answer_selection.MODELS)
-def test_measured_answer_selection_runs_are_not_repeated(name, tmp_path, capsys):
-    row = answers(name, 1)
-    (tmp_path / f"{name.replace(' ', '-')}-1.json").write_text(json.dumps(row))
-    options = ["--folder", "absent", "--output", str(tmp_path), "--seeds", "1", "--only", name]
-    assert answer_selection.main(options) == 0
-    assert f"| {name} | 1 | 61 |" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", answer_selection.MODELS)
-def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
-    (tmp_path / "vectors-3.txt").touch()  # trained before
-    options = argparse.Namespace(folder="wikiqa", dataset="wikiqa", output=tmp_path, vectors=None)
-    config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
-    assert config.model.encoder == name.removesuffix(" occam")
-    assert config.model.occam == name.endswith("occam")
-    assert config.training.seed == 3 and config.data.folder == "wikiqa"
-    options.vectors = tmp_path / "glove.txt"
-    config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
-    assert config.vectors.file == str(options.vectors) and config.vectors.extra_words == 50000
-    learned = config.vectors.trainable, config.training.epochs
-    assert learned == ((True, 8) if name == "compare-aggregate" else (False, 40))
-
-
-def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
-    for name, count in (("train", 20), ("dev", 2)):
-        rows = [f"{name} {n} ?,{label},word {label}" for n in range(count) for label in (1, 0)]
-        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
-            file.write("\n".join(["qtext,label,atext", *rows]))
-    options = argparse.Namespace(
-        folder=tmp_path, dataset="trecqa", output=tmp_path / "runs", vectors="glove.txt"
-    )
-    settings = answer_selection.overrides("gru", 1, options)
-    data = load_config(AnswerSelectionConfig, [], settings).data
-    found = [[q.text for q in load_questions(data, split).questions] for split in SPLITS]
-    assert found[0] == [f"train {n} ?" for n in range(5)]
-    assert found[1:] == [[f"train {n} ?" for n in range(5, 20)], ["dev 0 ?", "dev 1 ?"]]
-    parts = options.output / "trecqa"
-    (parts / "test.csv").write_text("kept")
-    (parts / "dev.csv").unlink()
-    answer_selection.overrides("gru", 1, options)  # writes what is missing, nothing else
-    assert (parts / "test.csv").read_text() == "kept"
-    assert sorted(each.name for each in parts.iterdir()) == ["dev.csv", "test.csv", "train.csv"]
-
-
-@pytest.mark.parametrize("dataset, published", [("wikiqa", "0.6581 / 0.6691"), ("trecqa", "-")])
-def test_each_data_set_has_its_folder_and_its_published_figures(
-    dataset, published, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "answer-selection" / dataset
-    folder.mkdir(parents=True)
-    (folder / "gru-1.json").write_text(json.dumps(answers("gru", 1)))
-    options = ["--folder", "absent", "--dataset", dataset, "--seeds", "1", "--only", "gru"]
-    assert answer_selection.main(options) == 0
-    assert f"| 0.5000 | 0.5000 | {published} |" in capsys.readouterr().out
-
-
-def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):
-    options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
-    assert answer_selection.main(options) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
 
 
 def test_a_checkout_without_an_environment_is_refused(tmp_path, capsys):

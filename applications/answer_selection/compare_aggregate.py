@@ -40,6 +40,8 @@ class CompareAggregate(AnswerNetwork):
         embedding_size: Integer, the size of a word's vector.
         dropout: Rate of the dropout on word vectors and on what the convolutions read.
         trainable_vectors: Boolean, whether training changes the vectors of words.
+        word_match: Boolean, whether the words that question and candidate share add to the score
+            (`WordMatch`).
         **kwargs: `name`, `dtype` and the like of `Network`.
 
     Call arguments:
@@ -78,9 +80,11 @@ class CompareAggregate(AnswerNetwork):
         embedding_size: int = 100,
         dropout: float = 0.2,
         trainable_vectors: bool = True,
+        word_match: bool = False,
         **kwargs: Any,
     ):
-        super().__init__(vocabulary_size, embedding_size, dropout, trainable_vectors, **kwargs)
+        sizes = (vocabulary_size, embedding_size, dropout)
+        super().__init__(*sizes, trainable_vectors, word_match, **kwargs)
         self.keep(units=units)
 
         def dense(size, activation, name):
@@ -96,7 +100,7 @@ class CompareAggregate(AnswerNetwork):
         self.build()
 
     def build(self, input_shape=None):
-        self.embedding.build(None)
+        self.build_words()
         words, compared = (None, None, self.embedding_size), (None, None, self.units)
         for layer, shape in (
             (self.gate, words),
@@ -125,7 +129,7 @@ class CompareAggregate(AnswerNetwork):
         read = ops.concatenate([of_answer, of_question], axis=-1)
         scores = self.answer(self.hidden(self.dropout(read, training=training)))
         weights = ops.reshape(weights, (*shape[:2], *ops.shape(weights)[1:]))
-        return ops.reshape(scores, shape[:2]), weights
+        return self.with_match(ops.reshape(scores, shape[:2]), inputs), weights
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -11,6 +11,8 @@ SPLITS = ("train", "dev", "test")
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", "compare-aggregate"]
 READERS = get_args(ENCODERS)[:-1]
 """Those by which an `AnswerSelector` reads a candidate."""
+OF_ALL = ("units", "embedding_size", "dropout", "word_match")
+"""Options of `ModelConfig` that every network has."""
 OF_READERS = ("bidirectional", "shared", "pooling")
 """Options of `ModelConfig` that only `READERS` use."""
 
@@ -132,6 +134,8 @@ class ModelConfig:
         attention_units: the size of the hidden layer of outer; null for `units`.
         pooling: how states become one vector: mean or max over the words (not compare-aggregate).
         dropout: the rate of dropout on word vectors and on the pooled vectors.
+        word_match: the words that question and candidate share add to the score, each at a price
+            that its vector sets.
     """
 
     encoder: ENCODERS = "inner-word"
@@ -144,6 +148,7 @@ class ModelConfig:
     attention_units: int | None = None
     pooling: Literal["mean", "max"] = "mean"
     dropout: float = 0.2
+    word_match: bool = False
 
     def __post_init__(self):
         check_ranges("model", self, ("embedding_size", "units", "attention_units"), at_least=1)

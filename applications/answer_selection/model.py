@@ -13,7 +13,7 @@ from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerA
 from ..common.arguments import KeepsArguments
 from ..common.errors import check_choice
 from .compare_aggregate import CompareAggregate
-from .config import READERS, ModelConfig
+from .config import OF_ALL, READERS, ModelConfig
 from .network import AnswerNetwork
 
 INNER = ("word", "context", "gate")
@@ -197,6 +197,8 @@ class AnswerSelector(AnswerNetwork):
         log_odds: Boolean, whether to give log-odds `σ·cos + b`, with a scale and an offset that
             are learned, in place of cosines: for the log loss.
         trainable_vectors: Boolean, whether training changes the vectors of words.
+        word_match: Boolean, whether the words that question and candidate share add to the score
+            (`WordMatch`).
         **kwargs: `name`, `dtype` and the like of `Network`.
 
     Call arguments:
@@ -244,9 +246,12 @@ class AnswerSelector(AnswerNetwork):
         dropout: float = 0.2,
         log_odds: bool = False,
         trainable_vectors: bool = True,
+        word_match: bool = False,
         **kwargs: Any,
     ):
-        super().__init__(vocabulary_size, embedding_size, dropout, trainable_vectors, **kwargs)
+        sizes = (vocabulary_size, embedding_size, dropout)
+        start = 1.0 if log_odds else 0.1  # a cosine is at most 1, and its margin 0.2
+        super().__init__(*sizes, trainable_vectors, word_match, start, **kwargs)
         _check(encoder, attention, reader, occam)
         self.keep(units=units, log_odds=log_odds)
         self.keep(encoder=encoder, pooling=pooling, bidirectional=bidirectional, shared=shared)
@@ -273,7 +278,7 @@ class AnswerSelector(AnswerNetwork):
         return bool(self.reader.has_weights)
 
     def build(self, input_shape=None):
-        self.embedding.build(None)
+        self.build_words()
         words, size = (None, None, self.embedding_size), self.question_reader.size
         for reader in (self.reader, self.question_reader):
             if isinstance(reader, Reader) and not reader.built:
@@ -304,7 +309,8 @@ class AnswerSelector(AnswerNetwork):
         cosine = ops.reshape(ops.sum(asked * answers, axis=-1), shape[:2])
         if weights is not None:
             weights = ops.reshape(weights, shape)
-        return (self.scale * cosine + self.offset if self.log_odds else cosine), weights
+        scores = self.scale * cosine + self.offset if self.log_odds else cosine
+        return self.with_match(scores, inputs), weights
 
     def get_config(self):
         own = self.config_of(
@@ -371,7 +377,7 @@ def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> An
     """
     arguments = dataclasses.asdict(config)
     if config.encoder not in READERS:
-        arguments = {name: arguments[name] for name in ("units", "embedding_size", "dropout")}
+        arguments = {name: arguments[name] for name in OF_ALL}
         arguments["encoder"] = config.encoder
         options.pop("log_odds", None)  # its scores are logits, whatever the loss
     return make_network(vocabulary_size, **arguments, **options)

@@ -7,7 +7,57 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..common.arguments import KeepsArguments
 from ..common.network import Network
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class WordMatch(KeepsArguments, keras.layers.Layer):
+    """Scores candidates by the words of the question that they have.
+
+    Word vectors cannot tell a name from another of its kind: that a candidate has the very word
+    says it. Each word of the question has a price, which its vector sets:
+
+    $$p_s = \\sigma(w^\\top x_s + b), \\qquad m = \\sum_s p_s\\,[x_s \\in y], \\qquad
+    \\mathrm{score} = u_1 m + u_2\\, m / \\sum_s p_s$$
+
+    Args:
+        start: u when training begins.
+        **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: embedded words of questions `(B, S, E)`.
+        question: their ids `(B, S)`, 0 is padding.
+        candidates: ids `(B, N, T)`.
+
+    Returns:
+        Scores `(B, N)`.
+
+    References:
+        - [Yu et al., 2014](https://arxiv.org/abs/1412.1632), section 3.3 (counts of shared words,
+          plain and weighted)
+        - [Severyn and Moschitti, 2015](https://doi.org/10.1145/2766462.2767738), section 3.2
+    """
+
+    def __init__(self, start: float = 1.0, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.keep(start=start)
+
+    def build(self, inputs_shape, *_):
+        policy = {"dtype": self.dtype_policy}
+        self.price = keras.layers.Dense(1, "sigmoid", name="price", **policy)
+        self.price.build((None, None, inputs_shape[-1]))
+        start = keras.initializers.Constant(self.start)
+        self.weight = self.add_weight((2,), initializer=start, name="weight")
+        self.built = True
+
+    def call(self, inputs, question, candidates):
+        asked = ops.not_equal(question, 0)
+        prices = ops.where(asked, self.price(inputs)[..., 0], 0.0)
+        shared = ops.equal(question[:, None, :, None], candidates[:, :, None, :])
+        found = ops.sum(ops.where(ops.any(shared, axis=3), prices[:, None], 0.0), axis=2)
+        part = found / (ops.sum(prices, axis=1, keepdims=True) + 1e-6)
+        return self.weight[0] * found + self.weight[1] * part
 
 
 class AnswerNetwork(Network):
@@ -18,6 +68,8 @@ class AnswerNetwork(Network):
         embedding_size: the size of a word's vector.
         dropout: rate of the dropout on word vectors.
         trainable_vectors: whether training changes the vectors of words.
+        word_match: whether a `WordMatch` adds to the scores.
+        match_start: its weights when training begins.
         **kwargs: `name`, `dtype` and the like of `Network`.
     """
 
@@ -32,17 +84,20 @@ class AnswerNetwork(Network):
         embedding_size: int,
         dropout: float,
         trainable_vectors: bool,
+        word_match: bool = False,
+        match_start: float = 1.0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(vocabulary_size=vocabulary_size, embedding_size=embedding_size)
-        self.keep(trainable_vectors=trainable_vectors)
+        self.keep(trainable_vectors=trainable_vectors, word_match=word_match)
         self.dropout_rate = dropout
         policy = {"dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_size, trainable=trainable_vectors, name="vectors", **policy
         )
         self.dropout = keras.layers.Dropout(dropout, **policy)
+        self.match = WordMatch(match_start, name="match", **policy) if word_match else None
 
     def call(self, inputs, training=False):
         return self.score(inputs, training)[0]
@@ -60,6 +115,19 @@ class AnswerNetwork(Network):
         shape = tuple(ops.shape(candidates)[axis] for axis in range(3))
         candidates = ops.reshape(candidates, (-1, shape[2]))
         return self._embedded(question, training), self._embedded(candidates, training), shape
+
+    def build_words(self) -> None:
+        """Make the weights of words."""
+        self.embedding.build(None)
+        if self.match is not None:
+            self.match.build((None, None, self.embedding_size))
+
+    def with_match(self, scores: Any, inputs: Mapping[str, Any]) -> Any:
+        """Return scores `(B, N)`, with those of `WordMatch` added where there is one."""
+        if self.match is None:
+            return scores
+        question = inputs["question"]
+        return scores + self.match(self.embedding(question), question, inputs["candidates"])
 
     def _embedded(self, ids, training):
         return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
