@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.commands import show
 from benchmarks.report import markdown
 
 # The settings of an encoder; those of its training are chosen on the development set.
@@ -65,7 +66,7 @@ SETTINGS = {
 
 
 def main(arguments=None) -> int:
-    """Train, measure and print the tables; 0, or 2 after one line on what went wrong."""
+    """Train, measure and print the tables."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.answer_selection",
         description="Train every encoder of answer selection from several seeds. Further "
@@ -79,23 +80,19 @@ def main(arguments=None) -> int:
     parser.add_argument("--only", choices=MODELS, action="append")
     options, more = parser.parse_known_args(arguments)
     options.output = options.output or Path("runs/answer-selection", options.dataset)
-    results = {}
-    try:
+    is_wikiqa = options.dataset == "wikiqa"
+    published, more_figures = (PUBLISHED, ()) if is_wikiqa else ({}, UNFILTERED)
+
+    def tables():
+        results = {}
         for seed in range(1, options.seeds + 1):
             for name in options.only or MODELS:
                 row = measure(name, seed, options, more)
                 results.setdefault(name, []).append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
-    is_wikiqa = options.dataset == "wikiqa"
-    published, more = (PUBLISHED, ()) if is_wikiqa else ({}, UNFILTERED)
-    print(f"{table(results, published, more)}\n\n{positions(results)}")
-    return 0
+        return f"{table(results, published, more_figures)}\n\n{positions(results)}"
+
+    return show(tables)
 
 
 def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) -> dict:
