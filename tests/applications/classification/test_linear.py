@@ -132,6 +132,22 @@ def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path):
         assert found == pytest.approx(task.classify("not bad").probabilities, abs=1e-6)
 
 
+@pytest.mark.parametrize("architecture", ["pooling", "han"])
+def test_an_exported_model_has_it(architecture, tmp_path):
+    import tensorflow as tf
+
+    options = {"units": 4, "architecture": architecture, "encoder": "none"}
+    task = TextClassifier.from_texts(TEXTS, LABELS, linear="nb_svm", **options)
+    task.fit(TEXTS, LABELS, epochs=1, verbose=0)
+    task.export(tmp_path / "exported")
+    serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
+    found = serve(text=tf.constant(["not bad"]))
+    wanted = task.classify("not bad").probabilities
+    names = [name.decode() for name in found["labels"][0].numpy()]
+    served = dict(zip(names, found["probabilities"][0].numpy(), strict=True))
+    assert served == pytest.approx(dict(wanted), abs=1e-5)
+
+
 def test_a_network_without_it_is_described_as_before():
     model = build_model(ModelConfig(encoder="none", embedding_size=3, units=3), 9, 2)
     assert model.prior is None and "prior" not in model.get_config()
