@@ -34,7 +34,7 @@ COMMON = {
     "training.tensorboard": "false",
 }
 SENTENCES = {"model.architecture": "pooling", "model.max_pooling": "true"}
-# All that follows was chosen on development parts. Naive Bayes suits sentences, NB-SVM long texts.
+# The schedule of the rows from vectors, and the default weight of the linear model.
 OPINIONS = {
     **SENTENCES,
     "model.linear": "naive_bayes",
@@ -45,7 +45,8 @@ OPINIONS = {
     "training.early_stopping": "none",
     "training.average_checkpoints": 2,
 }
-# Case tells names, and the mean of late weights is steadier.
+# Chosen on development parts (the weight of the linear model from vectors): case tells names, and
+# the mean of late weights is steadier.
 QUESTIONS = {
     **SENTENCES,
     "model.encoder": "convolution",
@@ -62,6 +63,7 @@ QUESTIONS = {
     "training.label_smoothing": 0.1,
     "training.average_checkpoints": 5,
 }
+# Chosen on development parts, and so are the weights of the linear model below.
 FROM_VECTORS = {
     "vectors.extra_words": 20000,
     "vectors.channels": "both",
@@ -92,16 +94,9 @@ REVIEWS = {
     "model.encoder": "none",
     "model.embedding_size": 64,
     "model.word_dropout": 0.0,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 6.0,
     "tokenizer.min_count": 2,
-    "tokenizer.max_sentence_length": 25,
     "training.batch_size": 25,
-    "training.learning_rate": 0.004,
-    "training.schedule": "cosine",
-    "training.epochs": 7,
-    "training.early_stopping": "none",
-    "training.label_smoothing": 0.1,
+    "training.epochs": 25,
 }
 PAIRS = {
     "model.architecture": "cross",
