@@ -45,15 +45,12 @@ OPINIONS = {
     "training.early_stopping": "none",
     "training.average_checkpoints": 2,
 }
-# Chosen on development parts (the weight of the linear model from vectors): case tells names, and
-# the mean of late weights is steadier.
+# Chosen on development parts: case tells names, and the mean of late weights is steadier.
 QUESTIONS = {
     **SENTENCES,
     "model.encoder": "convolution",
     "model.units": 100,
     "model.word_dropout": 0.25,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
     "tokenizer.lowercase": "false",
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
