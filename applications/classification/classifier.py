@@ -300,6 +300,10 @@ class ClassificationTask(TextTask):
     def encode(self, corpus: data.Examples) -> data.Encoded:
         return data.encode_examples(corpus, self.preprocessor)
 
+    def before_training(self, encoded: data.Encoded | None) -> None:
+        if self.backbone.prior is not None:
+            data.count(encoded, self.backbone.prior)
+
     make_batches = staticmethod(data.make_batches)
 
     def default_loss(self) -> keras.losses.Loss:

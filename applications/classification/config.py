@@ -27,6 +27,7 @@ DEFAULTS = {
     "embedding_dropout": (None, WITH_WORD_VECTORS),
     "layer_dropout": (0.1, STACKS),
     "word_dropout": (None, WITH_WORD_VECTORS),
+    "linear": (None, ("pooling", "mean", "han", *STACKS)),
 }
 
 SPLITS = ("train", "dev", "test")
@@ -247,6 +248,10 @@ class ModelConfig:
             null for 0.1).
         word_dropout: the part of the words that are made unknown in training, other ones each
             time (not backbone).
+        linear: a linear model of words and pairs of neighbours whose scores join the network's once
+            it is trained: naive_bayes, better for sentences, or nb_svm, better for long texts; null
+            for none (pooling, mean, han, self-attention, transformer only).
+        linear_weight: of these scores; those of the network have 1.
     """
 
     architecture: Literal[
@@ -268,6 +273,8 @@ class ModelConfig:
     embedding_dropout: float | None = None
     layer_dropout: float | None = None
     word_dropout: float = 0.0
+    linear: Literal["naive_bayes", "nb_svm"] | None = None
+    linear_weight: float = 1.0
 
     def __post_init__(self):
         _check_choices(self, "model")
@@ -275,9 +282,12 @@ class ModelConfig:
         check_ranges("model", self, sizes, at_least=1)
         rates = ("dropout", "embedding_dropout", "layer_dropout", "word_dropout")
         check_ranges("model", self, rates, at_least=0, below=1)
+        check_range("model.linear_weight", self.linear_weight, above=0)
         unused = [name for name, (_, users) in DEFAULTS.items() if self.architecture not in users]
         why = f"does not apply to model.architecture {self.architecture}: leave it out."
         check_unused("model", self, unused, why)
+        if self.linear is None:
+            check_unused("model", self, ("linear_weight",), "goes with model.linear only.")
         if self.architecture == "backbone" and not self.backbone:
             raise UserError(
                 "model.architecture backbone needs model.backbone: the name of a preset of "
@@ -349,6 +359,10 @@ class ClassificationConfig:
             (
                 self.training.label_smoothing and data.labels == "number",
                 "training.label_smoothing does not go with data.labels number.",
+            ),
+            (
+                self.model.linear and data.labels == "number",
+                "model.linear does not go with data.labels number.",
             ),
             (
                 data.second_column and architecture not in (*PAIRS, "backbone"),

@@ -230,6 +230,13 @@ def _skipped(
     return reason
 
 
+def count(encoded: Encoded | None, linear: Any) -> None:
+    """Let a linear model count the examples to train with; a dataset (None) is refused."""
+    if encoded is None:
+        raise ValueError("A linear model counts texts before training: give lists, not a dataset.")
+    linear.count(encoded.columns[0], encoded.targets)
+
+
 def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `(inputs, targets, weights)` of texts of like length.
 

@@ -13,6 +13,7 @@ from .backbones import BackboneEncoder, Pretrained
 from .config import STACKS, ModelConfig
 from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder
 from .layers import PACKAGE, Contextual, Pool, WordVectors
+from .linear import LinearScores
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -34,6 +35,8 @@ class Classifier(Network):
             `BackboneEncoder`; `TextEncoder` says what it has to offer.
         outputs: how many scores there are.
         dropout: rate of dropout on the vector.
+        prior: a layer from ids to scores that are added to the network's own once it is trained,
+            like `LinearScores`; training leaves them out, as they know its texts. None for none.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
@@ -63,7 +66,12 @@ class Classifier(Network):
     """
 
     def __init__(
-        self, encoder: keras.layers.Layer, outputs: int, dropout: float = 0.0, **kwargs: Any
+        self,
+        encoder: keras.layers.Layer,
+        outputs: int,
+        dropout: float = 0.0,
+        prior: keras.layers.Layer | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if not isinstance(encoder, keras.layers.Layer):
@@ -72,6 +80,7 @@ class Classifier(Network):
                 f"Received: encoder={encoder!r}"
             )
         self.encoder = self.part("encoder", encoder, None)
+        self.prior = self.part("prior", prior, lambda: None)
         self.outputs_count = outputs
         self.dropout = dropout
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -112,7 +121,10 @@ class Classifier(Network):
         """Return the logits `(B, outputs)` and the attention weights of the encoder."""
         vector, weights = self.encoder(inputs, training=training)
         scores = self.answer(self._dropout(vector, training=training))
-        return ops.cast(scores, keras.backend.result_type(scores.dtype, "float32")), weights
+        scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
+        if self.prior is not None and not training:
+            scores += ops.cast(self.prior(inputs["text"]), scores.dtype)
+        return scores, weights
 
     def compute_output_shape(self, inputs_shape):
         return (inputs_shape["text"][0], self.outputs_count)
@@ -122,7 +134,8 @@ class Classifier(Network):
         return keras.KerasTensor((inputs["text"].shape[0], self.outputs_count), dtype)
 
     def get_config(self):
-        own = {**self.config_of(encoder=self.encoder), "outputs": self.outputs_count}
+        parts = {"encoder": self.encoder} | ({} if self.prior is None else {"prior": self.prior})
+        own = {**self.config_of(**parts), "outputs": self.outputs_count}
         return {**super().get_config(), **own, "dropout": self.dropout}
 
 
@@ -194,4 +207,8 @@ def build_model(
         encoder = InnerEncoder(*words, *grus, pooled, compare, **common)
     else:
         encoder = FlatEncoder(*words, pooled, **common)
-    return Classifier(encoder, outputs, config.dropout, name=name.replace("-", "_"), dtype=dtype)
+    prior, counts = None, (vocabulary_size, outputs)
+    if config.linear is not None:
+        prior = LinearScores(*counts, config.linear, config.linear_weight, name="prior")
+    options = {"name": name.replace("-", "_"), "dtype": dtype}
+    return Classifier(encoder, outputs, config.dropout, prior, **options)

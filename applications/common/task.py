@@ -137,6 +137,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return the corpus to train with as ids."""
         return self.encode(corpus)
 
+    def before_training(self, encoded: Any) -> None:
+        """Take from the ids to train with what training itself does not learn.
+
+        None stands for a dataset, which is not read before it is trained on.
+        """
+
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
@@ -320,10 +326,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
                     f"or a preprocessor with variants=1. Received: x={type(corpus).__name__}, "
                     f"variants={self.preprocessor.variants}"
                 )
+            self.before_training(None)
             # -1: as many at a time as help.
             dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         else:
             encoded = self.encode_to_train(corpus)
+            self.before_training(encoded)
             batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
             dataset = batches.to_dataset()
             steps_per_epoch = steps_per_epoch or len(batches)

@@ -95,6 +95,7 @@ def fit_in_run(
     section, sizes = config.training, task.batch_options(config.training)
     encoded, held_out, encoded_held_out = corpora
     say(str(encoded.report))
+    task.before_training(encoded)
     batches = task.make_batches(encoded, seed=section.seed, **sizes)
     say(str(encoded_held_out.report))
     judged = task.make_batches(encoded_held_out, shuffle=False, like=batches, **sizes)
