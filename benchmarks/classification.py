@@ -18,8 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import command, minutes_of
+from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
 from keras_attention.applications.classification import load_examples
 from keras_attention.applications.cli import load_task, read_config
@@ -164,7 +163,7 @@ ROWS = {
 
 
 def main(arguments=None) -> int:
-    """Train, evaluate and print the table; 0, or 2 after one line on what went wrong."""
+    """Train, evaluate and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.classification",
         description="Train text classifiers on public sets.",
@@ -188,21 +187,15 @@ def main(arguments=None) -> int:
         help="another setting for all rows, into another --output",
     )
     options = parser.parse_args(arguments)
-    rows = []
-    try:
+
+    def rows():
         for name in options.only or ROWS:
-            if ROWS[name].pretrained and not options.vectors:
-                continue
-            rows.append(measure(name, options))
-            print(json.dumps(rows[-1]), file=sys.stderr)
-    except (BenchmarkError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
-        return 130
-    print(table(rows))
-    return 0
+            if options.vectors or not ROWS[name].pretrained:
+                row = measure(name, options)
+                print(json.dumps(row), file=sys.stderr)
+                yield row
+
+    return show(lambda: table(list(rows())))
 
 
 def measure(name: str, options: argparse.Namespace) -> dict:
