@@ -371,14 +371,14 @@ class TranslationConfig:
                 "training.consistency draws the predictions of two dropouts together: set "
                 f"model.dropout above 0. Received: {self.training.consistency}."
             )
+        without = "model.attention none" if model.attention == "none" else architecture
         for name, asked in (
             ("decoding.coverage_penalty", decoding.coverage_penalty),
             ("tokenizer.replace_unknown", self.tokenizer.replace_unknown),
         ):
             if asked and (model.architecture == "rnnencdec" or model.attention == "none"):
-                chosen = "model.attention none" if model.attention else architecture
                 raise UserError(
-                    f"{name} needs attention, which {chosen} has not: train another. "
+                    f"{name} needs attention, which {without} has not: train another. "
                     f"Received: {asked}."
                 )
 

@@ -177,6 +177,12 @@ def test_layer_and_head_of_the_attention_are_chosen():
             "`decoder_layers` should be a positive integer. Received: decoder_layers=0",
         ),
         (
+            lambda: Luong(
+                SOURCE, TARGET, encoder=keras.layers.GRU(U), reverse_source=True, **SIZES
+            ),
+            "`reverse_source` goes with the default encoder.*Received: reverse_source=True",
+        ),
+        (
             lambda: Luong(SOURCE, TARGET, encoder=keras.layers.GRU(U), **SIZES),
             "should return annotations and the states",
         ),
