@@ -101,8 +101,19 @@ PAIRS = {
     "model.units": 128,
     "model.word_dropout": 0.0,
     "model.max_pooling": "true",
-    "model.dropout": 0.3,
+    "model.dropout": 0.5,
     "training.learning_rate": 0.001,
+    "training.schedule": "cosine",
+    "training.epochs": 8,
+    "training.early_stopping": "none",
+    "training.average_checkpoints": 3,
+}
+PAIRS_FROM_VECTORS = {
+    **PAIRS,
+    **FROM_VECTORS,
+    "vectors.extra_words": 0,
+    "vectors.unit_length": "true",
+    "training.learning_rate": 0.002,
 }
 
 
@@ -159,6 +170,7 @@ ROWS = {
     "subjectivity-vectors": Row(
         "subjectivity", "nltk", OPINIONS_FROM_VECTORS, True, 93.5, 93.4, True
     ),
+    "sick-vectors": Row("sick", "sick", PAIRS_FROM_VECTORS, goal=83.0, pretrained=True),
 }
 
 

@@ -369,7 +369,9 @@ class ClassificationTask(TextTask):
         preprocessor = preprocessor_of(config, tokenizer, labels)
         if file is not None:
             sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
-            preprocessor.vectors, report = start_vectors(tokenizer, *sizes, file.vectors, file.path)
+            preprocessor.vectors, report = start_vectors(
+                tokenizer, *sizes, file.vectors, file.path, config.vectors.unit_length
+            )
             say(report)
         return preprocessor
 

@@ -197,7 +197,8 @@ def build_model(
         above = context("sentence_context"), pool("sentence_pool")
         encoder = HierarchicalEncoder(*words, pooled, *above, **common)
     elif name == "cross":
-        compare, start = dense("tanh", "compare"), {"kernel_initializer": "glorot_uniform"}
+        # A word attends to itself and its like at first: some thousand pairs do not teach this.
+        compare, start = dense("tanh", "compare"), {"kernel_initializer": "identity"}
         cross = LuongAttention("general", **start, name="cross", dtype=dtype)
         match = cross, dense("relu", "match"), context("composition")
         encoder = CrossEncoder(*words, *match, pooled, compare, **common)

@@ -69,6 +69,18 @@ def difference(model, name):
     return np.abs(plain - padded).max()
 
 
+def test_a_word_of_a_pair_first_attends_to_its_like():
+    keras.utils.set_random_seed(2)
+    config = ModelConfig("cross", embedding_size=64, units=5, encoder="none")
+    encoder = build_model(config, VOCABULARY, OUTPUTS).encoder
+    ids = np.arange(4, 17)[None]
+    vectors, _ = encoder.vectors(ids)
+    others, _ = encoder.vectors(ids[:, ::-1])
+    _, weights = encoder.cross(vectors, others, return_attention_scores=True)
+    found = np.argmax(ops.convert_to_numpy(weights[0]), axis=1)
+    np.testing.assert_array_equal(found, np.arange(13)[::-1])
+
+
 # Of what differs in the encoder alone, one is a default test.
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 most = pytest.mark.by_default(*set(ARCHITECTURES) - {"pooling, no gru", "cross", "inner"})
