@@ -160,5 +160,8 @@ def side_by_side(initializer: Any, count: int) -> Any:
 
 
 def fresh(initializer: Any) -> Any:
-    """Return a copy of an initializer: weights of one shape made by one would start equal."""
-    return initializer.clone() if hasattr(initializer, "clone") else initializer
+    """Return a copy of a random initializer: weights of one shape made by one would start equal.
+
+    Others stay as they are: a copy of Keras' `Identity` would lose its gain.
+    """
+    return initializer.clone() if hasattr(initializer, "seed") else initializer

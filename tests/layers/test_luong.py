@@ -132,6 +132,12 @@ def test_weights_of_one_shape_start_unequal():
     assert np.any(to_numpy(layer.query_kernel.value) != to_numpy(layer.key_kernel.value))
 
 
+def test_an_initializer_keeps_its_gain():
+    layer = LuongAttention("general", kernel_initializer=keras.initializers.Identity(2.5))
+    layer.build((None, None, 3), (None, None, 3))
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer.score_kernel), 2.5 * np.eye(3))
+
+
 def test_general_starts_with_nearly_equal_weights_and_with_another_initializer_does_not():
     query, value = random(21, B, T, D), random(22, B, S, D)
     _, scores = attend(LuongAttention("general"), query, value)
