@@ -112,8 +112,10 @@ PAIRS_FROM_VECTORS = {
     **PAIRS,
     **FROM_VECTORS,
     "vectors.extra_words": 0,
-    "vectors.unit_length": "true",
+    "vectors.length": 2.0,
+    "model.embedding_dropout": 0.5,
     "training.learning_rate": 0.002,
+    "training.epochs": 12,
 }
 
 

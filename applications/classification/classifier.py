@@ -370,7 +370,7 @@ class ClassificationTask(TextTask):
         if file is not None:
             sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
             preprocessor.vectors, report = start_vectors(
-                tokenizer, *sizes, file.vectors, file.path, config.vectors.unit_length
+                tokenizer, *sizes, file.vectors, file.path, config.vectors.length
             )
             say(report)
         return preprocessor

@@ -195,8 +195,8 @@ class VectorsConfig:
             training text lacks them.
         channels: what training does to the vectors: tuned changes them; static leaves them as they
             are; both joins a tuned and a static one for each word.
-        unit_length: scale the file's vectors to length 1 first, so that the products of two words
-            are no larger than those of random vectors (good with architecture cross).
+        length: what the file's vectors are scaled to, each of them; null leaves them as they are.
+            Random ones are about 1.5 long, and architecture cross wants no more than 2 or so.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("file",)
@@ -204,14 +204,15 @@ class VectorsConfig:
     file: str | None = None
     extra_words: int = 0
     channels: Literal["tuned", "static", "both"] = "tuned"
-    unit_length: bool = False
+    length: float | None = None
 
     def __post_init__(self):
         _check_choices(self, "vectors")
+        check_range("vectors.length", self.length, above=0)
         check_range("vectors.extra_words", self.extra_words, at_least=0)
         if self.file is None:
             why = "goes with vectors.file only."
-            check_unused("vectors", self, ("extra_words", "channels", "unit_length"), why)
+            check_unused("vectors", self, ("extra_words", "channels", "length"), why)
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,13 @@ def start_vectors(
     seed: int,
     known: Mapping[str, np.ndarray] | None = None,
     where: str = "",
-    unit_length: bool = False,
+    length: float | None = None,
 ) -> tuple[np.ndarray, str]:
     """Return vectors `(count, size)` to start training from, and a line on where they come from.
 
     Words that `known` lacks, in lower case too, and ids beyond the vocabulary get random vectors,
-    as long as the others in the mean; padding gets zeros. With `unit_length` those of `known` are
-    scaled to length 1 first.
+    as long as the others in the mean; padding gets zeros. With `length` those of `known` are scaled
+    to it first.
     """
     random = np.random.default_rng(seed)
     vectors = random.normal(0.0, 1.0, (count, size)).astype("float32")
@@ -115,9 +115,9 @@ def start_vectors(
     if found:
         given = np.stack(list(found.values()))
         lengths = np.linalg.norm(given, axis=1, keepdims=True)
-        if unit_length:
-            given, lengths = given / np.where(lengths > 0, lengths, 1), lengths > 0
-        vectors *= float(lengths.mean())
+        if length is not None:
+            given *= length / np.where(lengths > 0, lengths, 1)
+        vectors *= float(lengths.mean()) if length is None else length
         vectors[list(found)] = given
     vocabulary = tokenizer.vocabulary_size - len(SPECIAL_TOKENS)
     return vectors, (

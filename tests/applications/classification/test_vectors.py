@@ -32,10 +32,10 @@ def file(tmp_path):
     return path
 
 
-def classifier(file, channels="tuned", unit_length=False, **options):
+def classifier(file, channels="tuned", length=None, **options):
     sizes = {"units": 4, "embedding_size": 3, "encoder": "none"}
     vectors = {"file": str(file), "channels": channels, "extra_words": 4}
-    vectors["unit_length"] = unit_length
+    vectors["length"] = length
     return TextClassifier.from_texts(TEXTS, LABELS, vectors=vectors, **sizes, **options)
 
 
@@ -58,12 +58,12 @@ def test_words_start_from_the_file_and_others_at_random(file):
     )
 
 
-def test_vectors_are_scaled_to_unit_length_on_request(file):
+def test_vectors_are_scaled_to_a_length_on_request(file):
     with open(file, "a", encoding="utf-8") as more:
         more.write("fun 0 0 0\n")
-    task = classifier(file, unit_length=True)
+    task = classifier(file, length=1.5)
     found = of_words(task, task.backbone.encoder.vectors.embedding, ["so", "bad", "fun"])
-    expected = [np.array(WORDS[word]) / np.linalg.norm(WORDS[word]) for word in ("so", "bad")]
+    expected = [1.5 * np.array(WORDS[word]) / np.linalg.norm(WORDS[word]) for word in ("so", "bad")]
     np.testing.assert_allclose(found, [*expected, np.zeros(3)], rtol=1e-6)
 
 
@@ -109,7 +109,8 @@ def test_the_command_trains_from_them(file, tmp_path):
     [
         (lambda: VectorsConfig(extra_words=3), "vectors.extra_words goes with vectors.file only"),
         (lambda: VectorsConfig(channels="both"), "vectors.channels goes with vectors.file only"),
-        (lambda: VectorsConfig(unit_length=True), "vectors.unit_length goes with vectors.file"),
+        (lambda: VectorsConfig(length=2.0), "vectors.length goes with vectors.file only"),
+        (lambda: VectorsConfig(file="x", length=0), "vectors.length must.*above 0"),
         (lambda: VectorsConfig(file="x", channels="two"), "vectors.channels"),
         (
             lambda: ClassificationConfig(
