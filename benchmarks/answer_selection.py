@@ -78,7 +78,12 @@ def main(arguments=None) -> int:
     parser.add_argument("--seeds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--output", type=Path, help="default: runs/answer-selection/DATASET")
     parser.add_argument("--only", choices=MODELS, action="append")
+    parser.add_argument(
+        "--picture", type=Path, help="a new .png, .svg or .pdf: where in an answer attention lies"
+    )
     options, more = parser.parse_known_args(arguments)
+    if options.picture and options.picture.exists():
+        parser.error(f"--picture {options.picture} exists already: name a new file.")
     options.output = options.output or Path("runs/answer-selection", options.dataset)
     is_wikiqa = options.dataset == "wikiqa"
     published, more_figures = (PUBLISHED, ()) if is_wikiqa else ({}, UNFILTERED)
@@ -90,7 +95,10 @@ def main(arguments=None) -> int:
                 row = measure(name, seed, options, more)
                 results.setdefault(name, []).append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
-        return f"{table(results, published, more_figures)}\n\n{positions(results)}"
+        shares = attention_by_position(results)
+        if options.picture:
+            plot_positions(shares, options.picture)
+        return f"{table(results, published, more_figures)}\n\n{positions(shares)}"
 
     return show(tables)
 
@@ -227,16 +235,41 @@ def table(
     return markdown(lines)
 
 
-def positions(results: dict[str, list[dict]]) -> str:
-    """Write where in an answer the attention lies, tenth by tenth, in the mean over the seeds."""
-    head = ["attention on tenth", *map(str, range(1, 11))]
-    lines = [head]
+def attention_by_position(results: dict[str, list[dict]]) -> dict[str, list[float]]:
+    """Return the share of the attention on each tenth of an answer, the mean over the seeds."""
+    shares = {}
     for name, rows in results.items():
         found = [row["attention_by_position"] for row in rows if row["attention_by_position"]]
         if found:
-            means = [statistics.mean(tenth) for tenth in zip(*found, strict=True)]
-            lines.append([name, *(f"{100 * mean:.1f} %" for mean in means)])
+            shares[name] = [statistics.mean(tenth) for tenth in zip(*found, strict=True)]
+    return shares
+
+
+def positions(shares: dict[str, list[float]]) -> str:
+    """Write the attention on each tenth as a Markdown table."""
+    lines = [["attention on tenth", *map(str, range(1, 11))]]
+    lines += [[name, *(f"{share:.1%}" for share in tenths)] for name, tenths in shares.items()]
     return markdown(lines)
+
+
+def plot_positions(shares: dict[str, list[float]], path: Path) -> None:
+    """Draw the attention on each tenth, a line for each encoder."""
+    from keras_attention.visualization import make_figure, new_figure
+
+    def draw(families):
+        figure = new_figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.set_xlabel("tenth of the answer")
+        axes.set_ylabel("share of the attention, %")
+        axes.set_xticks(range(1, 11))
+        axes.axhline(10, color="0.8", linewidth=1)  # attention that does not depend on place
+        for name, tenths in shares.items():
+            style = "--" if "occam" in name else "-"
+            axes.plot(range(1, 11), [100 * share for share in tenths], style, label=name)
+        axes.legend(frameon=False)
+        return figure
+
+    make_figure(draw, shares, path)
 
 
 def _spread(rows: list[dict], key: str) -> str:

@@ -34,8 +34,9 @@ def test_the_answer_selection_tables_are_of_means_and_deviations():
     )
     assert lines[3].startswith("| outer | 1 | 61 | 0.6000 | 0.5000 |")
     assert lines[4] == "| bm25 | - | - | 0.5000 | 0.6000 | 0.7000 | - |"
-    bias = answer_selection.positions(rows).splitlines()
-    assert len(bias) == 3 and bias[2] == "| outer " + "| 5.0 % " * 9 + "| 55.0 % |"
+    shares = answer_selection.attention_by_position(rows)
+    bias = answer_selection.positions(shares).splitlines()
+    assert len(bias) == 3 and bias[2] == "| outer " + "| 5.0% " * 9 + "| 55.0% |"
 
 
 def test_a_table_may_have_the_unfiltered_figures_too():
@@ -47,6 +48,22 @@ def test_a_table_may_have_the_unfiltered_figures_too():
     assert gru.endswith("| 0.5000 | 0.5000 | 0.7500 | 0.7500 |")
     assert rest[0] == "| bm25 | - | - | 0.1000 | 0.2000 | 0.3000 | 0.4000 | 0.5000 |"
     assert rest[1] == "| word_overlap | - | - | 0.1000 | 0.2000 | 0.3000 | - | - |"
+
+
+def test_a_picture_has_a_line_for_each_encoder_with_attention(tmp_path, capsys):
+    tenths = [0.145, 0.095, *[0.095] * 8]
+    for name, shares in {"gru": None, "outer": tenths}.items():
+        row = answers(name, 1, attention_by_position=shares)
+        (tmp_path / f"{name}-1.json").write_text(json.dumps(row))
+    picture = tmp_path / "places.svg"
+    options = ["--folder", "absent", "--output", str(tmp_path), "--seeds", "1"]
+    options += ["--only", "gru", "--only", "outer", "--picture", str(picture)]
+    assert answer_selection.main(options) == 0
+    drawn = picture.read_text(encoding="utf-8")
+    assert "<!-- outer -->" in drawn and "<!-- gru -->" not in drawn
+    with pytest.raises(SystemExit) as end:
+        answer_selection.main(options)
+    assert end.value.code == 2 and "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", answer_selection.MODELS)
