@@ -18,9 +18,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.commands import show
 from benchmarks.report import markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The settings of an encoder; those of its training are chosen on the development set.
 MODELS = {
@@ -51,6 +55,7 @@ PUBLISHED = {
     "compare-aggregate": (0.7433, 0.7545),
 }
 
+PICTURES = (".png", ".svg")
 SIZE = 100
 # With pretrained vectors, chosen on the development set. The file's first words have vectors of
 # their own although no training text has them; as training leaves these alone, it leaves all.
@@ -79,11 +84,13 @@ def main(arguments=None) -> int:
     parser.add_argument("--output", type=Path, help="default: runs/answer-selection/DATASET")
     parser.add_argument("--only", choices=MODELS, action="append")
     parser.add_argument(
-        "--picture", type=Path, help="a new .png, .svg or .pdf: where in an answer attention lies"
+        "--picture", type=Path, help="a new file, .png or .svg: where in an answer attention lies"
     )
     options, more = parser.parse_known_args(arguments)
     if options.picture and options.picture.exists():
         parser.error(f"--picture {options.picture} exists already: name a new file.")
+    if options.picture and options.picture.suffix not in PICTURES:
+        parser.error(f"--picture must end in {' or '.join(PICTURES)}. Received: {options.picture}")
     options.output = options.output or Path("runs/answer-selection", options.dataset)
     is_wikiqa = options.dataset == "wikiqa"
     published, more_figures = (PUBLISHED, ()) if is_wikiqa else ({}, UNFILTERED)
@@ -97,7 +104,7 @@ def main(arguments=None) -> int:
                 print(json.dumps(row), file=sys.stderr, flush=True)
         shares = attention_by_position(results)
         if options.picture:
-            plot_positions(shares, options.picture)
+            draw_positions(shares).savefig(options.picture)
         return f"{table(results, published, more_figures)}\n\n{positions(shares)}"
 
     return show(tables)
@@ -252,24 +259,21 @@ def positions(shares: dict[str, list[float]]) -> str:
     return markdown(lines)
 
 
-def plot_positions(shares: dict[str, list[float]], path: Path) -> None:
+def draw_positions(shares: dict[str, list[float]]) -> "Figure":
     """Draw the attention on each tenth, a line for each encoder."""
-    from keras_attention.visualization import make_figure, new_figure
+    from keras_attention.visualization import new_figure
 
-    def draw(families):
-        figure = new_figure(figsize=(6.4, 3.6), layout="constrained")
-        axes = figure.subplots()
-        axes.set_xlabel("tenth of the answer")
-        axes.set_ylabel("share of the attention, %")
-        axes.set_xticks(range(1, 11))
-        axes.axhline(10, color="0.8", linewidth=1)  # attention that does not depend on place
-        for name, tenths in shares.items():
-            style = "--" if "occam" in name else "-"
-            axes.plot(range(1, 11), [100 * share for share in tenths], style, label=name)
-        axes.legend(frameon=False)
-        return figure
-
-    make_figure(draw, shares, path)
+    figure = new_figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel("tenth of the answer")
+    axes.set_ylabel("share of the attention, %")
+    axes.set_xticks(range(1, 11))
+    axes.axhline(10, color="0.8", linewidth=1)  # attention that does not depend on place
+    for name, tenths in shares.items():
+        style = "--" if "occam" in name.lower() else "-"
+        axes.plot(range(1, 11), [100 * share for share in tenths], style, label=name)
+    axes.legend(frameon=False)
+    return figure
 
 
 def _spread(rows: list[dict], key: str) -> str:

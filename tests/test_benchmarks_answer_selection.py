@@ -61,9 +61,10 @@ def test_a_picture_has_a_line_for_each_encoder_with_attention(tmp_path, capsys):
     assert answer_selection.main(options) == 0
     drawn = picture.read_text(encoding="utf-8")
     assert "<!-- outer -->" in drawn and "<!-- gru -->" not in drawn
-    with pytest.raises(SystemExit) as end:
-        answer_selection.main(options)
-    assert end.value.code == 2 and "exists already" in capsys.readouterr().err
+    for path, message in ((picture, "exists already"), ("places.doc", "must end in .png or .svg")):
+        with pytest.raises(SystemExit) as end:
+            answer_selection.main([*options[:-1], str(path)])
+        assert end.value.code == 2 and message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", answer_selection.MODELS)

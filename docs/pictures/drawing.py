@@ -6,6 +6,7 @@ from collections.abc import Callable
 from matplotlib.figure import Figure
 
 from docs.pictures import (
+    answers,
     dates,
     inner_attention,
     mechanisms,
@@ -20,6 +21,7 @@ def draw_all() -> dict[str, bytes]:
     """Return the PNG of every picture by its name."""
     pictures: dict[str, Callable[[], Figure]] = {
         "dates": dates.dates,
+        "attention_by_position": answers.positions,
         "bahdanau": mechanisms.bahdanau,
         "luong": mechanisms.luong,
         "local": mechanisms.local,
