@@ -54,32 +54,32 @@ READING = {
     "tokenizer.min_count": 2,
     "model.architecture": "cross",
     "model.encoder": "convolution",
-    "model.embedding_size": 64,
-    "model.units": 64,
+    "model.embedding_size": 48,
+    "model.units": 48,
     "model.max_pooling": "true",
     "model.dropout": 0.2,
-    "training.epochs": 6,
+    "training.batch_size": 32,
+    "training.learning_rate": 0.002,
+    "training.epochs": 10,
 }
 PARSING = {
     **SETTINGS,
-    "data.max_length": 150,
+    "data.max_length": 100,
     "data.on_too_long": "skip",
     "data.target_language": "brackets",
     "tokenizer.kind": "words",
-    "model.embedding_size": 128,
-    "model.units": 160,
-    "model.dropout": 0.3,
+    "model.embedding_size": 96,
+    "model.units": 128,
+    "model.dropout": 0.2,
     "decoding.length_penalty": 0,
     "decoding.max_length": 300,
     "training.batch_size": 16,
-    "training.learning_rate": 0.002,
+    "training.learning_rate": 0.003,
     "training.schedule": "cosine",
-    "training.epochs": 15,
+    "training.epochs": 12,
 }
 TAGGING = {"units": 80, "epochs": 8, "batch_size": 32, "learning_rate": 3e-3}
 QUICK = {"model.units": 8, "model.embedding_size": 8, "training.epochs": 1}
-COPIES = 4
-"""With how many numberings of its entities each training question is given."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ RECIPES = {
     "reading": Recipe(
         "reading, questions made from CoNLL-2002, Spanish",
         "none; on CNN news 63.0, exclusive frequency 39.3 (Hermann et al. 2015)",
-        lambda folder: data.read_questions(folder, COPIES),
+        data.read_questions,
         _accuracy,
         "most frequent other entity",
         lambda train, rows: [data.frequent_entity(*row[:2]) for row in rows],

@@ -1,6 +1,5 @@
 """The corpora of `benchmarks.recipes`: read, split, written as tables, and scored."""
 
-import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -174,9 +173,9 @@ def _phrases(words: Sequence[str], longest: int):
 
 # Reading: questions made from the same news.
 
-CONTEXT = 250
+CONTEXT = 100
 """How many words of an article, up to the question, a reader gets."""
-MOST_ENTITIES = 30
+MOST_ENTITIES = 20
 
 
 def articles(sentences: Iterable) -> list[list]:
@@ -190,24 +189,22 @@ def articles(sentences: Iterable) -> list[list]:
     return [article for article in found if article]
 
 
-def read_questions(folder: Path, copies: int) -> Parts:
+def read_questions(folder: Path) -> Parts:
     """Return `(question, passage, answer)`, one row for each entity that an article repeats.
 
-    A sentence is the question, with `@x` in the place of one entity; the sentences before it in
-    its article are the passage. The other entities have numbers, drawn at random for each of the
-    `copies` of a training row (Hermann et al. 2015, "Teaching machines to read and comprehend").
+    A sentence is the question, with `@x` in the place of one entity; the words before it in its
+    article are the passage. All entities are numbers, so that only the passage tells of them
+    (Hermann et al. 2015, "Teaching machines to read and comprehend"). `@0` is the passage's most
+    frequent one, of equals the last, and so on: numbers that say nothing need far more questions.
     """
-    draw, parts = random.Random(1), {}
-    for split, sentences in read_tagged(folder).items():
-        rows = [row for article in articles(sentences) for row in _questions(article)]
-        many = copies if split == "train" else 1
-        parts[split] = [_numbered(row, draw) for _ in range(many) for row in rows]
-    return parts
+    return {
+        split: [row for article in articles(sentences) for row in _questions(article)]
+        for split, sentences in read_tagged(folder).items()
+    }
 
 
 def _questions(article: list):
-    """Yield question, passage and answer; an entity is a tuple of words, other words strings."""
-    before: list = []
+    before: list = []  # an entity is a tuple of words, another word a string
     for words, tags in article:
         ends = {start: end for start, end, _ in spans(tags)}
         sentence, place = [], 0
@@ -216,32 +213,25 @@ def _questions(article: list):
             sentence.append(tuple(words[place:end]) if end else words[place])
             place = end or place + 1
         passage = before[-CONTEXT:]
-        for answer in dict.fromkeys(each for each in sentence if each in passage):
-            if isinstance(answer, tuple) and len(_entities(passage, sentence)) <= MOST_ENTITIES:
-                yield ["@x" if each == answer else each for each in sentence], passage, answer
+        counts = Counter(reversed([each for each in passage if isinstance(each, tuple)]))
+        known = [entity for entity, _ in counts.most_common()]
+        new = dict.fromkeys(each for each in sentence if isinstance(each, tuple))
+        names = {
+            entity: f"@{number}" for number, entity in enumerate(dict.fromkeys([*known, *new]))
+        }
+        for answer in new:
+            if answer in counts and len(names) <= MOST_ENTITIES:
+                question = ("@x" if each == answer else names.get(each, each) for each in sentence)
+                text = " ".join(names.get(each, each) for each in passage)
+                yield " ".join(question), text, names[answer]
         before += sentence
-
-
-def _entities(*texts: list) -> list[tuple]:
-    return list(dict.fromkeys(each for text in texts for each in text if isinstance(each, tuple)))
-
-
-def _numbered(row: tuple, draw: random.Random) -> tuple[str, str, str]:
-    question, passage, answer = row
-    entities = _entities(passage, question)
-    numbers = draw.sample(range(MOST_ENTITIES), len(entities))
-    names = {entity: f"@{number}" for entity, number in zip(entities, numbers, strict=True)}
-    texts = (" ".join(names.get(each, each) for each in text) for text in (question, passage))
-    return *texts, names[answer]
 
 
 def frequent_entity(question: str, passage: str) -> str:
     """Return the passage's most frequent entity that the question lacks; the last of equals."""
-    asked, words = set(question.split()), passage.split()
-    places = {word: place for place, word in enumerate(words) if word[0] == "@"}
-    counts = Counter(word for word in words if word in places)
-    free = [word for word in counts if word not in asked] or list(counts)
-    return max(free, key=lambda word: (counts[word], places[word]))
+    counts = Counter(word for word in reversed(passage.split()) if word[0] == "@")
+    names = [name for name, _ in counts.most_common()]
+    return next((name for name in names if name not in question.split()), names[0])
 
 
 # Trees: the Penn Treebank's sample.

@@ -38,6 +38,7 @@ NEWS = [
         (".", "O"),
     ],
     [("Ana", "B-PER"), ("Ruiz", "I-PER"), ("ama", "O"), ("a", "O"), ("Lima", "B-LOC"), (".", "O")],
+    [("Ana", "B-PER"), ("Ruiz", "I-PER"), ("gana", "O")],
 ]
 TREE = """
 ( (S
@@ -103,15 +104,14 @@ def test_known_names_are_tagged_the_longest_first(corpora):
 
 
 def test_questions_are_of_entities_that_the_article_repeats(corpora):
-    parts = data.read_questions(corpora, copies=2)
-    assert len(parts["train"]) == 2 * len(parts["dev"]) == 2 * 2 * 4
-    question, passage, answer = parts["test"][0]
-    words = passage.split()
-    assert words[1:5] == [",", "2", "may", "("] and words[6] == ")"
-    assert answer == words[0] and question.split()[1:] == ["llama", "a", "@x", "."]
-    question, passage, answer = parts["test"][1]
-    assert answer == passage.split()[7] and question.split()[:3] == ["@x", "ama", "a"]
-    assert len({row[2] for row in parts["train"]}) > 2  # other numbers in each
+    parts = data.read_questions(corpora)
+    passage = "@1 , 2 may ( @0 )"
+    assert parts["test"][:3] == [
+        ("@2 llama a @x .", passage, "@1"),
+        ("@x ama a @3 .", "@0 , 2 may ( @2 ) @1 llama a @0 .", "@1"),
+        ("@x gana", "@1 , 2 may ( @3 ) @0 llama a @1 . @0 ama a @2 .", "@0"),
+    ]
+    assert [len(parts[split]) for split in data.SPLITS] == [12, 12, 12]
     assert len(data.articles(data.read_tagged(corpora)["train"])) == 4
 
 
