@@ -57,10 +57,10 @@ READING = {
     "model.embedding_size": 48,
     "model.units": 48,
     "model.max_pooling": "true",
-    "model.dropout": 0.2,
+    "model.dropout": 0.4,
     "training.batch_size": 32,
     "training.learning_rate": 0.002,
-    "training.epochs": 10,
+    "training.epochs": 5,
 }
 PARSING = {
     **SETTINGS,
