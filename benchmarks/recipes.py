@@ -64,7 +64,7 @@ READING = {
 }
 PARSING = {
     **SETTINGS,
-    "data.max_length": 100,
+    "data.max_length": 80,
     "data.on_too_long": "skip",
     "data.target_language": "brackets",
     "tokenizer.kind": "words",
@@ -72,7 +72,7 @@ PARSING = {
     "model.units": 128,
     "model.dropout": 0.2,
     "decoding.length_penalty": 0,
-    "decoding.max_length": 300,
+    "decoding.max_length": 200,
     "training.batch_size": 16,
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",

@@ -277,18 +277,23 @@ def leaves(tree) -> list[tuple[str, str]]:
 
 
 def bracketed(tree) -> str:
-    """Write a tree as words for a translator: tags, `(NP` and `)NP`."""
+    """Write a tree as words for a translator: tags, `NP_` and `_NP`, which no tokenizer cuts."""
     label, *children = tree
     if isinstance(children[0], str):
-        return label
-    return " ".join([f"({label}", *map(bracketed, children), f"){label}"])
+        return _whole(label)
+    return " ".join([f"{label}_", *map(bracketed, children), f"_{label}"])
+
+
+def _whole(word: str) -> str:
+    """Return a word without its punctuation, of which a tokenizer makes words."""
+    return re.sub(r"\W+", "", word) or word[0]
 
 
 def signature(word: str) -> str:
     """Return what is left of a rare word: digits, a capital, and its last two letters."""
     digit = "0" if any(map(str.isdigit, word)) else ""
     ending = word[-2:].lower() if word[-2:].isalpha() and len(word) > 3 else ""
-    return f"<{digit}{'A' if word[0].isupper() else 'a'}{ending}>"
+    return f"{digit}{'A' if word[0].isupper() else 'a'}_{ending}"
 
 
 def translations(parts: Parts) -> Parts:
@@ -296,7 +301,8 @@ def translations(parts: Parts) -> Parts:
     counts = Counter(word for tree in parts["train"] for _, word in leaves(tree))
 
     def row(tree):
-        words = [word if counts[word] > 1 else signature(word) for _, word in leaves(tree)]
+        words = (word for _, word in leaves(tree))
+        words = [_whole(word) if counts[word] > 1 else signature(word) for word in words]
         return " ".join(words), bracketed(tree)
 
     return {split: [row(tree) for tree in trees] for split, trees in parts.items()}
@@ -309,20 +315,19 @@ def brackets(text: str) -> tuple[list[Span], bool, int]:
     """
     found, stack, words, matches = [], [], 0, True
     for token in text.split():
-        if token[0] == "(" and len(token) > 1:
-            stack.append((token[1:], words))
-        elif token[0] == ")" and len(token) > 1:
-            if any(label == token[1:] for label, _ in stack):
-                while stack:
-                    label, start = stack.pop()
-                    found.append((start, words, label))
-                    if label == token[1:]:
-                        break
-                    matches = False
-            else:
+        if token.endswith("_"):
+            stack.append((token[:-1], words))
+        elif not token.startswith("_"):
+            words += 1
+        elif any(label == token[1:] for label, _ in stack):
+            while True:
+                label, start = stack.pop()
+                found.append((start, words, label))
+                if label == token[1:]:
+                    break
                 matches = False
         else:
-            words += 1
+            matches = False
     found += [(start, words, label) for label, start in stack]
     return found, matches and not stack and bool(found), words
 
@@ -356,9 +361,9 @@ def bracket_scores(trees: Sequence, texts: Sequence[str]) -> tuple[float, float]
 
 def right_branching(tree) -> str:
     """Return the tree in which each phrase is a word and the rest: an S of VPs, the period last."""
-    tags = [tag for tag, _ in leaves(tree)]
+    tags = [_whole(tag) for tag, _ in leaves(tree)]
     inner, last = (tags[:-1], tags[-1:]) if len(tags) > 1 and tags[-1] == "." else (tags, [])
     text = inner[-1]
     for tag in reversed(inner[:-1]):
-        text = f"(VP {tag} {text} )VP"
-    return " ".join(["(S", text, *last, ")S"])
+        text = f"VP_ {tag} {text} _VP"
+    return " ".join(["S_", text, *last, "_S"])

@@ -1,7 +1,6 @@
 """The recipes on real data: what is made of each corpus, how it is scored, and the command."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,6 @@ from benchmarks.children import BenchmarkError
 from benchmarks.tagger import shape
 from keras_attention.applications.cli import load_task, read_config
 from tests.applications.commands import call_command
-from tests.docs_examples import fences
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "tutorials" / "recipes.md"
 
 SEMEVAL = (
     "{0}\t\"So, see, tea's <e1>leaf</e1> isn't in an <e2>old pot</e2>, it is {1}.\"\r\n"
@@ -126,54 +122,39 @@ def test_trees_lose_empty_elements_and_functions(corpora):
     assert [len(parts[split]) for split in data.SPLITS] == [16, 2, 2]
     tree = ("S", ("NP", ("DT", "the"), ("NN", "dog")), ("VP", ("VBD", "ran")), (".", "."))
     assert parts["test"][0] == tree
-    written = "(S (NP DT NN )NP (VP VBD )VP . )S"
+    written = "S_ NP_ DT NN _NP VP_ VBD _VP . _S"
     parts["test"] = [("S", ("NN", "Dogs"), ("CD", "1,200"), ("VBD", "barked"))]
     rows = data.translations(parts)
     assert rows["train"][0] == ("the dog ran .", written)
-    assert rows["test"] == [("<Ags> <0a> <aed>", "(S NN CD VBD )S")]
-
-
-def test_the_page_writes_trees_as_the_benchmark_does():
-    (source,) = (
-        source
-        for _, source in fences(PAGE.read_text(encoding="utf-8"))
-        if "def bracketed" in source
-    )
-    names: dict = {}
-    exec(source.partition("def noun_phrase")[0], names)
-    assert data.bracketed(names["tree"]) == names["bracketed"](names["tree"])
+    assert rows["test"] == [("A_gs 0a_ a_ed", "S_ NN CD VBD _S")]
 
 
 def test_bracket_f1_as_evalb_counts():
     """Five wanted: S, NP, VP, PP, NP; the comma and the period are no words."""
-    tree = ("S", ("NP", ("NN", "a")), (",", ","), ("VP", ("VB", "b"))) + (
-        ("PP", ("IN", "c"), ("NP", ("NN", "d"))),
-        (".", "."),
-    )
+    phrase = ("PP", ("IN", "c"), ("NP", ("PRP$", "d")))
+    tree = ("S", ("NP", ("NN", "a")), (",", ","), ("VP", ("VB", "b")), phrase, (".", "."))
     gold = data.bracketed(tree)
-    assert gold == "(S (NP NN )NP , (VP VB )VP (PP IN (NP NN )NP )PP . )S"
+    assert gold == "S_ NP_ NN _NP , VP_ VB _VP PP_ IN NP_ PRP _NP _PP . _S"
     assert data.bracket_scores([tree], [gold]) == (100, 100)
-    moved = "(S (NP NN , )NP (VP VB )VP (PP IN NN )PP . )S"  # a comma moves, an NP is missing
+    moved = "S_ NP_ NN , _NP VP_ VB _VP PP_ IN NN _PP . _S"  # a comma moves, an NP is missing
     assert data.bracket_scores([tree], [moved]) == (pytest.approx(200 * 4 / (4 + 5)), 100)
-    cut = (
-        "(S (NP NN )NP , (VP VB )VP (PP IN NN"  # without the last three: repaired, not well-formed
-    )
+    cut = "S_ NP_ NN _NP , VP_ VB _VP PP_ IN NN"  # repaired, and no well-formed output
     assert data.bracket_scores([tree], [cut]) == (pytest.approx(200 * 4 / (4 + 5)), 0)
     assert data.bracket_scores([tree] * 2, [gold, ""]) == (pytest.approx(200 * 5 / 15), 50)
 
 
 def test_brackets_are_repaired():
-    assert data.brackets("(S a )S") == ([(0, 1, "S")], True, 1)
-    assert data.brackets("(S (NP a )S") == ([(0, 1, "NP"), (0, 1, "S")], False, 1)
-    assert data.brackets("(S a )NP )S") == ([(0, 1, "S")], False, 1)
-    assert data.brackets("a )S (S") == ([(1, 1, "S")], False, 1)
-    assert data.brackets("( )") == ([], False, 2)
+    assert data.brackets("S_ a _S") == ([(0, 1, "S")], True, 1)
+    assert data.brackets("S_ NP_ a _S") == ([(0, 1, "NP"), (0, 1, "S")], False, 1)
+    assert data.brackets("S_ a _NP _S") == ([(0, 1, "S")], False, 1)
+    assert data.brackets("a _S S_") == ([(1, 1, "S")], False, 1)
+    assert data.brackets("a b") == ([], False, 2)
 
 
 def test_right_branching():
     tree = ("S", ("NP", ("DT", "the"), ("NN", "dog")), ("VP", ("VBD", "ran")), (".", "."))
-    assert data.right_branching(tree) == "(S (VP DT (VP NN VBD )VP )VP . )S"
-    assert data.right_branching(("S", ("UH", "no"))) == "(S UH )S"
+    assert data.right_branching(tree) == "S_ VP_ DT VP_ NN VBD _VP _VP . _S"
+    assert data.right_branching(("S", ("UH", "no"))) == "S_ UH _S"
 
 
 def test_the_shape_of_a_word():
