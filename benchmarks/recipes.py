@@ -76,9 +76,9 @@ PARSING = {
     "training.batch_size": 16,
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
-    "training.epochs": 12,
+    "training.epochs": 10,
 }
-TAGGING = {"units": 80, "epochs": 8, "batch_size": 32, "learning_rate": 3e-3}
+TAGGING = {"units": 80, "epochs": 6, "batch_size": 32, "learning_rate": 3e-3}
 QUICK = {"model.units": 8, "model.embedding_size": 8, "training.epochs": 1}
 
 

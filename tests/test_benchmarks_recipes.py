@@ -171,7 +171,11 @@ def test_the_command_accepts_the_settings_of_each_recipe(name, tmp_path):
     assert ("--vectors.file" in " ".join(settings)) == recipe.vectors
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("relations", marks=pytest.mark.slow), "parsing", "tagging"]
+    + [pytest.param("reading", marks=pytest.mark.slow)],
+)
 def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, capsys, monkeypatch):
     def in_this_process(*words):
         done = call_command(capsys, *words)
