@@ -13,6 +13,7 @@ import json
 import re
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -176,6 +177,9 @@ ROWS = {
 }
 
 
+Examples = Sequence[tuple[tuple[str, ...], str]]
+
+
 def main(arguments=None) -> int:
     """Train, evaluate and print the table."""
     parser = argparse.ArgumentParser(
@@ -250,38 +254,49 @@ def overrides(name: str, number: int, options: argparse.Namespace) -> list[str]:
 
 
 def linear_accuracies(name: str, options: argparse.Namespace) -> list[float]:
-    """Return the accuracies of NB-SVM on the same test sets, development parts joined to training.
-
-    Words and pairs of words that are in a text, weighed by how much more often a label has them,
-    $r = \\log\\frac{p / |p|_1}{q / |q|_1}$, go to a linear machine for each label (Wang and Manning
-    2012, "Baselines and bigrams", section 2). Of pairs, the words of each text, and those in both.
-    """
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.svm import LinearSVC
-
+    """Return the accuracies of NB-SVM on the same test sets; development parts train it, too."""
     row = ROWS[name]
     numbers = range(_count(row, options)) if row.folds else [0]
     accuracies = []
     for number in numbers:
         settings = overrides(name, number, options)
         data = read_config(load_task("classification"), None, settings).data
-        parts = [load_examples(data, split).items for split in ("train", "dev", "test")]
-        train, test = parts[0] + parts[1], parts[2]
-        vectors = CountVectorizer(analyzer=_grams, binary=True)
-        x = vectors.fit_transform([item.texts for item in train]).astype("float64")
-        x_test = vectors.transform([item.texts for item in test]).astype("float64")
-        labels = np.array([item.label for item in train])
-        names = sorted(set(labels))
-        scores = np.empty((len(test), len(names)))
-        for column, label in enumerate(names):
-            is_label = labels == label
-            p, q = (1 + np.asarray(x[rows].sum(axis=0))[0] for rows in (is_label, ~is_label))
-            ratio = np.log(p / p.sum()) - np.log(q / q.sum())
-            machine = LinearSVC(C=1.0, random_state=0).fit(x.multiply(ratio).tocsr(), is_label)
-            scores[:, column] = machine.decision_function(x_test.multiply(ratio).tocsr())
-        found = np.array(names)[scores.argmax(axis=1)]
-        accuracies.append(100 * float(np.mean(found == [item.label for item in test])))
+        train, dev, test = (
+            [(item.texts, item.label) for item in load_examples(data, split).items]
+            for split in ("train", "dev", "test")
+        )
+        found = nb_svm(train + dev, test)
+        right = [label == own for (_, label), own in zip(test, found, strict=True)]
+        accuracies.append(100 * float(np.mean(right)))
     return accuracies
+
+
+def nb_svm(train: Examples, test: Examples) -> list[str]:
+    """Return the labels that NB-SVM gives to the texts of a test set.
+
+    Words and pairs of words that are in a text, weighed by how much more often a label has them,
+    $r = \\log\\frac{p / |p|_1}{q / |q|_1}$, go to a linear machine for each label (Wang and Manning
+    2012, "Baselines and bigrams", section 2). Of pairs, the words of each text, and those in both.
+
+    Args:
+        train, test: the texts of each example, a tuple of one or two, and its label.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.svm import LinearSVC
+
+    vectors = CountVectorizer(analyzer=_grams, binary=True)
+    x = vectors.fit_transform([texts for texts, _ in train]).astype("float64")
+    x_test = vectors.transform([texts for texts, _ in test]).astype("float64")
+    labels = np.array([label for _, label in train])
+    names = sorted(set(labels))
+    scores = np.empty((len(test), len(names)))
+    for column, label in enumerate(names):
+        is_label = labels == label
+        p, q = (1 + np.asarray(x[rows].sum(axis=0))[0] for rows in (is_label, ~is_label))
+        ratio = np.log(p / p.sum()) - np.log(q / q.sum())
+        machine = LinearSVC(C=1.0, random_state=0).fit(x.multiply(ratio).tocsr(), is_label)
+        scores[:, column] = machine.decision_function(x_test.multiply(ratio).tocsr())
+    return [str(names[best]) for best in scores.argmax(axis=1)]
 
 
 def _grams(texts: tuple[str, ...]) -> list[str]:
