@@ -51,6 +51,8 @@ QUESTIONS = {
     "model.encoder": "convolution",
     "model.units": 100,
     "model.word_dropout": 0.25,
+    "model.linear": "nb_svm",
+    "model.linear_weight": 2.0,
     "tokenizer.lowercase": "false",
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
