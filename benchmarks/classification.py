@@ -97,6 +97,15 @@ REVIEWS = {
     "training.batch_size": 25,
     "training.epochs": 25,
 }
+# Four units: with more, attention learns the words of the training reviews by heart.
+REVIEWS_FROM_VECTORS = {
+    **REVIEWS,
+    "vectors.extra_words": 20000,
+    "vectors.channels": "both",
+    "vectors.length": 1.0,
+    "model.embedding_size": 100,
+    "model.attention_units": 4,
+}
 PAIRS = {
     "model.architecture": "cross",
     "model.encoder": "none",
@@ -175,6 +184,17 @@ ROWS = {
     "subjectivity-vectors": Row(
         "subjectivity", "nltk", OPINIONS_FROM_VECTORS, True, 93.5, 93.4, True
     ),
+    **{
+        f"reviews-{name}-vectors": Row(
+            "movie_reviews",
+            "nltk",
+            {**REVIEWS_FROM_VECTORS, "model.architecture": name},
+            True,
+            87.0 if name == "han" else None,
+            pretrained=True,
+        )
+        for name in ("han", "mean")
+    },
     "sick-vectors": Row("sick", "sick", PAIRS_FROM_VECTORS, goal=83.0, pretrained=True),
 }
 
