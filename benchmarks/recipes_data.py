@@ -341,14 +341,15 @@ def bracket_scores(trees: Sequence, texts: Sequence[str]) -> tuple[float, float]
     counts, formed = [0, 0, 0], 0
     for tree, text in zip(trees, texts, strict=True):
         tags = [tag for tag, _ in leaves(tree)]
-        places = [sum(tag not in PUNCTUATION for tag in tags[:end]) for end in range(len(tags) + 1)]
+
+        def at(place, tags=tags):  # how many words that are no punctuation stand before it
+            return sum(tag not in PUNCTUATION for tag in tags[:place])
+
         found, matches, words = brackets(text)
         formed += matches and words == len(tags)
         wanted, given = (
             Counter(
-                (places[start], places[min(end, len(tags))], label)
-                for start, end, label in phrases
-                if start < len(tags) and places[start] < places[min(end, len(tags))]
+                (at(start), at(end), label) for start, end, label in phrases if at(start) < at(end)
             )
             for phrases in (brackets(bracketed(tree))[0], found)
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attention.applications.common.preprocessor import padded
 from keras_attention.layers import TransformerEncoder
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import BucketedBatches
@@ -19,7 +20,8 @@ FEATURES: dict[str, tuple[Callable[[str], str], int, int]] = {
     "start": (lambda word: word[:3].lower(), 32, 2),
     "shape": (lambda word: shape(word), 16, 1),
 }
-"""What the model reads of a word: how it is found, the width of its vector, its least count."""
+"""The features of a word. Each has a function that computes it from the word, the width of its
+embedding, and how often a value must occur in training to have an embedding of its own."""
 
 
 def shape(word: str) -> str:
@@ -79,11 +81,7 @@ class Tagger:
         answers = []
         for start in range(0, len(words), 32):
             batch = words[start : start + 32]
-            longest = max(map(len, batch))
-            inputs = [
-                np.array([ids + [0] * (longest - len(ids)) for ids in column], "int32")
-                for column in self._columns(batch)
-            ]
+            inputs = [padded(column) for column in self._columns(batch)]
             best = np.argmax(self._model.predict_on_batch(inputs)[..., 1:], axis=-1)
             for row, own in zip(best, batch, strict=True):
                 answers.append([self._tags[place] for place in row[: len(own)]])
