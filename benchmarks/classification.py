@@ -301,7 +301,7 @@ def nb_svm(train: Examples, test: Examples) -> list[str]:
 
     Words and pairs of words that are in a text, weighed by how much more often a label has them,
     $r = \\log\\frac{p / |p|_1}{q / |q|_1}$, go to a linear machine for each label (Wang and Manning
-    2012, "Baselines and bigrams", section 2). Of pairs, the words of each text, and those in both.
+    2012, "Baselines and bigrams", section 2). Of pairs of texts, what they do not share.
 
     Args:
         train, test: the texts of each example, a tuple of one or two, and its label.
@@ -325,17 +325,20 @@ def nb_svm(train: Examples, test: Examples) -> list[str]:
 
 
 def _grams(texts: tuple[str, ...]) -> list[str]:
-    """Return words and pairs of words; of two texts, marked by the text, and those in both."""
+    """Return words and pairs of words; of two texts, those that one text alone has.
+
+    Two texts also give each word of the first alone together with each of the second alone, by
+    which a linear machine learns replacements: "man" by "woman", "playing" by "sleeping".
+    """
     sides = []
     for text in texts:
         words = re.findall(r"\w+|[^\w\s]", text.lower())
         sides.append([*words, *map(" ".join, zip(words, words[1:], strict=False))])
     if len(sides) == 1:
         return sides[0]
-    both = set(sides[0]) & set(sides[1])
-    return [f"{side}:{gram}" for side, grams in enumerate(sides) for gram in grams] + [
-        f"both:{gram}" for gram in both
-    ]
+    first, second = sorted(set(sides[0]) - set(sides[1])), sorted(set(sides[1]) - set(sides[0]))
+    replaced = [f"{a}>{b}" for a in first for b in second if " " not in a + b]
+    return [f"0:{gram}" for gram in first] + [f"1:{gram}" for gram in second] + replaced
 
 
 def table(rows: list[dict]) -> str:

@@ -28,6 +28,18 @@ def test_the_command_accepts_the_settings_of_each_row(name):
     assert config.vectors.file == ("glove.txt" if row.pretrained else None)
 
 
+def test_the_linear_model_of_pairs_reads_what_the_texts_do_not_share():
+    words = ["red", "cat", "dog", "owl", "fox"]
+    pairs = [(f"a {one} sits", f"a {other} sits") for one in words for other in words]
+    examples = [(pair, str(pair[0] == pair[1])) for pair in pairs]
+    swapped = ((("the owl sleeps", "the fox sleeps"), "False"),)
+    assert classification.nb_svm(examples, examples) == [label for _, label in examples]
+    assert classification.nb_svm(examples, swapped) == ["False"]
+    assert set(classification._grams(("a red cat", "a red dog"))) == {
+        *("0:cat", "0:red cat", "1:dog", "1:red dog", "cat>dog")
+    }
+
+
 def test_a_row_is_the_mean_of_its_runs_and_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     calls = []
 
