@@ -234,7 +234,8 @@ def count(encoded: Encoded | None, linear: Any) -> None:
     """Let a linear model count the examples to train with; a dataset (None) is refused."""
     if encoded is None:
         raise ValueError("A linear model counts texts before training: give lists, not a dataset.")
-    linear.count(encoded.columns[0], encoded.targets)
+    texts = encoded.columns[0] if linear.texts == 1 else zip(*encoded.columns, strict=True)
+    linear.count(texts, encoded.targets)
 
 
 def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
