@@ -234,7 +234,11 @@ def count(encoded: Encoded | None, linear: Any) -> None:
     """Let a linear model count the examples to train with; a dataset (None) is refused."""
     if encoded is None:
         raise ValueError("A linear model counts texts before training: give lists, not a dataset.")
-    texts = encoded.columns[0] if linear.texts == 1 else zip(*encoded.columns, strict=True)
+    texts = (
+        encoded.columns[0]
+        if getattr(linear, "texts", 1) == 1
+        else zip(*encoded.columns, strict=True)
+    )
     linear.count(texts, encoded.targets)
 
 

@@ -36,7 +36,8 @@ class Classifier(Network):
         outputs: how many scores there are.
         dropout: rate of dropout on the vector.
         prior: a layer from ids to scores that are added to the network's own once it is trained,
-            like `LinearScores`, or `LinearPairScores`; training leaves them out, as they know its texts. None for none.
+            like `LinearScores`, or `LinearPairScores` of two texts; training leaves them out, as
+            they know its texts. None for none.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
