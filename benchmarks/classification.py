@@ -104,7 +104,6 @@ REVIEWS_FROM_VECTORS = {
     "vectors.length": 1.0,
     "model.embedding_size": 100,
 }
-# The weight of the linear model is chosen on the development set, of 1 and 2.
 PAIRS = {
     "model.architecture": "cross",
     "model.encoder": "none",
@@ -113,13 +112,10 @@ PAIRS = {
     "model.word_dropout": 0.0,
     "model.max_pooling": "true",
     "model.dropout": 0.5,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
     "training.learning_rate": 0.001,
     "training.schedule": "cosine",
     "training.epochs": 8,
-    "training.early_stopping": "score",
-    "training.patience": 8,
+    "training.early_stopping": "none",
     "training.average_checkpoints": 3,
 }
 PAIRS_FROM_VECTORS = {
@@ -130,7 +126,6 @@ PAIRS_FROM_VECTORS = {
     "model.embedding_dropout": 0.5,
     "training.learning_rate": 0.002,
     "training.epochs": 12,
-    "training.patience": 12,
 }
 
 

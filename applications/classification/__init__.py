@@ -13,7 +13,7 @@ from .config import (
 from .data import load_examples, read_examples
 from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder, TextEncoder
 from .layers import Contextual, Pool, WordVectors
-from .linear import LinearPairScores, LinearScores
+from .linear import LinearScores
 from .model import Classifier, build_model
 from .preprocessor import ClassificationPreprocessor, Labels
 from .results import Prediction, Weights, draw_confusion
@@ -31,7 +31,6 @@ __all__ = [
     "HierarchicalEncoder",
     "InnerEncoder",
     "Labels",
-    "LinearPairScores",
     "LinearScores",
     "ModelConfig",
     "PairClassifier",

@@ -27,7 +27,7 @@ DEFAULTS = {
     "embedding_dropout": (None, WITH_WORD_VECTORS),
     "layer_dropout": (0.1, STACKS),
     "word_dropout": (None, WITH_WORD_VECTORS),
-    "linear": (None, ("pooling", "mean", "han", *STACKS, *PAIRS)),
+    "linear": (None, ("pooling", "mean", "han", *STACKS)),
 }
 
 SPLITS = ("train", "dev", "test")
@@ -253,8 +253,8 @@ class ModelConfig:
         word_dropout: the part of the words that are made unknown in training, other ones each
             time (not backbone).
         linear: a linear model of words and pairs of neighbours whose scores join the network's once
-            it is trained: naive_bayes, better for sentences, or nb_svm, better for long texts and
-            for pairs, of which it reads what they do not share; null for none (not backbone).
+            it is trained: naive_bayes, better for sentences, or nb_svm, better for long texts; null
+            for none (pooling, mean, han, self-attention, transformer only).
         linear_weight: of these scores; those of the network have 1.
     """
 

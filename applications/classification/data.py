@@ -234,12 +234,7 @@ def count(encoded: Encoded | None, linear: Any) -> None:
     """Let a linear model count the examples to train with; a dataset (None) is refused."""
     if encoded is None:
         raise ValueError("A linear model counts texts before training: give lists, not a dataset.")
-    texts = (
-        encoded.columns[0]
-        if getattr(linear, "texts", 1) == 1
-        else zip(*encoded.columns, strict=True)
-    )
-    linear.count(texts, encoded.targets)
+    linear.count(encoded.columns[0], encoded.targets)
 
 
 def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:

@@ -1,6 +1,6 @@
 """Scores of labels by a linear model of words and pairs of words, which join those of a network."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -53,9 +53,6 @@ class LinearScores(Part):
         network.
     """
 
-    texts = 1
-    """How many texts it reads; a word has a row for each."""
-
     def __init__(
         self,
         vocabulary_size: int,
@@ -71,42 +68,38 @@ class LinearScores(Part):
         def constant(name, *shape):
             return self.add_weight(shape=shape, initializer="zeros", trainable=False, name=name)
 
-        self.words = constant("words", self.texts * vocabulary_size, outputs)
+        self.words = constant("words", vocabulary_size, outputs)
         self.pairs = constant("pairs", ROWS, outputs)
         self.bias = constant("bias", outputs)
 
-    def call(self, *texts):
-        found = words = 0.0
-        for is_pair, rows, is_there in self.grams(texts, ops):
-            scores = ops.take(self.pairs if is_pair else self.words, rows, axis=0)
-            scores *= ops.cast(ops.expand_dims(is_there, -1), "float32")
-            found += ops.sum(scores, axis=list(range(1, len(rows.shape))))
-        for ids in texts:
-            is_word = ops.cast(ops.not_equal(ids, PAD_ID), "float32")
-            words += ops.sum(is_word, axis=list(range(1, len(ids.shape))))
-        root = ops.rsqrt(ops.maximum(words, 1.0))
-        return self.weight * (self.bias + found * ops.expand_dims(root, 1))
+    def call(self, ids):
+        axes = list(range(1, len(ids.shape)))
+        before = ops.pad(ids, [[0, 0]] * len(axes) + [[1, 0]])[..., :-1]
+        found = ops.take(self.words, ids, axis=0)
+        found += ops.take(self.pairs, rows_of(before, ids), axis=0)
+        is_word = ops.cast(ops.not_equal(ids, PAD_ID), "float32")
+        total = ops.sum(found * ops.expand_dims(is_word, -1), axis=axes)
+        length = ops.maximum(ops.sum(is_word, axis=axes), 1.0)
+        return self.weight * (self.bias + total * ops.expand_dims(ops.rsqrt(length), 1))
 
-    def count(self, texts: Iterable[Sequence[Any]], targets: np.ndarray) -> None:
+    def count(self, texts: Iterable[Sequence[int]], targets: np.ndarray) -> None:
         """Set the scores from training texts.
 
         Args:
-            texts: the ids of each text, with `END_ID` between sentences; of pairs, two of each.
+            texts: the ids of each text, with `END_ID` between sentences.
             targets: `(texts, outputs)`, 1 where a text has a label.
         """
         from scipy import sparse
 
-        texts = [[_words(ids) for ids in (each if self.texts > 1 else [each])] for each in texts]
-        rows = list(map(self._numbers, texts))
-        shape = len(rows), self.texts * self.vocabulary_size + ROWS
+        rows = list(map(self._grams, texts))
+        shape = len(rows), self.vocabulary_size + ROWS
         ends = np.cumsum([0, *map(len, rows)], dtype="int32")
         counts = np.ones(ends[-1]), np.concatenate(rows, dtype="int32"), ends
         counts = sparse.csr_array(counts, shape=shape)
         counts.sum_duplicates()
         has = (counts > 0).astype("float64")
         seen = has.sum(axis=0) > 0
-        words = [max(sum(map(np.count_nonzero, each)), 1) for each in texts]
-        roots = np.repeat(np.sqrt(words), np.diff(counts.indptr))
+        roots = np.repeat(np.sqrt([len(row) / 2 for row in rows]), np.diff(counts.indptr))
         scores, biases = np.zeros((shape[1], self.outputs)), np.zeros(self.outputs)
         for label, is_label in enumerate(np.asarray(targets).T > 0):
             p, q = (np.where(seen, 1 + has[of].sum(axis=0), 0) for of in (is_label, ~is_label))
@@ -120,73 +113,15 @@ class LinearScores(Part):
                 machine = LinearSVC(C=10.0, random_state=0).fit(features, is_label)
                 ratio, biases[label] = ratio * machine.coef_[0], machine.intercept_[0]
             scores[:, label] = ratio
-        self.words.assign(scores[:-ROWS])
-        self.pairs.assign(scores[-ROWS:])
+        self.words.assign(scores[: self.vocabulary_size])
+        self.pairs.assign(scores[self.vocabulary_size :])
         self.bias.assign(biases)
 
-    def grams(self, texts: Sequence[Any], xp: Any) -> Iterator[tuple[bool, Any, Any]]:
-        """Yield rows of ids, whether they are those of `pairs`, and which of them count.
-
-        `xp` is `numpy` for arrays, `keras.ops` for tensors.
-        """
-        (ids,) = texts
-        is_word = xp.not_equal(ids, PAD_ID)
-        yield False, ids, is_word
-        yield True, rows_of(_before(ids, xp), ids), is_word
-
-    def _numbers(self, texts):
-        """Return the numbers of the words of an example, and of its pairs behind all words."""
-        offsets = {False: 0, True: self.texts * self.vocabulary_size}
-        found = [(offsets[pair] + rows)[there] for pair, rows, there in self.grams(texts, np)]
-        return np.concatenate(found)
-
-
-@keras.saving.register_keras_serializable(PACKAGE)
-class LinearPairScores(LinearScores):
-    """Scores labels by what the two texts of a pair do not share.
-
-    The equations are those of `LinearScores`, but for what `g` is: a word, or a pair of neighbours,
-    that one of the texts alone has, and a word of the first alone together with one of the second
-    alone, by which labels learn replacements ("man" by "woman"). `n` counts the words of both.
-
-    Args:
-        vocabulary_size, outputs, kind, weight, **kwargs: as in `LinearScores`.
-
-    Call arguments:
-        first, second: ids `(B, S)` and `(B, T)`; 0 is padding.
-
-    Returns:
-        The scores `(B, outputs)`.
-    """
-
-    texts = 2
-
-    def grams(self, texts, xp):
-        lone = []
-        for side, (own, other) in enumerate([texts, texts[::-1]]):
-            pairs, others = (rows_of(_before(ids, xp), ids) for ids in (own, other))
-            lone.append(_lacks(own, other, own, xp))
-            yield False, side * self.vocabulary_size + own, lone[-1]
-            yield True, rows_of(pairs, side), _lacks(pairs, others, own, xp)
-        first, second = xp.expand_dims(texts[0], 2), xp.expand_dims(texts[1], 1)
-        replaced = xp.logical_and(xp.expand_dims(lone[0], 2), xp.expand_dims(lone[1], 1))
-        yield True, rows_of(first, second), replaced
-
-
-def _words(ids):
-    """Return the ids of a text as an array of one row, with `PAD_ID` between sentences."""
-    return np.where(np.equal(ids, END_ID), PAD_ID, ids)[None].astype("int32")
-
-
-def _before(ids, xp):
-    """Return the id before each, 0 before the first of a row."""
-    return xp.pad(ids, [[0, 0]] * (len(ids.shape) - 1) + [[1, 0]])[..., :-1]
-
-
-def _lacks(rows, others, ids, xp):
-    """Return which rows of a text, at words, are not among those of another `(B, T)`."""
-    same = xp.equal(xp.expand_dims(rows, 2), xp.expand_dims(others, 1))
-    return xp.logical_and(xp.not_equal(ids, PAD_ID), xp.logical_not(xp.any(same, axis=2)))
+    def _grams(self, row):
+        """Return the numbers of the words of a text, and of its pairs behind those of all words."""
+        ids = np.where(np.equal(row, END_ID), PAD_ID, row)
+        pairs = self.vocabulary_size + rows_of(np.pad(ids, (1, 0))[:-1], ids)
+        return np.concatenate([ids, pairs])[np.tile(ids != PAD_ID, 2)]
 
 
 def rows_of(before, ids):

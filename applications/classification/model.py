@@ -10,10 +10,10 @@ from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
 from ..common.network import Network
 from .backbones import BackboneEncoder, Pretrained
-from .config import PAIRS, STACKS, ModelConfig
+from .config import STACKS, ModelConfig
 from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder
 from .layers import PACKAGE, Contextual, Pool, WordVectors
-from .linear import LinearPairScores, LinearScores
+from .linear import LinearScores
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -36,8 +36,7 @@ class Classifier(Network):
         outputs: how many scores there are.
         dropout: rate of dropout on the vector.
         prior: a layer from ids to scores that are added to the network's own once it is trained,
-            like `LinearScores`, or `LinearPairScores` of two texts; training leaves them out, as
-            they know its texts. None for none.
+            like `LinearScores`; training leaves them out, as they know its texts. None for none.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
@@ -124,8 +123,7 @@ class Classifier(Network):
         scores = self.answer(self._dropout(vector, training=training))
         scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
         if self.prior is not None and not training:
-            texts = ("text", "second")[: getattr(self.prior, "texts", 1)]
-            scores += ops.cast(self.prior(*(inputs[name] for name in texts)), scores.dtype)
+            scores += ops.cast(self.prior(inputs["text"]), scores.dtype)
         return scores, weights
 
     def compute_output_shape(self, inputs_shape):
@@ -212,7 +210,6 @@ def build_model(
         encoder = FlatEncoder(*words, pooled, **common)
     prior, counts = None, (vocabulary_size, outputs)
     if config.linear is not None:
-        linear = LinearPairScores if config.architecture in PAIRS else LinearScores
-        prior = linear(*counts, config.linear, config.linear_weight, name="prior")
+        prior = LinearScores(*counts, config.linear, config.linear_weight, name="prior")
     options = {"name": name.replace("-", "_"), "dtype": dtype}
     return Classifier(encoder, outputs, config.dropout, prior, **options)

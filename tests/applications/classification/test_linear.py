@@ -10,10 +10,8 @@ from keras import ops
 from keras_attention.applications.classification import (
     ClassificationConfig,
     DataConfig,
-    LinearPairScores,
     LinearScores,
     ModelConfig,
-    PairClassifier,
     TextClassifier,
     TrainingConfig,
     build_model,
@@ -187,10 +185,7 @@ def test_a_dataset_is_refused_as_nothing_counts_it():
             "model.linear_weight must be above 0",
         ),
         (lambda: ModelConfig(linear_weight=2.0), "linear_weight goes with model.linear only"),
-        (
-            lambda: ModelConfig(architecture="backbone", backbone="x", linear="nb_svm"),
-            "linear does not apply",
-        ),
+        (lambda: ModelConfig(architecture="cross", linear="nb_svm"), "linear does not apply"),
         (lambda: LinearScores(9, 2, "svm"), "kind must be one of naive_bayes, nb_svm"),
         (
             lambda: ClassificationConfig(
@@ -203,64 +198,3 @@ def test_a_dataset_is_refused_as_nothing_counts_it():
 def test_values_that_do_not_go_together_are_refused(make, message):
     with pytest.raises(UserError, match=message):
         make()
-
-
-def test_of_pairs_it_reads_what_the_texts_do_not_share():
-    """Its scores are the equation, on features made here in plain Python."""
-    draw = np.random.default_rng(1)
-
-    def text():
-        return draw.integers(4, 13, draw.integers(2, 8)).tolist()
-
-    def lone(own, other):
-        pairs = [list(zip([0, *each], each, strict=False)) for each in (own, other)]
-        words = [word for word in own if word not in other]
-        return words, [pair for pair in pairs[0] if pair not in pairs[1]]
-
-    def features(first, second):
-        (a, pairs_a), (b, pairs_b) = lone(first, second), lone(second, first)
-        found = [(0, each) for each in (*a, *pairs_a)] + [(1, each) for each in (*b, *pairs_b)]
-        return found + [("replaced", one, other) for one in a for other in b]
-
-    train = [(text(), text()) for _ in range(23)]
-    targets = np.eye(2)[draw.integers(0, 2, 23)]
-    layer = LinearPairScores(13, 2, weight=0.5)
-    layer.count(train, targets)
-    known = [set(features(*each)) for each in train]
-    is_label = targets[:, 0] > 0
-    counts = []
-    for wanted in (True, False):
-        sets = [each for each, one in zip(known, is_label, strict=True) if one == wanted]
-        counts.append({g: 1 + sum(g in each for each in sets) for g in set().union(*known)})
-    p, q = counts
-    of_all = math.log(sum(q.values()) / sum(p.values()))
-    for first, second in [*train[:5], (text(), text())]:
-        found = [math.log(p[g] / q[g]) + of_all for g in features(first, second) if g in p]
-        wanted = 0.5 * sum(found) / math.sqrt(len(first) + len(second))
-        padded = np.array([[*first, 0, 0]]), np.array([[*second, 0]])
-        scores = ops.convert_to_numpy(layer(*padded))
-        np.testing.assert_allclose(scores[0, 0], wanted, rtol=1e-4, atol=1e-5)
-    same = np.array([[4, 5, 6, 0]])
-    assert (ops.convert_to_numpy(layer(same, same)) == 0).all()  # no feature at all
-
-
-@pytest.mark.parametrize("architecture", ["cross", "inner"])
-def test_a_classifier_of_pairs_counts_keeps_and_exports_it(architecture, tmp_path):
-    import tensorflow as tf
-
-    texts, labels = [("a cat", "a pet"), ("a cat", "a dog")] * 6, ["same", "other"] * 6
-    options = {"units": 4, "architecture": architecture, "linear": "nb_svm", "linear_weight": 50.0}
-    task = PairClassifier.from_texts(texts, labels, **options)
-    task.fit(texts, labels, epochs=1, verbose=0)
-    assert task.evaluate_text(texts, labels)["accuracy"] == 1.0
-    wanted = task.classify([("a cat", "a dog")])[0].probabilities
-    task.save_to_preset(tmp_path / "preset")
-    again = PairClassifier.from_preset(tmp_path / "preset")
-    found = again.classify([("a cat", "a dog")])[0].probabilities
-    assert found == pytest.approx(wanted, abs=1e-6)
-    task.export(tmp_path / "exported")
-    serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
-    found = serve(text=tf.constant(["a cat"]), second=tf.constant(["a dog"]))
-    names = [name.decode() for name in found["labels"][0].numpy()]
-    served = dict(zip(names, found["probabilities"][0].numpy(), strict=True))
-    assert served == pytest.approx(dict(wanted), abs=1e-5)
