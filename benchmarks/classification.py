@@ -336,7 +336,7 @@ def _grams(texts: tuple[str, ...]) -> list[str]:
         sides.append([*words, *map(" ".join, zip(words, words[1:], strict=False))])
     if len(sides) == 1:
         return sides[0]
-    first, second = sorted(set(sides[0]) - set(sides[1])), sorted(set(sides[1]) - set(sides[0]))
+    first, second = set(sides[0]) - set(sides[1]), set(sides[1]) - set(sides[0])
     replaced = [f"{a}>{b}" for a in first for b in second if " " not in a + b]
     return [f"0:{gram}" for gram in first] + [f"1:{gram}" for gram in second] + replaced
 
