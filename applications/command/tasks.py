@@ -246,7 +246,7 @@ MORE = Option(
 FORMAT = Option(
     "--format",
     "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
-    "keras: model.keras, ids in, logits out, and the tokenizers; ctranslate2: for that engine "
+    "keras: the whole task as model.keras; ctranslate2: for that engine "
     "(architecture transformer), and the tokenizers; litert: search.tflite, ids in, ids out, for a "
     "sentence of 64 tokens, and the tokenizers (default: saved_model)",
     choices=("saved_model", "keras", "ctranslate2", "litert"),
