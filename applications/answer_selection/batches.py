@@ -78,6 +78,13 @@ class TrainingBatches:
             [place for place, label in enumerate(labels) if not label] for labels in encoded.labels
         ]
         self._is_alone = len({question for question, _ in self._all}) == 1
+        if not self._right or self._is_alone and not any(self._wrong):
+            raise ValueError(
+                "Questions to learn from, and each part of a `validation_split`, need a right "
+                "candidate, and a wrong one or a second question. Received: "
+                f"{len(places)} questions with {self.rows} right and "
+                f"{len(self._all) - self.rows} wrong candidates"
+            )
         self._epoch: tuple[int, list] | None = None
 
     def __len__(self) -> int:

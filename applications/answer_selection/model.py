@@ -126,7 +126,8 @@ class Reader(KeepsArguments, keras.layers.Layer):
         settings = {"return_sequences": True, "go_backwards": backwards, "name": name}
         settings["dtype"] = self.dtype_policy
         if self.attention not in INNER:
-            return keras.layers.GRU(self.units, **settings)
+            # cuDNN refuses a row of padding alone.
+            return keras.layers.GRU(self.units, use_cudnn=False, **settings)
         settings |= {"occam": self.occam, "occam_minimum": self.occam_minimum}
         return InnerAttentionGRU(self.units, attention=self.attention, **settings)
 
@@ -411,5 +412,6 @@ def _check(encoder, attention, reader, occam) -> None:
 
 def _unit(vectors):
     """Return vectors of length 1; zeros stay zeros, with a gradient that is finite."""
-    square = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-    return vectors * ops.rsqrt(ops.maximum(square, 1e-12))
+    wide = ops.cast(vectors, "float32")  # in float16 the smallest square would be 0
+    square = ops.sum(ops.square(wide), axis=-1, keepdims=True)
+    return ops.cast(wide * ops.rsqrt(ops.maximum(square, 1e-12)), vectors.dtype)

@@ -15,7 +15,7 @@ from keras_attention.text import load_tokenizer
 from ..common.backend import of_at_most, service_of
 from ..common.errors import UserError, check_choice, check_single, say
 from ..common.explanation import Explanation
-from ..common.files import check_new_file, write_text
+from ..common.files import check_new_file, output_file
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
@@ -214,7 +214,8 @@ class AnswerRanker(TextTask):
         ranked = questions.scored(scores)
         report = evaluation_report(questions, scores, self.preprocessor.tokens, protocol)
         if trec_run is not None:
-            write_text(Path(trec_run), "".join(f"{line}\n" for line in trec_run_lines(ranked)))
+            with output_file(trec_run) as file:
+                file.writelines(f"{line}\n" for line in trec_run_lines(ranked))
         # Only the log loss learns a threshold: above 0 a candidate counts as right.
         by_pair = self.objective == "log"
         shades = [by_word(each) for row in weights for each in row]

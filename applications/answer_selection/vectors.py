@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from keras_attention.text import WordTokenizer
 
 from ..common.errors import UserError
-from ..common.files import write_text
+from ..common.files import output_file
 from ..common.vectors import VectorFile, read_vectors, start_vectors
 from .config import VectorsConfig
 from .preprocessor import AnswerPreprocessor
@@ -81,8 +80,13 @@ def train_vectors(
 
 
 def write_vectors(path: str | os.PathLike, vectors: dict[str, np.ndarray]) -> None:
-    """Write vectors in text form, which `read_vectors` and vectors.source file read."""
+    """Write vectors in text form, which `read_vectors` and vectors.source file read.
+
+    Raises:
+        ValueError: where the file exists.
+    """
     size = len(next(iter(vectors.values())))
     lines = [f"{len(vectors)} {size}"]
     lines += [" ".join([word, *map(str, vector.tolist())]) for word, vector in vectors.items()]
-    write_text(Path(path), "\n".join(lines) + "\n")
+    with output_file(path) as file:
+        file.writelines(f"{line}\n" for line in lines)

@@ -31,7 +31,7 @@ def predict(task: AnswerRanker, options: Namespace) -> None:
 def visualize(task: AnswerRanker, options: Namespace) -> None:
     """Shade the words of answers by their attention, in the terminal and in a file."""
     if options.format == "html":
-        return write_page(task.explain(options.question, options.answer), options.output)
+        return write_page(task.explain(options.question, options.answer), options)
     print(task.draw(options.question, options.answer, options.output).show())
     if options.output:
         say(f"wrote {options.output}")

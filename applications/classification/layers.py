@@ -214,7 +214,9 @@ class Contextual(Part):
     def _block(self, number, width):
         common = {"name": f"block_{number}", "dtype": self.dtype_policy}
         if self.kind == "gru":
-            gru = keras.layers.GRU(self.units, return_sequences=True, dtype=self.dtype_policy)
+            options = {"return_sequences": True, "dtype": self.dtype_policy}
+            options["use_cudnn"] = False  # it refuses a row of padding alone
+            gru = keras.layers.GRU(self.units, **options)
             return keras.layers.Bidirectional(gru, **common)
         if self.kind == "convolution":
             return NGrams(self.units, **common)

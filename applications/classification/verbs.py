@@ -75,7 +75,7 @@ def visualize(task: ClassificationTask, options: Namespace) -> None:
             f"Received: {'a single text' if task.pairs else '2 texts'}."
         )
     if options.format == "html":
-        return write_page(task.explain(options.input, options.second), options.output)
+        return write_page(task.explain(options.input, options.second), options)
     chosen = options.attention_layer, options.attention_head
     if asks_for_map(options) or any(each is not None for each in chosen):
         return _draw_self_attention(task, options)

@@ -247,7 +247,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         x: Any = None,
         y: Any = None,
         batch_size: int | None = None,
-        epochs: int = 1,
+        epochs: int | None = None,
         *,
         validation_data: Any = None,
         validation_split: float = 0.0,
@@ -264,7 +264,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             x: texts, as the task takes them, or a `tf.data.Dataset` of batches of them.
             y: their targets, where `x` does not hold them.
             batch_size: examples of a batch; 32 where not given.
-            epochs: passes over the data.
+            epochs: passes over the data; those of `training` where that is given, else 1.
             validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch.
             validation_split: the part of the examples, the last ones, to validate on instead.
             sample_weight: a weight for each example.
@@ -292,6 +292,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             )
         if run is not None and not shuffle:
             raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
+        if epochs is None and kwargs.get("training") is None:
+            epochs = 1
         kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if run is None:
             build_optimizer(self)

@@ -79,7 +79,9 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
         print("Type a line; Ctrl-D ends.", file=sys.stderr)
     return in_chunks(
         (
-            decode_line(line.removesuffix(b"\n"), "standard input", number)
+            decode_line(line.removesuffix(b"\n"), "standard input", number).removeprefix(
+                "\ufeff" if number == 1 else ""  # the mark that some editors begin a file with
+            )
             for number, line in enumerate(sys.stdin.buffer, 1)
         ),
         size,
@@ -101,10 +103,14 @@ def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
             raise UserError(empty)
 
 
-def write_page(found: Explanation, output: str) -> None:
-    """Write what a task explains as a page."""
-    found.save(output)
-    say(f"wrote {output}")
+def write_page(found: Explanation, options: Namespace) -> None:
+    """Write what a task explains as a page, which shows every map."""
+    for name in ("attention", "attention_layer", "attention_head"):
+        if getattr(options, name, None) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} goes with --format picture: the page shows all of them.")
+    found.save(options.output)
+    say(f"wrote {options.output}")
 
 
 def asks_for_map(options: Namespace) -> bool:

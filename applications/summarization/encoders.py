@@ -160,7 +160,9 @@ def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
         raise ValueError(
             f"`units` should be even, half for each direction. Received: units={units}"
         )
-    reader = keras.layers.GRU(units // 2, return_sequences=True, return_state=True, dtype=dtype)
+    options = {"return_sequences": True, "return_state": True, "dtype": dtype}
+    options["use_cudnn"] = False  # it refuses padding between words, and a row of padding alone
+    reader = keras.layers.GRU(units // 2, **options)
     return keras.layers.Bidirectional(reader, name=name, dtype=dtype)
 
 

@@ -247,11 +247,14 @@ class Summarizer(SearchTask):
         """
         if not self.backbone.has_attention:
             raise ValueError(
-                "There is nothing to draw: this network has no attention (model.attention false)."
+                "A picture needs a network with attention. Received: model.attention false"
             )
         (result,) = self.summarize([document])
         if not result.tokens:
-            raise ValueError("There is nothing to draw: the document or its summary has no words.")
+            raise ValueError(
+                "There is nothing to draw: a picture needs words on both sides. Received: a "
+                "document or summary without words"
+            )
         if output is not None:
             result.plot(output)
         return result
@@ -306,13 +309,15 @@ class Summarizer(SearchTask):
         tokenizer = preprocessor.in_graph("tokenizer")
         vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]
+        # Without a seed each call draws anew, from a state that the SavedModel keeps.
+        seed = keras.random.SeedGenerator() if chosen.seed is None else None
 
         @tf.function(input_signature=signature, autograph=False)
         def serve(text):
             (text,) = of_at_most(max_letters or self.served_letters, text=text)
             # One document more, of nothing: an empty batch has a shape too.
             source, _, _, unknown = preprocessor.ids_in_graph(tf.concat([text, [""]], axis=0))
-            result = search_in(model, source, chosen, attention=False)
+            result = search_in(model, source, chosen, seed, attention=False)
             is_empty = tf.reduce_all(source == PAD_ID, axis=[1, 2])
             found = result.tokens[:, 0]
             kept = tf.sequence_mask(result.lengths[:, 0], tf.shape(found)[1]) & (found != END_ID)
@@ -324,7 +329,8 @@ class Summarizer(SearchTask):
             scores = tf.where(is_empty, 0.0, result.scores[:, 0])
             return {"summary": summary[:-1], "scores": scores[:-1]}
 
-        return service_of(serve, model, tokenizer)
+        state = [] if seed is None else [seed.state.value]
+        return service_of(serve, model, tokenizer, *state)
 
     # ---- The hooks of the command.
 

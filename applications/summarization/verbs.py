@@ -47,7 +47,7 @@ def predict(task: Summarizer, options: Namespace) -> None:
 def visualize(task: Summarizer, options: Namespace) -> None:
     """Draw where in the document each word of a summary comes from."""
     if options.format == "html":
-        return write_page(task.explain(options.input), options.output)
+        return write_page(task.explain(options.input), options)
     result = task.draw(options.input)
     print(result.text)
     show_or_draw(result, options.output)

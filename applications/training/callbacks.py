@@ -373,7 +373,7 @@ def training_variables(model: keras.Model) -> list:
 
 
 def updates_made(model: keras.Model) -> int:
-    return int(model.optimizer.iterations.numpy())
+    return int(ops.convert_to_numpy(model.optimizer.iterations))
 
 
 def learning_rate_of(model: keras.Model) -> float:

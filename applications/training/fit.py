@@ -64,10 +64,10 @@ def train(
     average = own.AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
     saver = own.SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
-    epoch, step = _resume(saver, model)
+    (epoch, step), stopped = _resume(saver, model), False
 
     def outcome():
-        reason = _finished(config, epoch, best, limit)
+        reason = _finished(config, epoch, best, limit) or ("a callback ended it" * stopped)
         return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
 
     if outcome().reason:
@@ -101,8 +101,10 @@ def train(
     with _naming_bad_places(saver, workers), saver.listening():
         if saver.within:  # the rest of an epoch that was left
             epoch, step = fit(epoch, epoch + 1, steps - saver.within)
+            stopped = model.stop_training
         if not outcome().reason:
             epoch, step = fit(epoch, config.epochs, steps)
+            stopped = model.stop_training
     return outcome()
 
 
@@ -227,19 +229,28 @@ def _resume(saver: own.SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     return epoch, checkpoint.step
 
 
+@keras.saving.register_keras_serializable("keras_attention")
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up to a peak, then constant, inverse square root or cosine.
 
     With step counted from 1, warm-up W, peak p and N steps in all: p·step/W up to W, then p,
-    p·√(W/step) or p·(1 + cos(π(step - W)/(N - W)))/2.
+    p·√(W/step) or p·(1 + cos(π(step - W)/(N - W)))/2. A step is an update, of `accumulate` batches.
     """
 
-    def __init__(self, peak: float, decay: str, warmup_steps: int = 0, total_steps: int = 1):
-        self.peak, self.decay = peak, decay
+    def __init__(
+        self,
+        peak: float,
+        decay: str,
+        warmup_steps: int = 0,
+        total_steps: int = 1,
+        accumulate: int = 1,
+    ):
+        self.peak, self.decay, self.accumulate = peak, decay, accumulate
         self.warmup_steps, self.total_steps = warmup_steps, total_steps
 
     def __call__(self, step):
-        step = ops.cast(step, "float32") + 1.0
+        # Keras counts batches, of which the last one of an update asks for its rate.
+        step = ops.cast(step // self.accumulate, "float32") + 1.0
         factor = ops.ones_like(step)
         if self.decay == "inverse_sqrt":
             factor = ops.rsqrt(ops.maximum(step / float(max(1, self.warmup_steps)), 1.0))
@@ -253,7 +264,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         return ops.where(step < self.warmup_steps, rising, self.peak * factor)
 
     def get_config(self):
-        names = ("peak", "decay", "warmup_steps", "total_steps")
+        names = ("peak", "decay", "warmup_steps", "total_steps", "accumulate")
         return {name: getattr(self, name) for name in names}
 
 
@@ -263,7 +274,8 @@ def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> keras.optimi
     # "halve" sets the optimizer's own variable, which a schedule object would not allow.
     if config.warmup_steps or config.schedule in ("inverse_sqrt", "cosine"):
         updates = max(1, config.epochs * steps_per_epoch // config.accumulate)
-        rate = LearningRate(rate, config.schedule, config.warmup_steps, updates)
+        of_updates = config.warmup_steps, updates, config.accumulate
+        rate = LearningRate(rate, config.schedule, *of_updates)
     arguments = {
         "learning_rate": rate,
         "global_clipnorm": config.clip_norm,

@@ -12,6 +12,7 @@ from ..common.errors import UserError, clock, say
 from .callbacks import learning_rate_of, updates_made
 
 
+@keras.saving.register_keras_serializable("keras_attention")
 class TokenCount(keras.metrics.Sum):
     """Counts the labels that are not padding, for tokens a second."""
 

@@ -199,6 +199,7 @@ def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
         name: (value, files.checksum(value))
         for name, value in by_key(config).items()
         if isinstance(value, str)
+        and name != "data.label_separator"  # "/" is no path there
         and Path(value).is_absolute()
         and Path(value).exists()
         and not (folder / name.rpartition(".")[2]).is_dir()

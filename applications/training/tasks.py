@@ -303,7 +303,8 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
     facts |= by_key(config)
     paths = {name: Path(value) for name, value in facts.items() if isinstance(value, str) and value}
     for name, path in paths.items():
-        if name != "--output" and path.is_absolute() and path.exists():
+        is_input = name not in ("--output", "data.label_separator")
+        if is_input and path.is_absolute() and path.exists():
             facts[f"the contents of {name} (their SHA-256)"] = checksum(path)
     workers.agree(facts)
 

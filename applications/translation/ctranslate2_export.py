@@ -66,6 +66,11 @@ def check_network(network, way_out: str) -> None:
             "CTranslate2 runs a Transformer with sinusoidal positions and self-attention only. "
             f"Received: {name}; {way_out}"
         )
+    if network.activation not in ACTIVATIONS:
+        raise UserError(
+            f"CTranslate2 runs the activations {', '.join(ACTIVATIONS)} only. "
+            f"Received: {network.activation}; {way_out}"
+        )
     for weight in network.weights:
         if "lora" in weight.name or "int" in weight.dtype:
             raise UserError(

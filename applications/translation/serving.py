@@ -1,5 +1,6 @@
 """The graph of an exported translator. Importing this imports TensorFlow."""
 
+import keras
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
@@ -51,7 +52,10 @@ class TranslationService(tf.Module):
             self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
         self._n_best = options.n_best
         self._max_letters = max_letters
-        self._search = lambda source: search(model, source, options)
+        # Without a seed each call draws anew, from a state that the SavedModel keeps.
+        seed = keras.random.SeedGenerator() if options.seed is None else None
+        self._seed = None if seed is None else seed.state.value
+        self._search = lambda source: search(model, source, options, seed)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serve(self, text):

@@ -330,10 +330,16 @@ class Translator(SearchTask):
         """
         if not self.backbone.has_attention:
             name = type(self.backbone).__name__
-            raise ValueError(f"{name} has no attention to draw: train another architecture.")
+            raise ValueError(
+                "A picture needs a network with attention: train another architecture. "
+                f"Received: {name}"
+            )
         (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
-            raise ValueError("There is nothing to draw: the sentence or its translation is empty.")
+            raise ValueError(
+                "There is nothing to draw: a picture needs words on both sides. Received: an empty "
+                "sentence or translation"
+            )
         if output is not None:
             result.plot(output)
         return result

@@ -80,7 +80,7 @@ def shortlist(task: Translator, options: Namespace) -> None:
 def visualize(task: Translator, options: Namespace) -> None:
     """Draw the alignment of a sentence and its translation."""
     if options.format == "html":
-        return write_page(task.explain(options.input, target=options.target), options.output)
+        return write_page(task.explain(options.input, target=options.target), options)
     if asks_for_map(options):
         found = task.explain(options.input, target=options.target)
         return draw_map(found, options, 0, getattr(task.backbone, "attention_layer", -1))

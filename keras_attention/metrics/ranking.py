@@ -91,15 +91,19 @@ def ranking_score(run: Run, judgements: Judgements, protocol: str = "filtered") 
             if protocol == "filtered":
                 continue
         if question not in run:
-            raise ValueError(f"Question {question!r} has judgements and no scores.")
+            raise ValueError(
+                f"`run` should have scores of every question with judgements. Received: none of "
+                f"{question!r}"
+            )
         order = rank(run[question])
         ranks = [place for place, name in enumerate(order, 1) if labels.get(name, 0) > 0]
         average = sum(count / place for count, place in enumerate(ranks, 1)) / right
         found.append((average, 1 / ranks[0] if ranks else 0.0, ranks[:1] == [1]))
     if not found:
         raise ValueError(
-            f"No question is left to measure: of {len(judgements)}, {without_right} have no right "
-            f"candidate and {only_right} have right ones only (protocol {protocol})."
+            f"No question is left to measure under the protocol {protocol!r}. Received: "
+            f"{len(judgements)} questions, of which {without_right} have no right candidate and "
+            f"{only_right} have right ones only"
         )
     mean, reciprocal, first = np.mean(found, axis=0).tolist()
     return RankingScore(mean, reciprocal, first, protocol, len(found), without_right, only_right)
@@ -128,7 +132,10 @@ def pair_accuracy(run: Run, judgements: Judgements, threshold: float = 0.0) -> f
     for question, labels in judgements.items():
         for name, label in labels.items():
             if name not in run.get(question, {}):
-                raise ValueError(f"Candidate {name!r} of question {question!r} has no score.")
+                raise ValueError(
+                    "`run` should have a score of every judged candidate. Received: none of "
+                    f"{name!r} of question {question!r}"
+                )
             hits += (run[question][name] > threshold) == (label > 0)
             total += 1
     if not total:
@@ -193,6 +200,9 @@ def _read(
             raise ValueError(f"{place}: expected `{form}`. Received: {line[:80]!r}")
         question, candidate = words[0], words[2]
         if candidate in found.setdefault(question, {}):
-            raise ValueError(f"{place}: candidate {candidate!r} of question {question!r} again.")
+            raise ValueError(
+                f"{place}: a run should have a candidate of a question once. Received: again "
+                f"{candidate!r} of {question!r}"
+            )
         found[question][candidate] = value
     return found

@@ -22,6 +22,8 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
+        if 0 in target.shape:  # no token, and a mean of nothing is NaN
+            return
         weights = token_weights(target, self.ignore_index, sample_weight)
         # Keras averages weights and values over all axes but the first, and a token of a shorter
         # batch would weigh more: take the average back.

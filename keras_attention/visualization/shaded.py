@@ -224,7 +224,7 @@ def _draw(
             texts.append(figure.text(0, 0, word, bbox=box, **style))
         down = _place_row(texts, figure, width, down) + _LINE + _BETWEEN_ROWS
     height = down - _BETWEEN_ROWS - _LINE / 2 + _MARGIN
-    right = max(box.x1 for box in extents(figure.texts, figure))
+    right = max((box.x1 for box in extents(figure.texts, figure)), default=_MARGIN)
     figure.set_size_inches(right + _MARGIN, height)
     for text in figure.texts:
         text.set_y(text.get_position()[1] + height)

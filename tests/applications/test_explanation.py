@@ -284,6 +284,10 @@ def test_the_command_writes_a_page(tmp_path, capsys):
         ((), "--format html writes a page: name it with --output"),
         (("--output", output), "already exists"),
         (("--output", tmp_path / "dates.png"), "a page is a file .html"),
+        (
+            ("--output", tmp_path / "new.html", "--attention-head", "1"),
+            "--attention-head goes with --format picture",
+        ),
     ):
         done = call_command(capsys, *given, *more)
         assert done.status == 2 and message in done.err and done.err.count("\n") == 1

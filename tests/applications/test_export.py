@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.translation import Transformer, Translator
 from keras_attention.text import load_tokenizer
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
@@ -164,6 +165,13 @@ def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere
     assert len(texts) > 5
 
 
+def test_an_exported_sampler_draws_anew_at_each_call(tmp_path):
+    task = make_translator()
+    task.export(tmp_path / "sampler", sample=True, temperature=3.0)
+    one, other = serve(tmp_path, sampler=[LINES, LINES])
+    assert one["text"].tolist() != other["text"].tolist()
+
+
 def test_ctranslate2_has_the_same_positions_under_any_policy(tmp_path):
     pytest.importorskip("ctranslate2")
     task, files = make_translator(architecture="transformer"), []
@@ -189,6 +197,11 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=f"sinusoidal.*Received: {name}; --format"):
             task.export(tmp_path / "exported", format="ctranslate2")
+    preprocessor = recurrent.preprocessor
+    sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+    network = Transformer(*sizes, embedding_size=6, layers=1, heads=2, activation="silu")
+    with pytest.raises(ValueError, match="relu, gelu, geglu, swiglu only. Received: silu"):
+        Translator(network, preprocessor).export(tmp_path / "exported", format="ctranslate2")
     with pytest.raises(ValueError, match="`format` must be .*ctranslate2.*Received: .*'onnx'"):
         recurrent.export(tmp_path / "exported", format="onnx")
     with pytest.raises(ValueError, match="belong to a format that holds one.*'keras', beam_size"):

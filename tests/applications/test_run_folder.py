@@ -18,6 +18,7 @@ from keras_attention.applications.training.run_folder import (
     Checkpoints,
     MetricsLog,
     RunFolder,
+    _about,
     read_checkpoint,
     read_metrics,
     refuse_existing,
@@ -42,6 +43,11 @@ def test_a_prepared_folder_can_be_opened(tmp_path):
     assert run.task == "translation"
     assert run.checkpoints.is_dir() and run.tokenizers.is_dir()
     assert [path.name for path in run.path.parent.iterdir()] == ["run"]
+
+
+def test_a_separator_is_no_path(tmp_path):
+    data = {"label_separator": "/", "train_file": str(tmp_path)}
+    assert set(_about({"data": data}, "classification", tmp_path)["inputs"]) == {"data.train_file"}
 
 
 def test_an_empty_folder_may_become_a_run(tmp_path):

@@ -402,7 +402,7 @@ def test_lengths_and_blocked_ngrams(task, traced_nowhere):
         assert len(set(ids)) == len(ids)
 
 
-def test_several_summaries_samples_and_limits_by_the_document(default_task, traced_nowhere):
+def test_several_summaries_samples_and_limits(default_task, traced_nowhere, tmp_path):
     task = default_task
     best = task.summarize(DOCUMENTS, n_best=2)[0]
     assert len(best.ranked) == 2 and best.score >= best.alternatives[0].score
@@ -410,6 +410,7 @@ def test_several_summaries_samples_and_limits_by_the_document(default_task, trac
     drawn = [task.summarize(DOCUMENTS, sample=True, seed=seed) for seed in (1, 1, 2)]
     texts = [[each.text for each in results] for results in drawn]
     assert texts[0] == texts[1] != texts[2]
+    task.export(tmp_path / "sampler", sample=True)  # its state is saved with it
     short = task.summarize(
         [["word"], ["a b"]], max_length=60, min_length=15, max_length_ratio=1.0, beam_size=1
     )

@@ -392,6 +392,16 @@ def test_the_optimizer_is_as_configured():
     np.testing.assert_allclose(weight, [-0.6, -0.8], rtol=1e-6)  # cut from norm 10 to 2
     cosine = make_optimizer(TrainingConfig(schedule="cosine", epochs=3), 7)
     assert cosine.get_config()["learning_rate"]["config"]["total_steps"] == 21
+    every_third = TrainingConfig(
+        optimizer="sgd", schedule="cosine", epochs=2, warmup_steps=2, accumulate=3, clip_norm=None
+    )
+    rates, optimizer, weight = [], make_optimizer(every_third, 12), keras.Variable([0.0])
+    for _ in range(24):  # batches, three of which are an update: 8 updates
+        before = float(weight.numpy()[0])
+        optimizer.apply([keras.ops.convert_to_tensor([1.0])], [weight])
+        rates += [before - float(weight.numpy()[0])] if before != float(weight.numpy()[0]) else []
+    of_updates = LearningRate(every_third.learning_rate, "cosine", 2, 8)
+    np.testing.assert_allclose(rates, [of_updates(step) for step in range(7)], rtol=1e-4)
     free = make_optimizer(TrainingConfig(clip_norm=None), 7)
     assert free.global_clipnorm is None
 

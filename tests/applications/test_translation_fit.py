@@ -9,7 +9,12 @@ import tensorflow as tf
 
 from keras_attention import BahdanauAttention
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
-from keras_attention.applications.translation import RNNSearch, Transformer, Translator
+from keras_attention.applications.translation import (
+    RNNSearch,
+    TrainingConfig,
+    Transformer,
+    Translator,
+)
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.commands import assert_same_training
 from tests.applications.small_tasks import Column
@@ -174,6 +179,28 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
         assert outcome.epoch == epochs
     assert seen == [0, 1]
     assert_same_training(run, parts)
+
+
+def test_a_task_that_a_run_trained_is_saved_and_trains_another_run(preprocessor, tmp_path):
+    """`training` says how many epochs; its schedule and the count of tokens stay with the task."""
+    task, training = make_task(preprocessor), TrainingConfig(schedule="cosine", epochs=2)
+    options = {"training": training, "early_stopping": "loss", "label_smoothing": 0.0, **IN_A_RUN}
+    assert task.fit(SOURCES, TARGETS, run=tmp_path / "one", **options).epoch == 2
+    task.fit(SOURCES, TARGETS, run=tmp_path / "two", **{**options, "epochs": 1})
+    task.save_to_preset(tmp_path / "preset")
+    for folder in ("two", "preset"):
+        assert Translator.from_preset(tmp_path / folder).backbone.count_params() > 0
+
+
+def test_a_callback_may_end_a_run(preprocessor, tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    outcome = make_task(preprocessor).fit(
+        SOURCES, TARGETS, run=tmp_path / "run", epochs=3, callbacks=[Stop()], **IN_A_RUN
+    )
+    assert (outcome.epoch, outcome.reason) == (1, "a callback ended it")
 
 
 @pytest.mark.parametrize("judged_by", ["loss", "bleu"])

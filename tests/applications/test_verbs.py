@@ -1,5 +1,6 @@
 """Verbs read their input in parts: memory does not grow with the length of a file."""
 
+import io
 import json
 import tracemalloc
 from argparse import Namespace
@@ -49,6 +50,12 @@ def test_a_long_file_is_never_held_as_a_whole(tmp_path, name):
         tracemalloc.stop()
     assert count == 10_000
     assert peak < path.stat().st_size / 3
+
+
+def test_the_mark_at_the_start_of_standard_input_is_no_letter(monkeypatch):
+    lines = io.TextIOWrapper(io.BytesIO("\ufeffa b\n\ufeffc\n".encode()))
+    monkeypatch.setattr("sys.stdin", lines)
+    assert list(chunks_of_lines(None, 500)) == [["a b", "\ufeffc"]]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "documents.jsonl"])

@@ -1,5 +1,7 @@
 """The decoder beyond the contract: orders, feeding, forms of states and cells."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -8,8 +10,10 @@ from keras import ops, tree
 from keras_attention.layers import (
     AttentionDecoder,
     BahdanauAttention,
+    CoverageAttention,
     LocalAttention,
     LuongAttention,
+    TemporalAttention,
 )
 from tests.contracts.backend import BACKEND, compiled, random, tensors_of, to_numpy
 from tests.contracts.entries.decoders import LeakyCell
@@ -50,6 +54,21 @@ def assert_same(results, expected, atol=1e-5):
     results, expected = tree.flatten(results), tree.flatten(expected)
     for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=atol, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attention", [TemporalAttention, partial(CoverageAttention, U)])
+def test_a_state_in_half_precision_goes_on(attention):
+    """Keras hands the state over as halves, and sums are float32 in the loop."""
+    layer = decoder(attention=attention(dtype="mixed_float16"), dtype="mixed_float16")
+    expected, _ = run(layer)
+    _, state = run(layer, X[:, :2])
+
+    def rest(inputs):
+        return layer(inputs["x"], inputs["value"], initial_state=state)
+
+    arrays = {"x": X[:, 2:], "value": VALUE}
+    result = compiled(rest, arrays)(tensors_of(arrays))
+    np.testing.assert_allclose(to_numpy(result), expected[0][:, 2:], atol=5e-3)
 
 
 @pytest.mark.parametrize(("query", "first_changed"), [("previous", 3), ("current", 2)])

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention.layers import AttentionDecoder, BahdanauAttention
 from tests.contracts.backend import compiled, random, tensors_of, to_numpy, weight_gradients
+from tests.contracts.entries.decoders import LeakyCell
 from tests.contracts.kinds import randomise
 
 B, T, S, E, V, C, U = 3, 5, 7, 2, 13, 23, 17
@@ -43,6 +44,17 @@ def decoder(kind, **options):
 def outputs(layer, **options):
     """The outputs as an array."""
     return to_numpy(layer(*tensors_of(ARRAYS).values(), **options))
+
+
+class DroppingCell(LeakyCell):
+    """A cell whose `dropout` is a layer, not the rate of Keras' cells."""
+
+    dropout = recurrent_dropout = keras.layers.Dropout(0.5)
+
+
+def test_a_cell_may_drop_in_its_own_way():
+    layer = AttentionDecoder(DroppingCell(C), BahdanauAttention(U))
+    assert np.isfinite(outputs(layer, training=True)).all()
 
 
 @every_order

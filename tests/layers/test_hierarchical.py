@@ -163,6 +163,15 @@ def test_parts_must_be_two_mechanisms():
     one = BahdanauAttention(3)
     with pytest.raises(ValueError, match="Received: the same one"):
         HierarchicalAttention(one, one)
+    with pytest.raises(ValueError, match="joined weights.*Received: word_attention with dropout"):
+        HierarchicalAttention(BahdanauAttention(3, dropout=0.5), one)
+
+
+def test_a_decoder_names_the_parts_of_a_document():
+    attention = HierarchicalAttention(BahdanauAttention(3), BahdanauAttention(3))
+    decoder = AttentionDecoder(keras.layers.GRUCell(2), attention)
+    with pytest.raises(ValueError, match=r"'words' and 'sentences'. Received: \['words'\]"):
+        decoder(random(16, 1, T, 2), {"words": random(17, 1, N, W, D)})
 
 
 def test_dropout_drops_words_in_training_only():

@@ -66,7 +66,9 @@ def test_parity_with_keras(options, causal):
         seen = some_visible(given, causal)
         expected, weights = theirs(*inputs, return_attention_scores=True, **call)
         output, scores = layer(*inputs, return_attention_scores=True, **call)
-        alone = layer(*inputs, **call)
+        listed = {k: v for k, v in call.items() if k not in ("value_mask", "key_mask")}
+        listed["mask"] = [None, given.get("value_mask"), given.get("key_mask")]
+        alone = layer(list(inputs), **listed)
         for result in (output, alone):
             np.testing.assert_allclose(to_numpy(result)[seen], to_numpy(expected)[seen], atol=2e-5)
         both = [np.moveaxis(to_numpy(x), 1, 2)[seen] for x in (scores, weights)]
@@ -272,6 +274,9 @@ def test_rotary_positions_are_given_scaled_and_partial():
     apart = np.arange(STEPS) * np.array([[1], [2]])
     moved = to_numpy(layer(x, query_positions=apart))
     np.testing.assert_allclose(moved[0], plain[0], atol=2e-5)
+    keys = layer(x, query_positions=places, key_positions=places[:, :1] + np.arange(STEPS))
+    np.testing.assert_allclose(to_numpy(keys), plain, atol=2e-5)
+    assert not np.allclose(to_numpy(layer(x, key_positions=places + 1))[0], plain[0], atol=1e-3)
     assert not np.allclose(moved[1], plain[1], atol=1e-3)
     scaled = MultiHeadAttention(**sizes, rotary_scaling=0.5)
     scaled.build(x.shape)
@@ -448,7 +453,7 @@ def test_calls_that_do_not_fit_are_refused(call, message):
 
 def test_steps_that_do_not_fit_are_refused():
     layer = MultiHeadAttention(HEADS, SIZE)
-    with pytest.raises(ValueError, match="has no weights yet"):
+    with pytest.raises(ValueError, match="Received: a layer without weights"):
         layer.prepare_memory(random(1, BATCH, STEPS, QUERY))
     layer.build((None, None, QUERY))
     state, x = layer.initial_state(BATCH, 3), random(1, BATCH, QUERY)

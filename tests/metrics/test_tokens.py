@@ -114,6 +114,7 @@ def test_before_the_first_token_and_after_a_reset(batches):
     for metric, empty in ((perplexity, 1.0), (accuracy, 0.0)):
         assert result(metric) == empty
         metric.update_state(np.zeros((2, 3), "int32"), np.zeros((2, 3, V)))
+        metric.update_state(np.zeros((2, 0), "int32"), np.zeros((2, 0, V)))
         assert result(metric) == empty
         metric.update_state(*batches[0])
         assert result(metric) != empty

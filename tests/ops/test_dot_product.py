@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops.dot_product import blocks
+from keras_attention.ops.dot_product import blocks, open_lengths
 from keras_attention.ops.dot_product.attention import attention, attention_with_scores
 from keras_attention.ops.dot_product.blocks import Plan, Rule, blocked_attention, plan_for
+from keras_attention.ops.dot_product.open_lengths import attend_in_turns
 from keras_attention.ops.dot_product.reach import Reach
 from tests import attention_oracle as oracle
 from tests.contracts.backend import BACKEND, input_gradients, random, to_numpy, weighted_sum
@@ -186,6 +187,35 @@ def test_dropout_is_the_same_in_both_passes():
                 values.append(float(loss(*map(ops.convert_to_tensor, moved))))
             slope = (values[0] - values[1]) / 0.04
             np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=0.02, atol=0.05)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
+def test_gradients_of_dropout_over_open_lengths(monkeypatch):
+    """The last of the parts begins early: rows of two parts have the dropout of the first."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(blocks, "KEPT_PAIRS", 100)
+    monkeypatch.setattr(open_lengths, "BLOCK_NUMBERS", 4 * BATCH * HEADS * LENGTH)
+    monkeypatch.setattr(open_lengths, "LEAST_QUERIES", 1)
+    given, up = [tf.constant(x) for x in arrays(3)], random(5, BATCH, HEADS, STEPS, VALUE)
+    seed = tf.constant([5, 0], "uint32")
+
+    def run(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            context = attend_in_turns(tensors, Rule(Reach(), dropout=0.5, seed=seed))
+            loss = tf.reduce_sum(context * up)
+        return loss, tape.gradient(loss, tensors)
+
+    signature = [tf.TensorSpec((BATCH, *x.shape[1:2], None, x.shape[3])) for x in given]
+    run = tf.function(run, input_signature=signature)
+    for place, gradient in enumerate(run(*given)[1]):
+        direction = random(9 + place, *given[place].shape)
+        sides = [list(given), list(given)]
+        for moved, side in zip(sides, (0.01, -0.01), strict=True):
+            moved[place] = moved[place] + side * direction
+        slope = (float(run(*sides[0])[0]) - float(run(*sides[1])[0])) / 0.02
+        np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=0.01, atol=0.05)
 
 
 def test_dropout_drops_that_share_and_keeps_the_mean():

@@ -117,3 +117,4 @@ def test_other_rows_and_maxima_are_refused(draw):
 def test_an_empty_picture_is_refused():
     with pytest.raises(ValueError, match="at least one line"):
         plot_shaded([])
+    assert plot_shaded([ShadedTokens([], [])]).texts == []

@@ -118,6 +118,7 @@ class StackedEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.units, self.backwards = units, backwards
         options = {"return_sequences": True, "return_state": True, "dtype": self.dtype_policy}
+        options["use_cudnn"] = False  # it refuses padding in front, and a row of padding alone
         self.stack = [
             keras.layers.LSTM(units, name=f"lstm_{index}", **options) for index in range(layers)
         ]

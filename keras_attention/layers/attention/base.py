@@ -94,25 +94,25 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     # What a subclass writes.
 
-    def build_score(self, query_size: int, key_size: int):
+    def build_score(self, query_size: int, key_size: int) -> None:
         """Make the weights of the score."""
 
-    def project_query(self, query):
+    def project_query(self, query: Tensor) -> Tensor:
         """Return what the score needs of queries `(B, T, Dq)`."""
         return query
 
-    def project_key(self, key):
+    def project_key(self, key: Tensor) -> Tensor:
         """Return what the score needs of keys `(B, S, Dk)`."""
         return key
 
-    def score(self, query, key, positions):
+    def score(self, query: Tensor, key: Tensor, positions: Tensor) -> Tensor:
         """Return the scores `(B, T, S)` of projected queries and keys.
 
         Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
-    def score_mask(self, positions):
+    def score_mask(self, positions: Tensor) -> Tensor:
         """Return a mask of the places that the score can reach, or `None` for all."""
         return None
 
@@ -196,7 +196,14 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         scores = None if scores is None else ops.squeeze(scores, 1)
         return ops.squeeze(context, 1), scores, state
 
-    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
+    def attend(
+        self,
+        query: Tensor,
+        memory: dict,
+        state: dict,
+        query_mask: Tensor = None,
+        return_attention_scores: bool = True,
+    ) -> tuple:
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
         positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
         scores = self.score(self.queries(query), memory["key"], positions)
@@ -327,7 +334,8 @@ def masks_of(query_mask, value_mask, mask) -> tuple:
     for given in (query_mask, mask):
         first, *others = given if isinstance(given, (list, tuple)) else [given]
         of_query.append(first)
-        value_mask = others[0] if others and value_mask is None else value_mask
+        if others and value_mask is None:  # of values, and of keys where they have their own
+            value_mask = combine_masks(*others) if others[1:] else others[0]
     return of_query, value_mask
 
 

@@ -81,6 +81,11 @@ class HierarchicalAttention(AttentionMechanism):
                     f"`{name}` must be an attention mechanism, such as BahdanauAttention(256). "
                     f"Received: {name}={part}"
                 )
+            if part.dropout:
+                raise ValueError(
+                    "Dropout acts on the joined weights: give it to HierarchicalAttention. "
+                    f"Received: {name} with dropout={part.dropout}"
+                )
         if word_attention is sentence_attention:
             raise ValueError(
                 "Words and sentences need a mechanism each. Received: the same one for both"
@@ -127,8 +132,13 @@ class HierarchicalAttention(AttentionMechanism):
         return (context, scores) if return_attention_scores else context
 
     def prepare_memory(
-        self, words, sentences=None, word_mask=None, sentence_mask=None, training=None
-    ):
+        self,
+        words: Tensor,
+        sentences: Tensor = None,
+        word_mask: Tensor = None,
+        sentence_mask: Tensor = None,
+        training: bool | None = None,
+    ) -> dict:
         """Compute once what every query step reads, from the arguments of the call.
 
         Returns the mechanisms' memories `"word"` and `"sentence"`, the words `"value"`
@@ -269,6 +279,11 @@ def _means(words, mask):
 def _shapes(query, words, sentences):
     """Return the shapes of words and sentences, with their defaults; refuse what does not fit."""
     if isinstance(words, dict):  # what a decoder was called with
+        if set(words) != {"words", "sentences"}:
+            raise ValueError(
+                "A decoder with HierarchicalAttention reads a dictionary of 'words' and "
+                f"'sentences'. Received: {sorted(words)}"
+            )
         words, sentences = words["words"], words["sentences"]
     if words is None:
         words = (query[0], 1, *query[1:])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_
 from ...ops.dot_product.mods import Mods, all_of
 from ...ops.dot_product.reach import Reach
 from ...ops.masks import can_be_one, check_mask, combine_masks, dtype_of, zero_masked
+from ...ops.types import Tensor
 from .. import arguments
 from .base import in_three, is_alone, masks_of
 from .multi_head_projections import HeadProjections, rank_4
@@ -263,26 +265,27 @@ class MultiHeadAttention(HeadProjections):
 
     def call(
         self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        key_mask: Tensor = None,
+        attention_mask: Tensor = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
         use_causal_mask: bool = False,
-        mask=None,
-        query_positions=None,
-        key_positions=None,
-        score_mod=None,
-        mask_mod=None,
-    ):
+        mask: Tensor = None,
+        query_positions: Tensor = None,
+        key_positions: Tensor = None,
+        score_mod: Callable | None = None,
+        mask_mod: Callable | None = None,
+    ) -> Tensor:
         query, value, key, query_mask, value_mask = self._inputs(
             query, value, key, query_mask, value_mask, key_mask, attention_mask, mask
         )
-        key_positions = query_positions if value is query else key_positions
+        if key_positions is None and value is query:
+            key_positions = query_positions
         places = self._places(query, query_positions), self._places(value, key_positions)
         value_mask = value_mask if key_mask is None else combine_masks(value_mask, key_mask)
         ready = self._ready(query, value, key, query_mask, value_mask)
@@ -298,7 +301,7 @@ class MultiHeadAttention(HeadProjections):
             rank_4(self.axes.fold_pairs(attention_mask, query, value)),
             Mods.of(score_mod or self.score_mod, all_of(*mask_mods) if mask_mods else None),
         )
-        table = self._bias_table(1 - steps, length, use_causal_mask)
+        table = self._bias_table(1 - steps, steps + length - 1, use_causal_mask)
         dropout = self.dropout if training else 0.0
         given = (*heads, reach, table, self.normalizer, dropout, self._dropout_seed)
         if not return_attention_scores:

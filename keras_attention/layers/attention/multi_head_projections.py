@@ -102,11 +102,11 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(places, -1), *options)
 
-    def _bias_table(self, first, stop, causal):
-        """Return what distances add to the scores, `(H, stop - first)`, or `None`."""
+    def _bias_table(self, first, size, causal):
+        """Return what `size` distances from the first add to the scores, `(H, size)`, or `None`."""
         if self.positions not in ("alibi", "relative"):
             return None
-        distances = Span(first, stop - first).places()
+        distances = Span(first, size).places()
         if self.positions == "alibi":
             slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
             return -slopes * ops.cast(ops.abs(distances), "float32")
@@ -128,7 +128,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     # One query at a time.
 
-    def prepare_memory(self, value, key=None, mask=None) -> dict:
+    def prepare_memory(self, value: Tensor, key: Tensor = None, mask: Tensor = None) -> dict:
         """Project once the values `(B, S, Dv)` and keys `(B, S, Dk)` that every query step reads.
 
         Returns a dictionary: `key` `(B, G, S, key_dim)` and `value` `(B, G, S, value_dim)` of `G`
@@ -146,7 +146,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         memory = {"key": key, "value": value}
         return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
 
-    def initial_state(self, batch_size, max_length: int) -> dict:
+    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
         """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
@@ -156,14 +156,14 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
 
     def step(
         self,
-        query,
-        memory,
-        state,
-        index,
-        attention_mask=None,
-        return_attention_scores=True,
+        query: Tensor,
+        memory: dict | None,
+        state: dict | None,
+        index: Tensor,
+        attention_mask: Tensor = None,
+        return_attention_scores: bool = True,
         copies: int = 1,
-    ):
+    ) -> tuple:
         """Attend with one query a row.
 
         With a memory this is cross-attention, and the state stays as it is. Without one (`None`) it
@@ -216,7 +216,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         masks = (None, memory.get("mask"), attention_mask)
         mods = Mods.of(self.score_mod, self.mask_mod)
         reach = Reach(causal, self.window, self.num_sinks, *masks, mods)
-        table = self._bias_table(-index, length - index, causal)
+        table = self._bias_table(-index, length, causal)
         rows = Span(index, 1) if copies == 1 else Span(0, copies)  # whose mask says all
         options = {"table": table, "normalizer": self.normalizer, "rows": rows}
         context, scores = attention_with_scores(query, key, value, reach, **options)
@@ -252,9 +252,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def _check_steps(self):
         if not self.built or not self.axes.is_plain:
             raise ValueError(
-                "MultiHeadAttention has no weights yet, or several axes of steps. Call it once, or "
-                "`build(query_shape, value_shape)`, on inputs (batch, steps, features), before its "
-                "memory is prepared or a step taken."
+                "Call MultiHeadAttention once, or `build(query_shape, value_shape)`, on inputs "
+                "(batch, steps, features) before its memory is prepared or a step taken. Received: "
+                + ("several axes of steps" if self.built else "a layer without weights")
             )
 
 

@@ -91,8 +91,16 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         self._make_weight("bias", (), self.bias_initializer, autocast=False)
 
     def call(
-        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
-    ):
+        self,
+        logits: Tensor,
+        scores: Tensor,
+        source_ids: Tensor,
+        context: Tensor,
+        state: Tensor,
+        inputs: Tensor,
+        extra_size: int = 0,
+        return_p_gen: bool = False,
+    ) -> Tensor:
         self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
         size = logits.shape[2] + extra_size
         p_gen = ops.sigmoid(self._gate(context, state, inputs))
@@ -104,8 +112,16 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         return (log_p, ops.cast(p_gen, self.compute_dtype)) if return_p_gen else log_p
 
     def step(
-        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
-    ):
+        self,
+        logits: Tensor,
+        scores: Tensor,
+        source_ids: Tensor,
+        context: Tensor,
+        state: Tensor,
+        inputs: Tensor,
+        extra_size: int = 0,
+        return_p_gen: bool = False,
+    ) -> Tensor:
         """Mix one step: the arguments and results of a call, without the axis `T`."""
         at_step = [ops.expand_dims(part, 1) for part in (logits, scores, context, state, inputs)]
         logits, scores, context, state, inputs = at_step
@@ -113,7 +129,16 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         results = self(logits, scores, source_ids, context, state, inputs, **options)
         return tree.map_structure(lambda result: ops.squeeze(result, 1), results)
 
-    def log_likelihood(self, targets, logits, scores, source_ids, context, state, inputs):
+    def log_likelihood(
+        self,
+        targets: Tensor,
+        logits: Tensor,
+        scores: Tensor,
+        source_ids: Tensor,
+        context: Tensor,
+        state: Tensor,
+        inputs: Tensor,
+    ) -> Tensor:
         """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`, for training.
 
         It picks the call's result at the targets, ids in the extended vocabulary, but costs less.

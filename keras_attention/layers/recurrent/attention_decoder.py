@@ -168,7 +168,10 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     def initial_state(self, memory: dict, initial_state: Any = None) -> dict:
         """Return the state before the first step; `initial_state` is that of the call."""
         if isinstance(initial_state, dict):
-            return initial_state
+            # Keras hands a call's inputs over in the compute dtype: sums go on in their own.
+            own, given = self.attention.initial_state(memory), initial_state["attention"]
+            own = tree.map_structure(lambda part, at: ops.cast(at, part.dtype), own, given)
+            return {**initial_state, "attention": own}
         value = memory["value"]
         batch_size = ops.shape(value)[0]
         state = {

@@ -409,9 +409,11 @@ class DecoderCell:
         size, masks = input_size, []
         for cell in self.cells:
             state_size, mask = tree.flatten(cell.state_size)[0], None
-            if getattr(cell, "dropout", 0):
+            # A cell of another kind may drop by itself, and call that `dropout` too.
+            is_keras = hasattr(cell, "get_dropout_mask")
+            if is_keras and cell.dropout:
                 mask = cell.get_dropout_mask(ops.ones((batch_size, size), cell.compute_dtype))
-            if getattr(cell, "recurrent_dropout", 0):
+            if is_keras and cell.recurrent_dropout:
                 ones = ops.ones((batch_size, state_size), cell.compute_dtype)
                 cell.get_recurrent_dropout_mask(ones)
             masks.append(mask)

@@ -7,6 +7,7 @@ from keras import ops
 
 from ...ops.axes import reshaped
 from ...ops.masks import check_mask
+from ...ops.types import Tensor
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 from .recurrence import run_places, shift, swap_time, with_gradient
@@ -83,7 +84,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
         self._make_weight("bias", (self.units,), self.bias_initializer)
         self.restore_quantization()
 
-    def call(self, inputs, inputs_mask=None, mask=None):
+    def call(self, inputs: Tensor, inputs_mask: Tensor = None, mask: Tensor = None) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, mask)
         shape = ops.shape(inputs)
@@ -96,11 +97,11 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
             added = ops.where(real, added, ops.zeros_like(added))
         return self._output(linear_recurrence(forget, added))
 
-    def initial_state(self, batch_size) -> dict:
+    def initial_state(self, batch_size: Tensor) -> dict:
         """Return the state before the first step."""
         return {"cell": ops.zeros((batch_size, self.units), self._state_dtype)}
 
-    def step(self, inputs, state):
+    def step(self, inputs: Tensor, state: dict) -> tuple:
         """Return the output `(B, U)` of one step's inputs `(B, D)`, and the state after it."""
         forget, candidate = self._products(inputs)
         cell = candidate + forget * (state["cell"] - candidate)
@@ -144,6 +145,8 @@ def linear_recurrence(kept, added):
             return cell, cell
 
         steps, *shape = ops.shape(given["kept"])
+        if steps == 0:  # a loop of no step gives no shape
+            return given["kept"], None
         return run_places(step, steps, ops.zeros(shape, given["kept"].dtype))[0], None
 
     def backward(given, cells, _, upstream):
@@ -152,6 +155,8 @@ def linear_recurrence(kept, added):
             return gradient, given["kept"][place] * gradient
 
         steps, *shape = ops.shape(cells)
+        if steps == 0:
+            return {"kept": cells, "added": cells}
         zeros = ops.zeros(shape, cells.dtype)
         found, _ = run_places(step, steps, zeros, reverse=True)
         return {"kept": found * shift(zeros, cells), "added": found}

@@ -3,6 +3,7 @@
 import keras
 
 from ...ops.masks import check_mask
+from ...ops.types import Tensor
 from .. import arguments
 from ..recurrent.ssru import SSRU
 from .encoder import TransformerBlock
@@ -101,15 +102,15 @@ class TransformerDecoder(TransformerBlock):
 
     def call(
         self,
-        inputs,
-        value=None,
-        inputs_mask=None,
-        value_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
+        inputs: Tensor,
+        value: Tensor = None,
+        inputs_mask: Tensor = None,
+        value_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, value, mask, value_mask, attention_mask)
         options = {"return_attention_scores": return_attention_scores, "training": training}
@@ -127,7 +128,7 @@ class TransformerDecoder(TransformerBlock):
         x = self._feed(x, training)
         return (x, scores) if return_attention_scores else x
 
-    def prepare_memory(self, value=None, value_mask=None):
+    def prepare_memory(self, value: Tensor = None, value_mask: Tensor = None) -> dict:
         """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
         arguments.check_built(self, "inputs_shape, value_shape")
         self._check_memory(value)
@@ -135,14 +136,22 @@ class TransformerDecoder(TransformerBlock):
             return None
         return self.cross_attention.prepare_memory(self._cast(value), mask=value_mask)
 
-    def initial_state(self, batch_size, max_length: int) -> dict:
+    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
         """Return the state before the first step, with room for `max_length` steps."""
         arguments.check_built(self, "inputs_shape, value_shape")
         if self.autoregression == "ssru":
             return self.ssru.initial_state(batch_size)
         return self.self_attention.initial_state(batch_size, max_length)
 
-    def step(self, inputs, memory, state, index, attention_mask=None, copies: int = 1):
+    def step(
+        self,
+        inputs: Tensor,
+        memory: dict,
+        state: dict,
+        index: Tensor,
+        attention_mask: Tensor = None,
+        copies: int = 1,
+    ) -> tuple:
         """Decode step `index` of inputs `(B, D)`, with the arguments of `MultiHeadAttention.step`.
 
         Returns:

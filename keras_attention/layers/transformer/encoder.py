@@ -8,6 +8,7 @@ from keras import ops
 
 from ...ops.axes import reshaped
 from ...ops.masks import check_mask
+from ...ops.types import Tensor
 from .. import arguments
 from ..attention.multi_head import MultiHeadAttention
 from ..lora_and_quantization import AdaptableKernels
@@ -320,13 +321,13 @@ class TransformerEncoder(TransformerBlock):
 
     def call(
         self,
-        inputs,
-        inputs_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
+        inputs: Tensor,
+        inputs_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
         self._check_inputs(inputs, mask)
         x, scores = self._attend(

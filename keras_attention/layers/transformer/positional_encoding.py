@@ -7,6 +7,7 @@ import keras
 from keras import backend, ops
 
 from ...ops.positions import places, sinusoids
+from ...ops.types import Tensor
 from .. import arguments
 
 
@@ -22,7 +23,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         """Return the codes of integer positions of any shape: one more axis, of `size`."""
         raise NotImplementedError("A layer of positions defines `codes`.")
 
-    def call(self, inputs, start_index=0):
+    def call(self, inputs: Tensor, start_index: Tensor = 0) -> Tensor:
         self._check_sequence(inputs.shape, start_index)
         size = inputs.shape[2]
         # In float32, rounded once: half precision would lose small changes of far places.
@@ -32,7 +33,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         x = x + ops.cast(self.codes(places(ops.shape(inputs)[1], start_index), size), dtype)
         return ops.cast(x, self.compute_dtype)
 
-    def step(self, x, position):
+    def step(self, x: Tensor, position: Tensor) -> Tensor:
         """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
         arguments.check_shapes(x=(x.shape, "batch, features"))
         return ops.squeeze(self(ops.expand_dims(x, 1), start_index=position), 1)

@@ -32,10 +32,12 @@ def attend_in_turns(tensors: tuple, rule: Rule) -> Tensor:
 
 
 def _forward(inputs: Inputs) -> Tensor:
-    def attend(turn: Tensor, part: Part, _: Tensor, context: Tensor) -> tuple:
+    def attend(turn: Tensor, part: Part, is_new: Tensor, context: Tensor) -> tuple:
         rows, _ = inputs.attend(part, turn)
-        start = (0, 0, part.rows.start, 0)
-        return (ops.slice_update(context, start, ops.cast(rows, context.dtype)),)
+        # A row of two turns keeps the first: the gradient knows that turn's dropout alone.
+        is_first = part.rows.cut(is_new, 0) > 0
+        rows = ops.where(is_first, ops.cast(rows, context.dtype), part.rows.cut(context, 2))
+        return (ops.slice_update(context, (0, 0, part.rows.start, 0), rows),)
 
     shape = (*ops.shape(inputs.query)[:3], inputs.value.shape[3])
     return _turns(inputs, attend, ops.zeros(shape, inputs.query.dtype))[0]

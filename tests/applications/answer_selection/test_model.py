@@ -157,8 +157,9 @@ def test_occam_adds_a_loss_on_the_weights(encoder):
     assert float(priced.losses[0]) == pytest.approx(0.25 * np.sum(weights) / 6, rel=1e-5)
 
 
-def test_nothing_to_read_scores_zero():
-    model = build(encoder="inner-word", pooling="max")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_nothing_to_read_scores_zero(dtype):
+    model = build(encoder="inner-word", pooling="max", dtype=dtype)
     empty = {"question": np.zeros((1, 2), "int32"), "candidates": np.zeros((1, 2, 3), "int32")}
     np.testing.assert_array_equal(model(empty), [[0.0, 0.0]])
 

@@ -314,6 +314,14 @@ def test_a_protocol_is_measured_where_the_other_leaves_no_question():
         evaluation_report(questions, [np.ones(1)], str.split, "filtered")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_both_parts_of_a_split_can_teach(answers_run, order):
+    """One part has no right candidate, or nothing but right ones: drawing then never ended."""
+    rows = [("a ?", ["b"], [1]), ("c ?", ["d", "e"], [0, 0])][::order]
+    with pytest.raises(ValueError, match="Received: 1 questions with [01] right and [02] wrong"):
+        AnswerRanker.load(answers_run).fit(rows, validation_split=0.5, verbose=0)
+
+
 @pytest.mark.parametrize("negatives", [True, 0, "2", 1.5])
 def test_negatives_are_a_whole_number(answers_run, negatives):
     network = AnswerRanker.load(answers_run).backbone

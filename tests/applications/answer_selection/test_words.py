@@ -161,6 +161,8 @@ def test_trained_vectors_are_written_and_read_back(tmp_path):
     assert read.broken == 0
     for word, vector in vectors.items():
         np.testing.assert_array_equal(read.vectors[word], vector)
+    with pytest.raises(ValueError, match="exists"):
+        write_vectors(tmp_path / "vectors", vectors)
 
 
 def test_without_gensim_the_way_out_is_said(monkeypatch, words):
