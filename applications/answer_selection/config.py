@@ -113,6 +113,9 @@ class VectorsConfig:
         if self.source != "file":
             why = "goes with vectors.source file only."
             check_unused("vectors", self, ["extra_words"], why)
+        if self.source != "train":
+            why = "goes with vectors.source train only."
+            check_unused("vectors", self, ["epochs", "window"], why)
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class ModelConfig:
                 "model.occam goes with model.encoder inner-word or inner-context, which give each "
                 f"word a weight before it is read. Received: model.encoder {self.encoder}."
             )
+        if not self.occam:
+            check_unused("model", self, ["occam_minimum"], "goes with model.occam only.")
         if self.encoder != "outer":
             why = "goes with model.encoder outer only."
             check_unused("model", self, ["attention_units"], why)
@@ -193,6 +198,8 @@ class TrainingConfig(training_config.TrainingConfig):
         super().__post_init__()
         check_range("training.margin", self.margin, above=0)
         check_range("training.negatives", self.negatives, at_least=1)
+        if self.loss != "hinge":
+            check_unused("training", self, ["margin"], "goes with training.loss hinge only.")
         why = "has no meaning for answer selection: use 0."
         check_unused("training", self, ["label_smoothing"], why)
 

@@ -161,7 +161,7 @@ class TokenizerConfig:
         min_count: words that occur less often are unknown (words only).
         split: cut words at spaces and punctuation (unicode), or at spaces alone, for text that is
             tokenised already (words only).
-        model_type: how SentencePiece chooses its pieces.
+        model_type: how SentencePiece chooses its pieces (sentencepiece only).
         sentences: where sentences end (han only): at line feeds, or after . ! ? and a space too.
         max_sentence_length: a longer sentence goes on as another one (han only).
     """
@@ -179,9 +179,10 @@ class TokenizerConfig:
         _check_choices(self, "tokenizer")
         check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
         check_ranges("tokenizer", self, ("min_count", "max_sentence_length"), at_least=1)
-        if self.kind == "sentencepiece":
-            why = "goes with tokenizer.kind words only."
-            check_unused("tokenizer", self, ("min_count", "split"), why)
+        others, other = ("min_count", "split"), "words"
+        if self.kind == "words":
+            others, other = ("model_type",), "sentencepiece"
+        check_unused("tokenizer", self, others, f"goes with tokenizer.kind {other} only.")
 
 
 @dataclass(frozen=True)
@@ -379,6 +380,11 @@ class ClassificationConfig:
                 "text in data.second_column.",
             ),
         )
+        if architecture not in ("han", "backbone"):
+            # A known set brings where its sentences end for any architecture.
+            names = ["max_sentence_length", *([] if data.dataset else ["sentences"])]
+            why = "goes with model.architecture han only."
+            check_unused("tokenizer", self.tokenizer, names, why)
         if architecture == "backbone":
             why = "does not apply to model.architecture backbone, which has its own: leave it out."
             check_unused("tokenizer", self.tokenizer, vars(self.tokenizer), why)

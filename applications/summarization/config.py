@@ -140,6 +140,12 @@ class ModelConfig:
             raise UserError(
                 f"model.units must be even, half for each direction. Received: {self.units}."
             )
+        if self.encoder != "transformer":
+            why = "goes with model.encoder transformer only."
+            check_unused("model", self, ("layers", "heads"), why)
+        if not self.coverage:
+            why = "goes with model.coverage only."
+            check_unused("model", self, ("coverage_weight", "coverage_start"), why)
         if self.coverage and self.temporal:
             raise UserError(
                 "model.coverage and model.temporal are two ways to attend: switch one off."

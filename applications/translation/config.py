@@ -102,7 +102,7 @@ class TokenizerConfig:
         shared: one vocabulary for both sides, else one each.
         lowercase: make the text lower case first.
         min_count: words that occur less often are unknown (words only).
-        model_type: how SentencePiece chooses its pieces.
+        model_type: how SentencePiece chooses its pieces (sentencepiece only).
         replace_unknown: put the source word with the highest attention weight where the model
             writes an unknown word (words only).
         variants: in how many random ways, 1000 at most, to cut each training sentence into pieces
@@ -129,9 +129,14 @@ class TokenizerConfig:
         check_ranges("tokenizer", self, ("min_count",), at_least=1)
         check_number("tokenizer.variants", self.variants, 1, MOST_VARIANTS, whole=True)
         check_number("tokenizer.sampling", self.sampling, 0, 1)
-        others = ("min_count", "replace_unknown") if self.kind == "sentencepiece" else ("variants",)
+        of_words, of_pieces = ("min_count", "replace_unknown"), ("model_type", "variants")
+        others = of_words if self.kind == "sentencepiece" else of_pieces
         other = "words" if self.kind == "sentencepiece" else "sentencepiece"
         check_unused("tokenizer", self, others, f"goes with tokenizer.kind {other} only.")
+        if self.variants == 1:
+            check_unused(
+                "tokenizer", self, ["sampling"], "goes with tokenizer.variants above 1 only."
+            )
 
 
 # The keys that only some architectures have, and the value that null stands for.

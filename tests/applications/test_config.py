@@ -4,7 +4,10 @@ import dataclasses
 
 import pytest
 
+from keras_attention.applications.answer_selection import config as answer_selection
+from keras_attention.applications.classification import config as classification
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.summarization import config as summarization
 from keras_attention.applications.training.config import (
     changed_keys,
     config_help,
@@ -140,6 +143,11 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--data.dev_source=a", "--data.dev_target=b", "--data.dev_tsv=c"], "not both"),
         (["--data.dataset=dates", "--data.train_tsv=c"], "do not go together"),
         (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
+        (["--tokenizer.sampling=0.2"], "goes with tokenizer.variants above 1 only"),
+        (
+            ["--tokenizer.kind=words", "--tokenizer.model_type=bpe"],
+            "model_type goes with tokenizer.kind sentencepiece only",
+        ),
         (["--decoding.min_length=101"], "decoding: `min_length` should be at most `max_length`"),
         (
             ["--model.architecture=luong", "--model.attention=local-m", "--model.score=location"],
@@ -308,3 +316,34 @@ def test_help_describes_every_key():
         for field in dataclasses.fields(section.type):
             assert f"--{section.name}.{field.name}\n" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: answer_selection.VectorsConfig(window=3), "goes with vectors.source train only"),
+        (lambda: answer_selection.ModelConfig(occam_minimum=0.1), "goes with model.occam only"),
+        (
+            lambda: answer_selection.TrainingConfig(loss="log", margin=0.1),
+            "margin goes with training.loss hinge only",
+        ),
+        (lambda: summarization.ModelConfig(layers=3), "goes with model.encoder transformer only"),
+        (
+            lambda: summarization.ModelConfig(coverage=False, coverage_start=9),
+            "coverage_start goes with model.coverage only",
+        ),
+        (
+            lambda: classification.TokenizerConfig(model_type="bpe"),
+            "model_type goes with tokenizer.kind sentencepiece only",
+        ),
+        (
+            lambda: load_config(
+                classification.ClassificationConfig, [], ["--tokenizer.sentences=lines"]
+            ).check(),
+            "sentences goes with model.architecture han only",
+        ),
+    ],
+)
+def test_keys_without_effect_are_refused(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
