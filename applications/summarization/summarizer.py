@@ -251,10 +251,7 @@ class Summarizer(SearchTask):
             )
         (result,) = self.summarize([document])
         if not result.tokens:
-            raise ValueError(
-                "There is nothing to draw: a picture needs words on both sides. Received: a "
-                "document or summary without words"
-            )
+            raise ValueError("There is nothing to draw. Received: no words to read or to write")
         if output is not None:
             result.plot(output)
         return result

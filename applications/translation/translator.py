@@ -330,16 +330,10 @@ class Translator(SearchTask):
         """
         if not self.backbone.has_attention:
             name = type(self.backbone).__name__
-            raise ValueError(
-                "A picture needs a network with attention: train another architecture. "
-                f"Received: {name}"
-            )
+            raise ValueError(f"A picture needs a network with attention. Received: {name}")
         (result,) = self.translate([text]) if target is None else self.score([text], [target])
         if not result.tokens:
-            raise ValueError(
-                "There is nothing to draw: a picture needs words on both sides. Received: an empty "
-                "sentence or translation"
-            )
+            raise ValueError("There is nothing to draw. Received: an empty sentence or translation")
         if output is not None:
             result.plot(output)
         return result

@@ -102,12 +102,12 @@ print("coverage loss by step:", np.round(np.mean(losses, axis=1), 2))
 # %% [markdown] lang="en"
 # ## Temporal attention
 #
-# The formula overflows with an energy of 50, summed over 200 steps. In logarithms it is a softmax of differences.
+# The formula overflows in float32 with energies of about 83, summed over 200 steps. In logarithms it is a softmax of differences.
 
 # %% [markdown] lang="zh"
 # ## 时间注意力
 #
-# 照公式直接算会溢出：能量 50，加上 200 步。取对数后，它就是差的 softmax。
+# 照公式直接算，能量到 83 左右、加上 200 步，float32 就会溢出。取对数后，它就是差的 softmax。
 
 # %%
 temporal = TemporalAttention()
