@@ -129,19 +129,18 @@ def load_examples(data: DataConfig, split: str) -> Examples:
     return Examples(chosen, Report(name, len(chosen), left_out), data)
 
 
-def read_examples(data: DataConfig, path: str, labelled: bool = True) -> Examples:
+def read_examples(data: DataConfig, path: str) -> Examples:
     """Return the examples of a table that the user names.
 
     Args:
         data: the `data` section, which says the columns.
         path: the table.
-        labelled: whether the label's column has to be there.
 
     Raises:
         UserError: where it cannot be read.
     """
-    rows = read_table(path, _columns(data, labelled), data.encoding)
-    return _examples(data, rows, str(path), labelled)
+    rows = read_table(path, _columns(data, labelled=True), data.encoding)
+    return _examples(data, rows, str(path))
 
 
 def texts_of(data: DataConfig, path: str) -> Iterator[str | tuple[str, ...]]:
@@ -274,17 +273,17 @@ def _read(data: DataConfig, split: str) -> Examples:
     return _examples(data, rows, f"{data.dataset} ({split})")
 
 
-def _examples(data: DataConfig, rows: Sequence[Row], name: str, labelled=True) -> Examples:
+def _examples(data: DataConfig, rows: Sequence[Row], name: str) -> Examples:
     columns = _columns(data, labelled=False)
     items, empty = [], 0
     for row in rows:
         texts = tuple(_text(row, column) for column in columns)
         blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
-        if blank and labelled:
+        if blank:
             _skipped("empty", data, "on_empty", row.place, f"column '{blank[0]}' is empty")
             empty += 1
             continue
-        items.append(Example(texts, _label(row, data) if labelled else None, row.place))
+        items.append(Example(texts, _label(row, data), row.place))
     if not items:
         raise UserError(f"{name}: there is no text in it.")
     return Examples(items, Report(name, len(items), {"empty": empty}), data)

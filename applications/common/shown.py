@@ -1,7 +1,6 @@
 """Results that show themselves: words shaded by attention."""
 
 import html
-import io
 import os
 import sys
 import warnings
@@ -97,6 +96,4 @@ class Searched:
     def _repr_png_(self) -> bytes | None:
         if not self.can_be_drawn:
             return None
-        content = io.BytesIO()
-        self.plot().savefig(content, format="png")
-        return content.getvalue()
+        return self.plot()._repr_png_()

@@ -90,21 +90,19 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     return dataclasses.replace(corpus, on_too_long="truncate" if cuts else data.on_too_long)
 
 
-def read_corpus(path: Path | str, on_empty: str = "error", with_summaries: bool = True) -> Corpus:
+def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:
     """Return the documents of a file of JSON lines.
 
     Args:
         path: the file, plain or `.gz`.
         on_empty: `"error"` or `"skip"`, for a document or summaries without a word.
-        with_summaries: whether each line must have a `target`; if not, documents without a word
-            stay.
 
     Raises:
         UserError: naming the line, where it is no object of the right form.
     """
     kept, empty = [], 0
-    for document in documents_of(path, with_summaries):
-        if not with_summaries or (document.sentences and document.summaries):
+    for document in documents_of(path):
+        if document.sentences and document.summaries:
             kept.append(document)
         elif on_empty == "error":
             what = "source" if not document.sentences else "target"

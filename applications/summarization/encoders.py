@@ -50,7 +50,7 @@ class FlatEncoder(KeepsArguments, keras.layers.Layer):
         self.reader.build((words_shape[0], None, words_shape[3]))
 
     def call(self, words, mask):
-        words, mask = _on_end(words), _on_end(mask)
+        words, mask = on_end(words), on_end(mask)
         memory, *last = self.reader(words, mask=mask)
         return memory, mask, ops.concatenate(last, axis=-1)
 
@@ -90,7 +90,7 @@ class TransformerReader(KeepsArguments, keras.layers.Layer):
             layer.built = True
 
     def call(self, words, mask, training=None):
-        words, mask = self.positions(_on_end(words)), _on_end(mask)
+        words, mask = self.positions(on_end(words)), on_end(mask)
         for block in self.blocks:
             words = block(words, inputs_mask=mask, training=training)
         memory = self.norm(words)
@@ -166,7 +166,7 @@ def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
     return keras.layers.Bidirectional(reader, name=name, dtype=dtype)
 
 
-def _on_end(document):
+def on_end(document):
     """`(B, N, W, ...)` to `(B, N W, ...)`."""
     batch_size, count, width, *rest = ops.shape(document)
     return ops.reshape(document, (batch_size, count * width, *rest))

@@ -14,7 +14,7 @@ from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
 from ..common.errors import check_counts
 from ..common.network import Network, without_unwritable
-from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
+from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader, on_end
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
@@ -192,7 +192,7 @@ class SummarizationModel(Network):
         return {
             "logits": logits,
             "scores": ops.reshape(scores, (*ops.shape(target), -1)),
-            "source_ids": _flat(source),
+            "source_ids": on_end(source),
             "context": contexts,
             "state": outputs,
             "inputs": embedded,
@@ -232,7 +232,7 @@ class SummarizationModel(Network):
         """
         memory, mask, first = self.encode(source)
         prepared = self.decoder.prepare_memory(memory, mask)
-        flat = _flat(source)
+        flat = on_end(source)
         state = {
             "memory": prepared,
             "source_ids": flat,
@@ -402,9 +402,3 @@ def search(
         lengths=ops.minimum(result.lengths, size),
         attention=result.attention[:, :, :size] if attention else None,
     )
-
-
-def _flat(source):
-    """Ids `(B, N, W)` to `(B, N W)`."""
-    batch_size, count, width = ops.shape(source)
-    return ops.reshape(source, (batch_size, count * width))

@@ -5,7 +5,7 @@
     RUN/CHECKSUMS           the checksums of the files below that do not grow
     RUN/config.yaml         the configuration, complete
     RUN/task.json ...       the task as a preset: task.json, config.json, preprocessor.json
-    RUN/tokenizers/         what the task needs beside that (vocabularies, word vectors)
+    RUN/vectors.npy, backbone/   what some tasks need beside that
     RUN/model.weights.h5    the weights that were best on the development set
     RUN/checkpoints/        step-00001234.npz: all that an exact resume needs
     RUN/metrics.jsonl       one line an epoch
@@ -138,7 +138,6 @@ class RunFolder:
         with files.new_folder(path, refuse_existing) as folder:
             folder.mkdir()
             yield folder
-            (folder / "tokenizers").mkdir(exist_ok=True)
             (folder / "checkpoints").mkdir()
             about = _about(read_yaml(folder / "config.yaml"), task, folder)
             about |= {"given": dict(given)} if given else {}

@@ -376,7 +376,6 @@ class Translator(SearchTask):
         self.backbone.show_attention(layer, head)
         self._compiled_functions.clear()
 
-    align = score
     read_columns = staticmethod(data.in_memory)
     check_data = staticmethod(data.check_data)
 

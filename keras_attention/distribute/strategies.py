@@ -74,10 +74,15 @@ def make_data_parallel(devices: Sequence[str] = ()) -> keras.distribution.DataPa
 
     Example:
 
-    ```py
-    distribution = keras_attention.distribute.make_data_parallel()
-    keras.distribution.set_distribution(distribution)  # then build and compile the model
-    model.fit(even_batches(dataset, distribution.device_mesh.devices.size))
+    ```python
+    import keras
+    from keras_attention.distribute import make_data_parallel
+
+    if keras.backend.backend() == "jax":
+        distribution = make_data_parallel()
+        devices = distribution.device_mesh.devices.size
+        # Before a model is built: keras.distribution.set_distribution(distribution)
+        # To train it: model.fit(even_batches(dataset, devices))
     ```
     """
     backend = keras.backend.backend()

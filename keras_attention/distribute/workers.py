@@ -163,10 +163,6 @@ class Workers:
         """Return whether one of them says so."""
         return flag if self.count == 1 else bool(self._gathered(np.array([flag])).any())
 
-    def wait(self) -> None:
-        """Wait until all have come so far."""
-        self.any(False)
-
     def from_chief(self, make: Callable[[], Any]) -> Any:
         """Call `make` on the chief alone; return its result, a JSON value, on all."""
         if self.count == 1:

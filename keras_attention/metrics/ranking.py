@@ -201,7 +201,7 @@ def _read(
         question, candidate = words[0], words[2]
         if candidate in found.setdefault(question, {}):
             raise ValueError(
-                f"{place}: a run should have a candidate of a question once. Received: again "
+                f"{place}: each candidate of a question should come once. Received: again "
                 f"{candidate!r} of {question!r}"
             )
         found[question][candidate] = value

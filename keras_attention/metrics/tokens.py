@@ -16,7 +16,7 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         super().__init__(self._values, name=name, dtype=dtype)
         self.ignore_index = ignore_index
 
-    def token_values(self, target: Tensor, logits: Tensor) -> None:
+    def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
         """Return the value of each token, of the shape of `target`, from float32 logits."""
         raise NotImplementedError
 

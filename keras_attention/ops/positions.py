@@ -42,7 +42,7 @@ def rotate(
     if size % 2:
         raise ValueError(
             "Rotary positions turn pairs of features, so their number must be even. "
-            f"Received: x of shape {tuple(x.shape)}"
+            f"Received: size={size}, x of shape {tuple(x.shape)}"
         )
     if scaling != 1:
         positions = ops.cast(positions, "float32") / scaling

@@ -129,12 +129,6 @@ def test_texts_of_every_kind_are_read_alike():
         assert read(*given) == expected
 
 
-def test_each_line_to_summarise_stays_also_without_words(tmp_path):
-    path = write(tmp_path / "f.jsonl", [{"source": ""}, {"source": "b"}])
-    corpus = read_corpus(path, with_summaries=False)
-    assert [each.sentences for each in corpus.documents] == [[], ["b"]]
-
-
 def test_sizes_go_with_a_network_without_pointer_too():
     task = Summarizer.from_texts(["a b"], ["a"], units=4, pointer=False, extra_words=5)
     assert task.backbone.extra_size == task.preprocessor.extra_words == 0

@@ -73,8 +73,8 @@ def test_a_table_without_rows_is_refused(tmp_path):
         next(chunks_of_table(tmp_path / "a.tsv"))
 
 
-def test_texts_come_in_their_order(tmp_path):
-    rows = [{"source": [f"s{number}", " "]} for number in range(3)]
+def test_texts_come_in_their_order_and_those_without_words_stay(tmp_path):
+    rows = [{"source": [f"s{number}", " "]} for number in range(2)] + [{"source": ""}]
     path = tmp_path / "documents.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert list(chunks_of_documents(path)) == [[["s0"], ["s1"], ["s2"]]]
+    assert list(chunks_of_documents(path)) == [[["s0"], ["s1"], []]]

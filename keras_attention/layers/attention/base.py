@@ -193,7 +193,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         """
         query = ops.expand_dims(self.cast(query), 1)
         context, scores, state = self.attend(query, memory, state, None, return_attention_scores)
-        scores = None if scores is None else ops.squeeze(scores, 1)
+        scores = ops.squeeze(scores, 1) if return_attention_scores else None
         return ops.squeeze(context, 1), scores, state
 
     def attend(

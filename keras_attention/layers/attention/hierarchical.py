@@ -38,7 +38,8 @@ class HierarchicalAttention(AttentionMechanism):
         sentences: `(B, N, Ds)`. Default: the mean of each sentence's words.
         word_mask, sentence_mask, query_mask: Boolean `(B, N, W)`, `(B, N)` and `(B, T)`, True =
             attend. A sentence without a word that the word mask leaves is masked in any case.
-        return_attention_scores, training, mask: As in `AttentionMechanism`.
+        return_attention_scores, training: As in `AttentionMechanism`.
+        mask: Another name of `query_mask`.
 
     Returns:
         The context `(B, T, D)`; with `return_attention_scores` also the weights `(B, T, N, W)`.

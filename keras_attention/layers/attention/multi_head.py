@@ -218,8 +218,8 @@ class MultiHeadAttention(HeadProjections):
             if arguments.check_integer("rotary_dim", size) % 2 or size > self.key_dim:
                 raise ValueError(
                     "Rotary positions turn pairs of features: `key_dim`, or the `rotary_dim` of "
-                    f"its features that are turned, must be even. Received: key_dim={self.key_dim}"
-                    f", rotary_dim={rotary_dim}"
+                    "its features that are turned and no more, must be even. Received: "
+                    f"key_dim={self.key_dim}, rotary_dim={rotary_dim}"
                 )
 
     def _set_window(self, window, sliding_window, num_sinks):

@@ -128,7 +128,7 @@ class TransformerDecoder(TransformerBlock):
         x = self._feed(x, training)
         return (x, scores) if return_attention_scores else x
 
-    def prepare_memory(self, value: Tensor = None, value_mask: Tensor = None) -> dict:
+    def prepare_memory(self, value: Tensor = None, value_mask: Tensor = None) -> dict | None:
         """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
         arguments.check_built(self, "inputs_shape, value_shape")
         self._check_memory(value)

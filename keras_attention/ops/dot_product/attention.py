@@ -4,7 +4,7 @@
 | --- | --- |
 | the weights are asked for | `attention_with_scores`: all at once, by automatic differentiation |
 | PyTorch, softmax without biases, `score_mod` or dropout | Keras' fused kernel of the backend |
-| JAX on a GPU, the same, without masks but the causal one | the same |
+| JAX on a GPU, the same in half precision, with no mask but the causal one | the same |
 | lengths known only when the graph runs | `open_lengths` |
 | softmax with `score_mod` or `mask_mod` over long sequences | `block_sparse`, in square blocks |
 | anything else | `blocks`, in parts as the lengths ask for |
