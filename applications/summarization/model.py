@@ -46,6 +46,7 @@ class SummarizationModel(Network):
             last state at each step, for comparison, and `pointer` must be False too.
         encoder: `FlatEncoder`, `HierarchicalEncoder` or `TransformerReader`, or a layer that is
             called as they are; None for `FlatEncoder(units)`.
+        cell: The decoder's cell, or a stack of cells, of `units` units; None for `LSTMCell(units)`.
         pointer: Boolean, whether words are copied from the document.
         intra_decoder: Boolean, whether the decoder attends to its own earlier states too.
         extra_words: Integer, how many unknown words of a document have ids, with a pointer.
@@ -101,6 +102,7 @@ class SummarizationModel(Network):
         intra_decoder: bool = False,
         extra_words: int = 100,
         dropout: float = 0.0,
+        cell: keras.layers.Layer | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -123,11 +125,12 @@ class SummarizationModel(Network):
             "encoder", encoder, lambda: FlatEncoder(units, name="encoder", **policy)
         )
         self.reads_sentences = getattr(self.encoder, "reads_sentences", False)
-        self.bridges = [
-            keras.layers.Dense(units, "tanh", name=f"bridge_{name}", **policy) for name in "hc"
+        cell = self.part("cell", cell, lambda: keras.layers.LSTMCell(units, **policy))
+        self.bridges = [  # to the first states, of an LSTM `h` and `c`
+            keras.layers.Dense(size, "tanh", name=f"bridge_{'hc'[i] if i < 2 else i}", **policy)
+            for i, size in enumerate(keras.tree.flatten(cell.state_size))
         ]
         attention = self.part("attention", attention or None, self._default_attention)
-        cell = keras.layers.LSTMCell(units, **policy)
         options = {"query": "current", "input_feeding": True, "name": "decoder"}
         self.decoder = layers.AttentionDecoder(cell, attention, **options, **policy)
         self.intra = layers.IntraDecoderAttention(name="intra", **policy) if intra_decoder else None
@@ -146,6 +149,11 @@ class SummarizationModel(Network):
         return layers.HierarchicalAttention(words, sentences, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
+        if self.decoder.output_size != self.units:
+            raise ValueError(
+                f"`cell` should have as many units as the network ({self.units}). Received: a cell "
+                f"of output size {self.decoder.output_size}"
+            )
         # A call makes the weights of every part, also of those that were given.
         ids = ops.ones((1, 2), "int32")
         self.call({"source": ops.expand_dims(ids, 1), "target": ids})
@@ -285,7 +293,8 @@ class SummarizationModel(Network):
         return without_unwritable(log_p), state
 
     def get_config(self):
-        own = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        own = {"attention": self.decoder.attention, "cell": self.decoder.cell}
+        own = self.config_of(**own, encoder=self.encoder)
         own |= {} if self.has_attention else {"attention": False}
         own |= {"pointer": self.pointer is not None, "intra_decoder": self.intra is not None}
         own |= {"extra_words": self.extra_size, "dropout": self.dropout_rate}

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import Summarizer
+from keras_attention.applications.summarization import SummarizationModel, Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
 from keras_attention.applications.summarization.data import (
     encode_corpus,
@@ -150,6 +150,11 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
     task = small_summarizer()
     with pytest.raises(ValueError, match="Received: search='beam'"):
         Summarizer(task.backbone, task.preprocessor, search="beam")
+    network = SummarizationModel(30, 6, 5, cell=keras.layers.GRUCell(6))
+    copy = SummarizationModel.from_config(network.get_config())
+    assert type(copy.decoder.cell) is keras.layers.GRUCell and len(copy.bridges) == 1
+    with pytest.raises(ValueError, match=r"many units as the network \(6\). Received: .* size 7"):
+        SummarizationModel(30, 6, 5, cell=keras.layers.LSTMCell(7))
     with pytest.raises(ValueError, match="at least one document"):
         task.evaluate_text([], [])
     for weights, message in {

@@ -48,6 +48,13 @@ MODELS = {
     "luong-reversed": lambda: Luong(
         SOURCE, TARGET, layers=2, readout_size=R, reverse_source=True, **SIZES
     ),
+    "luong-gru": lambda: Luong(
+        SOURCE,
+        TARGET,
+        cell=keras.layers.GRUCell(U),
+        encoder=keras.layers.GRU(U, return_sequences=True, return_state=True),
+        **SIZES,
+    ),
     "luong-none": lambda: Luong(SOURCE, TARGET, layers=2, readout_size=R, attention=False, **SIZES),
     "luong-concat": lambda: Luong(
         SOURCE,

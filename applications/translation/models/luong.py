@@ -40,6 +40,8 @@ class Luong(TranslationModel):
             of the source than the states that it starts from, as in the paper's base system.
         encoder: A layer from embedded words `(B, S, E)` and their `mask` to
             annotations and states, which start the decoder; None for stacked LSTMs.
+        cell: The decoder's cell, or a stack of cells, which starts from the encoder's states; None
+            for stacked LSTMs.
         input_feeding: Boolean, whether $\\tilde h_{t-1}$ joins the input.
         reverse_source: Boolean, whether the encoder reads backwards (section 4.1; not with an
             `encoder` of your own).
@@ -66,6 +68,7 @@ class Luong(TranslationModel):
         readout_size: int | None = None,
         dropout: float = 0.0,
         reverse_source: bool = False,
+        cell: keras.layers.Layer | None = None,
         **kwargs,
     ):
         check_counts(layers=layers)
@@ -87,12 +90,6 @@ class Luong(TranslationModel):
                 units, layers, dropout, reverse_source, name="encoder", **policy
             ),
         )
-        rates = [0.0] + [dropout] * (layers - 1)
-        cells = [
-            keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
-            for index, rate in enumerate(rates)
-        ]
-        stack = keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else None
         score = "general" if self.has_attention else "dot"  # which has no weights
         attention = self.part(
             "attention",
@@ -100,7 +97,7 @@ class Luong(TranslationModel):
             lambda: LuongAttention(score, name="attention", **policy),
         )
         self.decoder = AttentionDecoder(
-            stack or cells[0],
+            self.part("cell", cell, lambda: stacked_cells(units, layers, dropout, **policy)),
             attention,
             query="current",
             attention_size=self.feature_size,
@@ -148,7 +145,8 @@ class Luong(TranslationModel):
         return outputs, {**state, "decoder": decoder, "attention_scores": scores}
 
     def get_config(self):
-        parts = self.config_of(attention=self.decoder.attention, encoder=self.encoder)
+        parts = {"attention": self.decoder.attention, "cell": self.decoder.cell}
+        parts = self.config_of(**parts, encoder=self.encoder)
         parts |= {} if self.has_attention else {"attention": False}
         return {**super().get_config(), "layers": self.depth, **parts}
 
@@ -160,6 +158,16 @@ class Luong(TranslationModel):
             config = {name: value for name, value in config.items() if name not in names}
             config["attention"] = luong_attention(config["units"], *named)
         return super().from_config(config)
+
+
+def stacked_cells(units: int, layers: int, dropout: float, **policy) -> keras.layers.Layer:
+    """Return LSTM cells one above the other, with dropout between them, or the only one."""
+    rates = [0.0] + [dropout] * (layers - 1)
+    cells = [
+        keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
+        for index, rate in enumerate(rates)
+    ]
+    return keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else cells[0]
 
 
 def luong_attention(
