@@ -31,7 +31,8 @@ BACKEND_ALLOWED = {"keras_attention.ops.vjp"}
 BACKENDS = {"tensorflow", "tensorflow_text", "jax", "torch"}
 
 # Parts of a dotted name that are not public, in packages that do not mark them by an underscore.
-PRIVATE = ("keras.src", "keras_hub.src", "keras_nlp.src", "tensorflow.python", "tf.python")
+PRIVATE = ("keras.src", "keras_hub.src", "keras_nlp.src")
+PRIVATE += ("tensorflow.python", "tf.python", "tensorflow.lite.python", "tf.lite.python")
 # Modules that may use them, because no public way exists: the reason stands in the module.
 PRIVATE_ALLOWED = {"keras_attention.applications.training.determinism"}
 

@@ -254,7 +254,9 @@ def _runner(file: Path, threads: int) -> Callable[..., dict[str, np.ndarray]]:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:
-        from tensorflow.lite.python.interpreter import Interpreter
+        import tensorflow as tf
+
+        Interpreter = tf.lite.Interpreter
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of TensorFlow, which has a package for it now
         return Interpreter(str(file), num_threads=threads).get_signature_runner()
