@@ -325,7 +325,9 @@ QUESTIONS = file(
     "--file", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
 )
 RANKING = file("--trec-run", "new file for the ranking, in trec_eval's form")
-ANSWERS = file("--candidates", "file of candidates, one a line; standard input if not given")
+FILE_OF_CANDIDATES = file(
+    "--candidates", "file of candidates, one a line; standard input if not given"
+)
 TOP = Option("--top", "write the best N only", **COUNT)
 ANSWERS = text("--answer", "an answer; may be given several times", action="append")
 ANSWER_SELECTION = TaskCommand(
@@ -344,7 +346,7 @@ ANSWER_SELECTION = TaskCommand(
     },
     options={
         "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
-        "predict": [QUESTION, ANSWERS, OUTPUT, TOP],
+        "predict": [QUESTION, FILE_OF_CANDIDATES, OUTPUT, TOP],
         "visualize": [QUESTION, ANSWERS, PAGE, FORM],
         "export": [FOLDER],
     },

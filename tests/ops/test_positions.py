@@ -127,7 +127,7 @@ def test_rotations_have_a_gradient():
 
 
 def test_an_odd_number_of_features_cannot_be_turned():
-    with pytest.raises(ValueError, match=r"even. Received: x of shape \(3, 7\)"):
+    with pytest.raises(ValueError, match=r"even. Received: size=7, x of shape \(3, 7\)"):
         rotate(ops.zeros((3, 7)), np.arange(3))
 
 

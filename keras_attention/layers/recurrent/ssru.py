@@ -145,7 +145,7 @@ def linear_recurrence(kept, added):
             return cell, cell
 
         steps, *shape = ops.shape(given["kept"])
-        if steps == 0:  # a loop of no step gives no shape
+        if isinstance(steps, int) and steps == 0:  # a loop of no step gives no shape
             return given["kept"], None
         return run_places(step, steps, ops.zeros(shape, given["kept"].dtype))[0], None
 
@@ -155,7 +155,7 @@ def linear_recurrence(kept, added):
             return gradient, given["kept"][place] * gradient
 
         steps, *shape = ops.shape(cells)
-        if steps == 0:
+        if isinstance(steps, int) and steps == 0:
             return {"kept": cells, "added": cells}
         zeros = ops.zeros(shape, cells.dtype)
         found, _ = run_places(step, steps, zeros, reverse=True)
