@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -157,8 +158,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def step(
         self,
         query: Tensor,
-        memory: dict | None,
-        state: dict | None,
+        memory: Any,
+        state: dict,
         index: Tensor,
         attention_mask: Tensor = None,
         return_attention_scores: bool = True,
