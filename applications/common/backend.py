@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import tree
 
+from keras_attention.decoding import SearchOptions
+
 from .errors import UserError
 
 NAMES = {"tensorflow": "TensorFlow", "jax": "JAX"}
@@ -85,6 +87,12 @@ def of_at_most(letters: int, **columns: Any) -> list[Any]:
             return tf.identity(strings)
 
     return [checked(name, strings) for name, strings in columns.items()]
+
+
+def seed_of_service(options: SearchOptions) -> keras.random.SeedGenerator | None:
+    """Return what an exported search draws from anew at each call; None where nothing is drawn, or
+    the options' seed draws the same each time. The module has to keep its state."""
+    return keras.random.SeedGenerator() if options.sample and options.seed is None else None
 
 
 def service_of(serve: Any, network: keras.Model, *tokenizers: Any) -> Any:

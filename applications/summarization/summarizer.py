@@ -15,7 +15,7 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
-from ..common.backend import of_at_most, service_of
+from ..common.backend import of_at_most, seed_of_service, service_of
 from ..common.errors import UserError, check_range
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
@@ -306,8 +306,7 @@ class Summarizer(SearchTask):
         tokenizer = preprocessor.in_graph("tokenizer")
         vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]
-        # Without a seed each call draws anew, from a state that the SavedModel keeps.
-        seed = keras.random.SeedGenerator() if chosen.seed is None else None
+        seed = seed_of_service(chosen)
 
         @tf.function(input_signature=signature, autograph=False)
         def serve(text):

@@ -96,15 +96,13 @@ def train(
             shuffle=False,
             verbose=0,
         )
-        return [history.history[name][-1] for name in ("epoch", "step")]
+        return *(history.history[name][-1] for name in ("epoch", "step")), model.stop_training
 
     with _naming_bad_places(saver, workers), saver.listening():
         if saver.within:  # the rest of an epoch that was left
-            epoch, step = fit(epoch, epoch + 1, steps - saver.within)
-            stopped = model.stop_training
+            epoch, step, stopped = fit(epoch, epoch + 1, steps - saver.within)
         if not outcome().reason:
-            epoch, step = fit(epoch, config.epochs, steps)
-            stopped = model.stop_training
+            epoch, step, stopped = fit(epoch, config.epochs, steps)
     return outcome()
 
 

@@ -189,6 +189,18 @@ def writing(run: RunFolder) -> Iterator[None]:
         raise UserError(f"another process is training {run.path}.") from None
 
 
+def inputs_of(config: Any) -> dict[str, str]:
+    """Return the files and folders that a configuration names and that are there, by their keys."""
+    return {
+        name: value
+        for name, value in by_key(config).items()
+        if isinstance(value, str)
+        and name != "data.label_separator"  # "/" is no path there
+        and Path(value).is_absolute()
+        and Path(value).exists()
+    }
+
+
 def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
     """Return what FORMAT says of a run with this configuration, which is all texts.
 
@@ -196,12 +208,8 @@ def _about(config: Any, task: str, folder: Path) -> dict[str, Any]:
     """
     inputs = {
         name: (value, files.checksum(value))
-        for name, value in by_key(config).items()
-        if isinstance(value, str)
-        and name != "data.label_separator"  # "/" is no path there
-        and Path(value).is_absolute()
-        and Path(value).exists()
-        and not (folder / name.rpartition(".")[2]).is_dir()
+        for name, value in inputs_of(config).items()
+        if not (folder / name.rpartition(".")[2]).is_dir()
     }
     about = {"format": FORMAT_VERSION, "task": task, **VERSIONS}
     return {**about, "config": config or {}, "inputs": inputs}

@@ -24,7 +24,15 @@ from . import devices
 from .config import by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
 from .fit import Outcome, train
-from .run_folder import Checkpoints, RunFolder, is_free, read_checkpoint, refuse_existing, writing
+from .run_folder import (
+    Checkpoints,
+    RunFolder,
+    inputs_of,
+    is_free,
+    read_checkpoint,
+    refuse_existing,
+    writing,
+)
 
 
 def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> Outcome:
@@ -301,11 +309,8 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
     facts = {"the version of Keras": keras.__version__, "that of TensorFlow": tf.__version__}
     facts |= {"--output": str(Path(output).absolute()), "where to start": start}
     facts |= by_key(config)
-    paths = {name: Path(value) for name, value in facts.items() if isinstance(value, str) and value}
-    for name, path in paths.items():
-        is_input = name not in ("--output", "data.label_separator")
-        if is_input and path.is_absolute() and path.exists():
-            facts[f"the contents of {name} (their SHA-256)"] = checksum(path)
+    for name, path in inputs_of(config).items():
+        facts[f"the contents of {name} (their SHA-256)"] = checksum(path)
     workers.agree(facts)
 
 

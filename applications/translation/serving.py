@@ -1,12 +1,11 @@
 """The graph of an exported translator. Importing this imports TensorFlow."""
 
-import keras
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
-from ..common.backend import of_at_most
+from ..common.backend import of_at_most, seed_of_service
 from .search import search
 from .translator import Translator
 
@@ -52,8 +51,7 @@ class TranslationService(tf.Module):
             self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
         self._n_best = options.n_best
         self._max_letters = max_letters
-        # Without a seed each call draws anew, from a state that the SavedModel keeps.
-        seed = keras.random.SeedGenerator() if options.seed is None else None
+        seed = seed_of_service(options)
         self._seed = None if seed is None else seed.state.value
         self._search = lambda source: search(model, source, options, seed)
 
