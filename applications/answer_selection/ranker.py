@@ -366,6 +366,9 @@ class AnswerRanker(TextTask):
         preprocessor.read_start(folder / "tokenizers")
         return preprocessor
 
+    def about_figures(self) -> str:
+        return "`val_map` and `val_mrr` are `protocol:filtered|ties:trec_eval`."
+
     def development(self, corpus: QuestionSet, batches: TrainingBatches, config: Any):
         """Return a function that gives the figures of an epoch.
 

@@ -403,6 +403,9 @@ class ClassificationTask(TextTask):
         preprocessor.read_start(folder)
         return preprocessor
 
+    def about_figures(self) -> str:
+        return f"`val_score` and others: `{results.signature(self.preprocessor.labels)}`."
+
     def development(self, corpus, batches, config) -> Callable[[], dict[str, float]]:
         # The loss is without label smoothing and class weights; the score is what training is
         # stopped by.

@@ -16,7 +16,7 @@ from .weights import check_sizes
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
-CARD_FILE, RUN_FILE = "README.md", "FORMAT"
+RUN_FILE = "FORMAT"
 PRESETS = Path(__file__).parents[1] / "presets"
 """The presets that come with the package, one folder each."""
 
@@ -33,23 +33,6 @@ def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
         described["config"]["preprocessor"] = None
     for name, part in parts.items():
         (folder / name).write_text(json.dumps(part, indent=2) + "\n", encoding="utf-8")
-
-
-def model_card(task: keras_hub.models.Task) -> str:
-    """Return a description of the task in Markdown, for people who find the preset."""
-    title = f"{type(task).__name__}: {type(task.backbone).__name__}"
-    settings = "\n".join(
-        f"- `{name}`: {value}"
-        for name, value in task.backbone.get_config().items()
-        if isinstance(value, (int, float, str, bool)) and name != "name"
-    )
-    return (
-        "---\nlibrary_name: keras-attention\n---\n"
-        f"# {title}\n\n"
-        f"A model of keras-attention with {task.count_params():,} weights.\n\n{settings}\n\n"
-        "Data, training command, figures with their signature, and licence: to be filled in "
-        "by the author of this model.\n"
-    )
 
 
 def preset_folder(preset: Path | str) -> Path:

@@ -14,6 +14,7 @@ from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from . import presets
 from .backend import compiled
+from .card import CARD_FILE, card_of_preset
 from .errors import UserError, check_choice
 from .explanation import Explanation
 from .files import new_folder, write_checksums
@@ -146,6 +147,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
     def batch_options(self, training: Any) -> dict[str, Any]:
         """Return what a training section says of the size of a batch."""
         return {"batch_size": training.batch_size}
+
+    def about_figures(self) -> str:
+        """Return how the figures of an epoch are computed, for the card of a run."""
+        return ""
 
     def describe(self, folder: Path) -> None:
         """Write what a preset holds beside weights into a folder."""
@@ -375,7 +380,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             self.backbone.save_to_preset(str(folder), float("inf"))
             self.describe(folder)
             write_checksums(folder)
-            (folder / presets.CARD_FILE).write_text(presets.model_card(self), encoding="utf-8")
+            (folder / CARD_FILE).write_text(card_of_preset(self, folder), encoding="utf-8")
 
     @classmethod
     def from_preset(cls, preset: Path | str, load_weights: bool = True, **kwargs) -> "TextTask":

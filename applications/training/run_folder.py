@@ -6,6 +6,7 @@
     RUN/config.yaml         the configuration, complete
     RUN/task.json ...       the task as a preset: task.json, config.json, preprocessor.json
     RUN/vectors.npy, backbone/   what some tasks need beside that
+    RUN/README.md           the model card, written anew after each epoch unless it was edited
     RUN/model.weights.h5    the weights that were best on the development set
     RUN/checkpoints/        step-00001234.npz: all that an exact resume needs
     RUN/metrics.jsonl       one line an epoch
@@ -111,7 +112,7 @@ class RunFolder:
     def verify_parts(self) -> None:
         """Refuse the run where a vocabulary or another part was damaged or changed."""
         for name in files.known_checksums(self.path):
-            if name not in (self.config.name, self.best_weights.name):
+            if name not in (self.config.name, self.best_weights.name, "README.md"):
                 files.verify_checksum(self.path / name, self.path)
 
     def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:

@@ -16,6 +16,7 @@ from keras import ops
 from keras_attention.distribute import WorkerLost, Workers
 
 from ..common.arguments import settings_of, without
+from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
@@ -23,7 +24,7 @@ from ..common.task import TextTask
 from . import devices
 from .config import by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
-from .fit import Outcome, train
+from .fit import Outcome, at_epoch_end, train
 from .run_folder import (
     Checkpoints,
     RunFolder,
@@ -113,6 +114,9 @@ def fit_in_run(
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
+    if workers is None or workers.is_chief:
+        card = at_epoch_end(lambda logs: write_card_of_run(task, run, config))
+        callbacks = [*callbacks, card]
     return train(
         run,
         section,

@@ -458,6 +458,9 @@ class Translator(SearchTask):
         sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
         return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
 
+    def about_figures(self) -> str:
+        return f"`val_bleu` is of greedy search: `{bleu(['a'], ['a']).signature}`."
+
     def development(self, corpus, batches, config):
         """Return a function that gives the figures of an epoch.
 
