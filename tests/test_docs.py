@@ -24,6 +24,15 @@ MODULES = [
     "keras_attention.text",
     "keras_attention.visualization",
 ]
+APPLICATIONS = [
+    "answer_selection",
+    "classification",
+    "common.explanation",
+    "summarization",
+    "training.fit",
+    "translation",
+]
+MODULES += [f"keras_attention.applications.{name}" for name in APPLICATIONS]
 # Examples search and train a little, each by itself: tracing that would be most of it.
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 PAGES = [page for page in pages(REPOSITORY) if "```python" in page.read_text(encoding="utf-8")]

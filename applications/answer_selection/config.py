@@ -109,7 +109,10 @@ class VectorsConfig:
         check_range("vectors.extra_words", self.extra_words, at_least=0)
         check_ranges("vectors", self, ("epochs", "window"), at_least=1)
         if (self.source == "file") != (self.file is not None):
-            raise UserError("vectors.source file and vectors.file go together: give both.")
+            raise UserError(
+                "vectors.source file and vectors.file go together: give both."
+                f" Received: vectors.source={self.source}, vectors.file={self.file}."
+            )
         if self.source != "file":
             why = "goes with vectors.source file only."
             check_unused("vectors", self, ["extra_words"], why)

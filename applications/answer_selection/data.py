@@ -43,6 +43,16 @@ class Question:
         text: the question.
         candidates: its candidates, in the order of the file.
         weight: how much the training counts it.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.answer_selection import Candidate, Question
+
+    candidates = [Candidate("a", "it is a dog .", 1), Candidate("b", "the sky is blue .", 0)]
+    question = Question("q1", "who is it ?", candidates)
+    print([candidate.text for candidate in question.right])
+    ```
     """
 
     id: str
@@ -68,6 +78,18 @@ class QuestionSet(Splits):
         questions: those that have a candidate.
         empty: questions and candidates left out because they have no words.
         without_candidates: questions left out because no candidate of theirs has words.
+
+    Example:
+
+    ```python
+    from pathlib import Path
+
+    from keras_attention.applications.answer_selection import read_questions
+
+    Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
+    questions = read_questions("lines.tsv")
+    print(len(questions), questions.judgements)  # 1 {'1': {'1-0': 1, '1-1': 0}}
+    ```
     """
 
     name: str
@@ -203,7 +225,7 @@ def _at_hand(row: Any, place: str, number: str) -> Question:
     for each in (text, *answers):
         if not each.strip():
             raise ValueError(
-                f"A question or candidate should have words. Received: {each!r} in {place}"
+                f"A question or candidate should have words. Received: {shown(each)} in {place}"
             )
     candidates = [
         Candidate(f"{number}-{index}", answer, int(label))
@@ -275,7 +297,8 @@ def read_questions(path: Path | str, on_empty: str = "error") -> QuestionSet:
         if on_empty == "error":
             raise UserError(
                 f"{path}, line {row.line}: an empty question or candidate; correct the file, "
-                "or set data.on_empty to skip."
+                "or set data.on_empty to skip. "
+                f"Received: {shown(row.question)} and {shown(row.candidate)}."
             )
         empty += 1
         emptied.add(name)
@@ -305,7 +328,10 @@ def _rows(path: str) -> Iterator[_Row]:
         _, header = next(rows)
         missing = [name for name in WIKIQA if name not in header]
         if missing:
-            raise UserError(f"{path}, line 1: WikiQA's header lacks {', '.join(missing)}.")
+            raise UserError(
+                f"{path}, line 1: WikiQA's header lacks {', '.join(missing)}. "
+                f"Received: {shown(', '.join(header))}."
+            )
         columns, places = len(header), [header.index(name) for name in WIKIQA]
         expected = f"{columns} columns, as the header"
     elif lines[0].startswith(TRECQA):
@@ -316,7 +342,8 @@ def _rows(path: str) -> Iterator[_Row]:
             raise UserError(f"{where}: expected {expected}. Received: {len(fields)} columns.")
         row = _Row(number, *(None if place is None else fields[place] for place in places))
         if row.label.strip() not in ("0", "1"):
-            raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {row.label!r}.")
+            received = shown(row.label)
+            raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {received}.")
         yield row
 
 
@@ -327,7 +354,8 @@ def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:
         if row.question != rows[0].question:
             raise UserError(
                 f"{path}, line {row.line}: question {name} has another text than in line "
-                f"{rows[0].line}; questions of different texts need different ids."
+                f"{rows[0].line}; questions of different texts need different ids. "
+                f"Received: {shown(row.question)} and {shown(rows[0].question)}."
             )
         label = row.candidate_id or f"{name}-{place}"
         if label in seen:

@@ -13,7 +13,7 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, check_single, say
+from ..common.errors import UserError, check_choice, check_single, say, shown
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, output_file
 from ..common.preprocessor import as_texts, check_equally_many
@@ -96,7 +96,8 @@ class AnswerRanker(TextTask):
         if objective in OBJECTIVES[1:] and not log_odds:
             raise ValueError(
                 f"objective={objective!r} needs a network of logits: an AnswerSelector with "
-                "log_odds=True, or a CompareAggregate."
+                "log_odds=True, or a CompareAggregate. "
+                f"Received: {type(backbone).__name__} with log_odds={log_odds}"
             )
         objective = objective or ("log" if log_odds else "hinge")
         self.keep(negatives=int(negatives), margin=float(margin), objective=objective)
@@ -401,7 +402,7 @@ class AnswerRanker(TextTask):
         for place, text in enumerate([question, *texts]):
             if not self.require_preprocessor().tokens(text):
                 name = f"candidate {place}" if place else "the question"
-                raise UserError(f"{name} has no words.")
+                raise UserError(f"{name} has no words. Received: {shown(text)}.")
         return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
 
     def _score(self, encoded: EncodedQuestions):

@@ -34,6 +34,18 @@ class Answer(Shown):
         question: the question's words, as far as they are read.
         matrix: how much attention each of these gives to each of `tokens`, where the network
             gives such weights; `weights` are their mean.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.answer_selection import AnswerRanker
+
+    questions = [("who is it ?", ["it is a dog .", "the sky is blue ."], [1, 0])] * 2
+    ranker = AnswerRanker.from_questions(questions, units=8)
+    best = ranker.rank("who is it ?", ["the sky is blue .", "it is a dog ."])[0]
+    print(best.score, best.text, best.position)
+    print(best.show(color=False))  # its words, with their weights
+    ```
     """
 
     text: str
@@ -67,6 +79,18 @@ class Ranking(Shown, Sequence):
     Args:
         question: the question.
         answers: its candidates, best first; equal ones in the order given.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.answer_selection import AnswerRanker
+
+    questions = [("who is it ?", ["it is a dog .", "the sky is blue ."], [1, 0])] * 2
+    ranker = AnswerRanker.from_questions(questions, units=8)
+    ranking = ranker.rank("who is it ?", ["the sky is blue .", "it is a dog ."])
+    print([answer.text for answer in ranking])
+    ranking.plot("ranking.html")
+    ```
     """
 
     question: str

@@ -226,15 +226,13 @@ class ClassificationTask(TextTask):
         if output is not None:
             check_shaded(output)
         if not self.backbone.has_attention:
-            raise UserError(
-                "architecture mean has no attention to draw: train pooling or han, say."
-            )
+            raise UserError("architecture mean has no attention to draw: train pooling or han.")
         if not self._is_one(text):
             kind = "a pair of texts" if self.pairs else "a single text"
             raise UserError(f"a {type(self).__name__} draws {kind}. Received: {shown(text)}")
         result = self.classify(text)
         if result.empty:
-            raise UserError("there is nothing to draw: the text is empty.")
+            raise UserError(f"there is nothing to draw: the text is empty. Received: {shown(text)}")
         if output is not None:
             result.plot(output)
         return result
@@ -250,8 +248,7 @@ class ClassificationTask(TextTask):
         if list(inputs) != list(self.asks):
             raise UserError(
                 f"`explain` of a {type(self).__name__} takes {' and '.join(self.asks)}, "
-                f"{'two strings' if self.pairs else 'a string'}. "
-                f"Received: {' and '.join(inputs)}."
+                f"{'two strings' if self.pairs else 'a string'}. Received: {' and '.join(inputs)}."
             )
         check_single(self, "explains", **inputs)
         given = tuple(inputs.values()) if self.pairs else text

@@ -123,11 +123,13 @@ class DataConfig:
             (dataset and file, f"data.dataset {dataset} and {file} do not go together: give one."),
             (
                 dataset == "opinions" and self.folder,
-                "data.folder does not go with data.dataset opinions, which is made.",
+                "data.folder does not go with data.dataset opinions, which is made. "
+                f"Received: {self.folder}.",
             ),
             (
                 self.folder and not dataset,
-                "data.folder goes with data.dataset only; data.train_file is a path.",
+                "data.folder goes with data.dataset only; data.train_file is a path. "
+                f"Received: {self.folder}.",
             ),
             (
                 dataset not in (None, "opinions") and not self.folder,
@@ -350,11 +352,13 @@ class ClassificationConfig:
         _refuse(
             (
                 self.vectors.file and architecture == "backbone",
-                "vectors.file does not apply to model.architecture backbone, which has its own.",
+                "vectors.file does not apply to model.architecture backbone, which has its own. "
+                f"Received: {self.vectors.file}.",
             ),
             (
                 self.vectors.extra_words and self.tokenizer.kind != "words",
-                "vectors.extra_words goes with tokenizer.kind words only.",
+                "vectors.extra_words goes with tokenizer.kind words only. "
+                f"Received: {self.vectors.extra_words} with {self.tokenizer.kind}.",
             ),
             (
                 self.training.class_weights != "none" and data.labels != "one",
@@ -363,11 +367,12 @@ class ClassificationConfig:
             ),
             (
                 self.training.label_smoothing and data.labels == "number",
-                "training.label_smoothing does not go with data.labels number.",
+                "training.label_smoothing does not go with data.labels number. "
+                f"Received: {self.training.label_smoothing}.",
             ),
             (
                 self.model.linear and data.labels == "number",
-                "model.linear does not go with data.labels number.",
+                f"model.linear does not go with data.labels number. Received: {self.model.linear}.",
             ),
             (
                 data.second_column and architecture not in (*PAIRS, "backbone"),

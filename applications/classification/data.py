@@ -14,7 +14,7 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
-from ..common.errors import UserError, check_choice, counted
+from ..common.errors import UserError, check_choice, counted, shown
 from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
@@ -348,7 +348,8 @@ def _without_rare(examples: Examples, data: DataConfig) -> Examples:
             "correct the file, lower data.min_examples, or set data.on_rare_label to skip."
         )
     if not kept:
-        raise UserError(f"{name}: no label has {least} examples.")
+        found = shown(dict(counts.most_common()))
+        raise UserError(f"{name}: no label has {least} examples. Received: {found}.")
     left_out = {**examples.report.left_out, "rare label": len(items) - len(kept)}
     return Examples(kept, Report(name, len(kept), left_out))
 

@@ -36,6 +36,15 @@ class Labels:
             a number.
         mean: of the training texts' numbers.
         scale: their standard deviation; the network's output is in these units.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.classification import Labels
+
+    labels = Labels.of(["yes", "no", "yes"], "one")
+    print(labels.names, labels.targets(["yes"]))  # ('no', 'yes') [[0. 1.]]
+    ```
     """
 
     kind: str

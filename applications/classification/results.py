@@ -17,7 +17,7 @@ from keras_attention.visualization import (
     new_figure,
 )
 
-from ..common.errors import UserError
+from ..common.errors import UserError, shown
 from ..common.explanation import (
     AttentionMap,
     ExplainedAnswer,
@@ -53,6 +53,16 @@ class Weights:
         words: the weights of the tokens, which sum to 1 in each sentence where they are those of
             attention pooling.
         sentences: the weight of each sentence; 1 for a text read as a whole.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.classification import TextClassifier
+
+    classifier = TextClassifier.from_texts(["good fun", "bad film"] * 2, ["yes", "no"] * 2, units=8)
+    (weights,) = classifier.classify("very good fun").weights  # one for each text of a pair
+    print(dict(zip(weights.tokens[0], weights.words[0])))
+    ```
     """
 
     tokens: list[list[str]]
@@ -95,6 +105,17 @@ class Prediction(Shown):
         empty: whether a text has no words, so that the answer is what the network says of nothing.
         weights: what it attended to, in each text of a pair; none where it was not asked for, or
             the network has no attention.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.classification import TextClassifier
+
+    classifier = TextClassifier.from_texts(["good fun", "bad film"] * 2, ["yes", "no"] * 2, units=8)
+    result = classifier.classify("very good fun")
+    print(result.label, result.probabilities)
+    print(result.show(color=False))  # the words, with their weights
+    ```
     """
 
     labels: tuple[str | int, ...]
@@ -128,7 +149,7 @@ class Prediction(Shown):
         if not self.rows:
             raise ValueError(
                 "A picture needs weights: a network with attention, a text that is not empty, and "
-                f"`return_weights=True`. Received: {self}"
+                f"`return_weights=True`. Received: {shown(self)}"
             )
         return super().plot(path)
 
@@ -300,7 +321,10 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
     """
     check_picture(output)
     if "confusion" not in report:
-        raise UserError("a confusion matrix is of tasks with one label a text (data.labels one).")
+        raise UserError(
+            "a confusion matrix is of tasks with one label a text (data.labels one). "
+            f"Received: a report with {shown(list(report))}."
+        )
     counts = np.array(report["confusion"])
     names = list(map(str, report["label_names"]))
     parts = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..common.errors import UserError, did_you_mean
+from ..common.errors import UserError, did_you_mean, shown
 from ..common.files import json_value, lines_of, read_lines, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
@@ -122,7 +122,10 @@ def _trec(path: Path) -> Iterator[Row]:
         label, space, text = line.partition(" ")
         coarse, colon, _ = label.partition(":")
         if not (space and colon):
-            raise UserError(f"{path}, line {number}: expected COARSE:fine and the question.")
+            raise UserError(
+                f"{path}, line {number}: expected COARSE:fine and the question. "
+                f"Received: {shown(line)}."
+            )
         yield Row({"text": text, "coarse": coarse, "fine": label}, f"{path}, line {number}")
 
 

@@ -16,7 +16,7 @@ from keras_attention.visualization import (
     plot_shaded,
 )
 
-from .errors import UserError, check_choice
+from .errors import UserError, check_choice, shown
 from .files import check_new_file, check_picture, output_file
 from .shown import HTML, framed
 
@@ -176,7 +176,7 @@ class Explanation:
         if not maps:
             raise ValueError(
                 "There is nothing to draw: a picture needs a model with attention and texts with "
-                f"words. Received: {self.inputs}"
+                f"words. Received: {shown(self.inputs)}"
             )
         names = [each.name for each in maps]
         check_choice("attention", attention, [*range(len(maps)), *names])

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, TextIO
 import filelock
 import numpy as np
 
-from .errors import UserError, one_line
+from .errors import UserError, one_line, shown
 
 CHECKSUMS = "CHECKSUMS"
 """The file of a folder that holds the checksums of the others: `hex  name` lines."""
@@ -436,7 +436,10 @@ def json_value(text: str | bytes, where: str, problem: str = "not JSON") -> Any:
             "surrogate pair."
         ) from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: {problem} ({error.msg}, column {error.colno}).") from None
+        near = shown(error.doc[max(error.pos - 20, 0) :][:60])
+        raise UserError(
+            f"{where}: {problem} ({error.msg}, column {error.colno}). Received: {near}."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not JSON that can be read ({one_line(error)}).") from None
     return value

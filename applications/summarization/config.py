@@ -56,7 +56,10 @@ class DataConfig:
                 "and test.jsonl.gz lie (github.com/allenai/scitldr, the abstract-only files)."
             )
         if self.folder and self.dataset != "scitldr":
-            raise UserError("data.folder goes with data.dataset scitldr only.")
+            raise UserError(
+                "data.folder goes with data.dataset scitldr only. "
+                f"Received: data.folder={self.folder}, data.dataset={self.dataset}."
+            )
         if self.dataset and self.train_file:
             raise UserError(
                 f"data.dataset {self.dataset} and a train_file of your own do not go together."
@@ -153,7 +156,8 @@ class ModelConfig:
         if not self.attention and (self.pointer or self.coverage or self.temporal):
             raise UserError(
                 "model.attention false leaves nothing to copy by or to change: set model.pointer, "
-                "model.coverage and model.temporal to false too."
+                "model.coverage and model.temporal to false too. Received: "
+                f"pointer={self.pointer}, coverage={self.coverage}, temporal={self.temporal}."
             )
         if self.encoder == "transformer" and self.embedding_size % self.heads:
             raise UserError(

@@ -11,6 +11,7 @@ import numpy as np
 from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import alignment_text, make_figure, new_figure
 
+from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, written
@@ -36,6 +37,18 @@ class Summary(Searched):
         p_gen: the probability with which each token was generated; ones without a pointer; None
             where attention was not wanted.
         alternatives: the next best summaries, best first, where more than one was asked for.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.summarization import Summarizer
+
+    documents, summaries = ["One dog runs. It barks.", "Two cats. They sleep."], ["dog", "cats"]
+    summarizer = Summarizer.from_texts(documents, summaries, units=8)
+    result = summarizer.summarize("A dog barks. It runs.", min_length=2, max_length=5)
+    print(result.text, result.score, result.p_gen)
+    print(result.sentence_weights)  # how much each word attends to each sentence
+    ```
     """
 
     text: str
@@ -117,7 +130,7 @@ class Summary(Searched):
             raise ValueError(
                 "There is nothing to draw: a picture needs a network with attention, "
                 "`return_attention=True`, and words in the document and its summary. "
-                f"Received: {self}"
+                f"Received: {shown(self)}"
             )
         words = [word for sentence in self.source for word in sentence]
         chosen = np.sort(np.argsort(-self.attention.max(axis=0))[:WIDEST])

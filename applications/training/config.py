@@ -178,7 +178,9 @@ def _read_sections(config_class: type, path: Path) -> dict[str, dict]:
     content = read_yaml(path) or {}
     accepted = _accepted(config_class)
     if not isinstance(content, dict):
-        raise UserError(f"{path} must hold the sections {', '.join(accepted)}.")
+        raise UserError(
+            f"{path} must hold the sections {', '.join(accepted)}. Received: {shown(content)}."
+        )
     for section, keys in content.items():
         check_key(str(section), accepted, f"{path}: the configuration")
         if keys and not isinstance(keys, dict) and keys not in NULLS:
@@ -422,7 +424,8 @@ class TrainingConfig:
         if self.check_numerics and (self.precision == "mixed_float16" or self.jit_compile):
             raise UserError(
                 "training.check_numerics goes neither with training.precision mixed_float16 nor "
-                "with training.jit_compile true."
+                "with training.jit_compile true. "
+                f"Received: {self.precision} and jit_compile={self.jit_compile}."
             )
 
     @property

@@ -23,8 +23,32 @@ from .run_folder import Checkpoints, MetricsLog, RunFolder
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended: epochs and updates made, the epoch whose weights are the best and the
-    monitored figure there, the seconds over all sittings, and why it ended, in words."""
+    """How a training ended.
+
+    Args:
+        epoch: epochs made.
+        step: updates made.
+        best_epoch: the epoch whose weights are the best.
+        best: the monitored figure there.
+        seconds: over all sittings.
+        reason: why it ended, in words.
+
+    Example:
+
+    ```python
+    from pathlib import Path
+
+    from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
+    from keras_attention.applications.training.config import load_config
+    from keras_attention.applications.training.tasks import train_task
+
+    Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
+    options = ["--data.train=lines.tsv", "--data.dev=lines.tsv", "--vocabulary.min_count=1"]
+    config = load_config(AnswerSelectionConfig, [], [*options, "--training.epochs=1"])
+    outcome = train_task(AnswerRanker, config, "runs/answers")
+    print(outcome.best_epoch, outcome.best, outcome.reason)
+    ```
+    """
 
     epoch: int
     step: int

@@ -67,7 +67,10 @@ class DataConfig:
         check_range("data.max_length", self.max_length, at_least=1)
         check_range("data.dev_fraction", self.dev_fraction, at_least=0, below=1)
         if self.folder and self.dataset != "multi30k":
-            raise UserError("data.folder goes with data.dataset multi30k only.")
+            raise UserError(
+                "data.folder goes with data.dataset multi30k only. "
+                f"Received: data.folder={self.folder}, data.dataset={self.dataset}."
+            )
         for split in SPLITS:
             self._check_split(split)
 
@@ -270,7 +273,10 @@ class ModelConfig:
         if self.score != "concat" and self.attention != "local-p":
             self._refuse("attention_units")
         if self.attention.startswith("local") and self.score == "location":
-            raise UserError("model.score location goes with model.attention global only.")
+            raise UserError(
+                "model.score location goes with model.attention global only. "
+                f"Received: {self.attention}."
+            )
 
     def _fill(self, values: dict) -> None:
         """Put values where keys are null."""

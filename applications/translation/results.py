@@ -11,6 +11,7 @@ from keras_attention.metrics import bleu, bleu_by_length, chrf
 from keras_attention.text import END_ID, UNK_ID, Tokenizer
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
+from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, written
@@ -31,6 +32,16 @@ class Translation(Searched):
             `source_tokens`; None where the network has no attention or it was not asked for.
         alternatives: the next best translations, best first, where more than one was asked for.
         ids: the ids of `tokens` as the network wrote them, before unknown words were replaced.
+
+    Example:
+
+    ```python
+    from keras_attention.applications.translation import Translator
+
+    result = Translator.from_preset("dates").translate("4 juin 1999", beam_size=3, n_best=2)
+    print(result.text, result.log_probability, result.alternatives[0].text)
+    print(result.show())  # which tokens of the source each written token attends to
+    ```
     """
 
     text: str
@@ -56,7 +67,7 @@ class Translation(Searched):
         if not self.can_be_drawn:
             raise ValueError(
                 "A picture needs an alignment: a network with attention, a text that is not empty, "
-                f"and `return_alignments=True`. Received: {self}"
+                f"and `return_alignments=True`. Received: {shown(self)}"
             )
         if path is not None:
             check_picture(path)
@@ -117,7 +128,7 @@ def links_of(translation: Translation, preprocessor: TranslationPreprocessor) ->
     if translation.alignment is None:
         raise ValueError(
             "Links need a translation with an alignment: a model with attention, and "
-            f"`return_alignments=True`. Received: {translation}"
+            f"`return_alignments=True`. Received: {shown(translation)}"
         )
     return align_words(
         translation.alignment,

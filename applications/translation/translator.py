@@ -292,9 +292,7 @@ class Translator(SearchTask):
             sources: sentences.
             targets: their translations.
             search: how to search; None for the task's own options.
-            engine: as for `translate`; the perplexity comes from our own network.
-            compute_type: of the engine.
-            shortlist: as for `translate`, not for the perplexity.
+            engine, compute_type, shortlist: as for `translate`; the perplexity needs none of them.
             **options: fields of `SearchOptions` to change.
 
         Returns:

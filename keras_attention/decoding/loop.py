@@ -38,6 +38,15 @@ class DecodingResult(NamedTuple):
             the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
+
+    Example:
+
+    >>> from keras_attention.decoding import greedy_search
+    >>> def step(tokens, state, index):  # token 0, the end, is likelier than token 1
+    ...     return ops.convert_to_tensor([[2.0, 1.0]]), state
+    >>> result = greedy_search(step, {"row": ops.zeros((1, 1))}, start_id=1, end_id=0, max_length=4)
+    >>> result.tokens.shape[-1], int(result.lengths[0, 0]), result.attention
+    (4, 1, None)
     """
 
     tokens: Any

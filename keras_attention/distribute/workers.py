@@ -24,6 +24,12 @@ class Cluster:
     Args:
         addresses: `host:port` of each worker; the first is the chief.
         index: The place of this process among them.
+
+    Example:
+
+    >>> cluster = Cluster(("a:1", "b:1"), index=1)
+    >>> cluster.is_chief, cluster.others()
+    (False, ['a:1'])
     """
 
     addresses: tuple[str, ...]

@@ -17,6 +17,12 @@ class Alignment:
     Attributes:
         sure: The links that any right alignment must have.
         possible: The links that it may have; the sure ones are always among them.
+
+    Example:
+
+    >>> alignment = Alignment(sure={(0, 0)}, possible={(1, 2)})
+    >>> sorted(alignment.possible)
+    [(0, 0), (1, 2)]
     """
 
     sure: frozenset[tuple[int, int]]
@@ -36,6 +42,12 @@ class AlignmentErrorRate:
         recall: Part of the sure links that are predicted; 0 with no sure link.
         value: The alignment error rate; less is better.
         sentences: How many sentence pairs were compared.
+
+    Example:
+
+    >>> rate = alignment_error_rate([{(0, 0), (1, 1)}], [Alignment(sure={(0, 0)})])
+    >>> rate.precision, rate.recall, rate.sentences
+    (0.5, 1.0, 1)
     """
 
     precision: float

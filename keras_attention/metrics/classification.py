@@ -17,6 +17,13 @@ class LabelScores(NamedTuple):
         precision, recall, f1: The part of its predictions that are right, the part of its examples
             that are found, and their harmonic mean; 0 where there is nothing to divide by.
         examples: How many examples have it.
+
+    Example:
+
+    >>> truth = np.array([[1, 0], [0, 1], [0, 1]], bool)
+    >>> figures = f1_scores(truth, np.array([[1, 0], [1, 0], [0, 1]], bool)).by_label
+    >>> figures.precision, figures.recall, figures.examples
+    ([0.5, 1.0], [1.0, 0.5], [1, 2])
     """
 
     precision: list[float]
@@ -33,6 +40,13 @@ class F1Scores:
         macro: The mean F1 of the labels that occur in truth or prediction, rare or frequent.
         micro: F1 of all decisions; the accuracy, where examples have one label and one prediction.
         by_label: The figures of each label.
+
+    Example:
+
+    >>> truth = np.array([[1, 0], [0, 1]], bool)
+    >>> scores = f1_scores(truth, truth)
+    >>> scores.macro, scores.micro, scores.by_label.f1
+    (1.0, 1.0, [1.0, 1.0])
     """
 
     macro: float
@@ -48,6 +62,12 @@ class Calibration:
         error: The expected calibration error, from 0 to 1.
         bins: For each bin its limits (`low`, `high`), its `examples`, their mean `confidence` and
             the part that is right, `accuracy` (both `None` in an empty one).
+
+    Example:
+
+    >>> result = calibration([0.75, 0.75], [True, False])
+    >>> result.error, [each["examples"] for each in result.bins if each["examples"]]
+    (0.25, [2])
     """
 
     error: float

@@ -21,6 +21,12 @@ class CorpusScore:
         value: The score, from 0 to 100.
         signature: The reference tool's signature: its version and every setting of the score.
         details: Of BLEU, n-gram precisions, brevity penalty and lengths; else empty.
+
+    Example:
+
+    >>> score = chrf(["A dog runs."], ["A dog runs."])
+    >>> score.name, float(score), score.signature.split("|")[0]
+    ('chrF2', 100.0, 'nrefs:1')
     """
 
     name: str
@@ -43,6 +49,12 @@ class LengthBucket:
         shortest, longest: The fewest and the most words, `None` where the bucket is open.
         sentences: How many sentences fell into the bucket.
         score: Their `CorpusScore`, or `None` for an empty bucket.
+
+    Example:
+
+    >>> short, long = bleu_by_length(["ein Hund"], ["a dog"], ["a dog"], edges=(5,))
+    >>> short.label, short.sentences, long.label, long.score
+    ('0-4', 1, '5+', None)
     """
 
     shortest: int

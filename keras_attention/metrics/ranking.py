@@ -27,6 +27,12 @@ class RankingScore:
         questions: How many questions the means are over.
         without_right: Questions left out because no candidate is right.
         only_right: Questions without a wrong candidate, which `"filtered"` leaves out.
+
+    Example:
+
+    >>> score = ranking_score({"q1": {"a": 0.9, "b": 0.5}}, {"q1": {"a": 0, "b": 1}})
+    >>> score.mrr, score.precision_at_1, score.questions
+    (0.5, 0.0, 1)
     """
 
     map: float

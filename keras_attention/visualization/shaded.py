@@ -52,6 +52,12 @@ class ShadedTokens:
 
     Raises:
         ValueError: If the weights do not fit the tokens, or are negative or not finite.
+
+    Example:
+
+    >>> row = ShadedTokens(["It", "opened", "in", "1931"], [0.0, 0.3, 0.1, 0.6], label="0.84")
+    >>> row.labels[int(row.weights.argmax())]
+    '1931'
     """
 
     tokens: Sequence[str]

@@ -216,7 +216,7 @@ def test_wrong_options_are_refused_in_one_line(overrides, message):
     [
         ("data: {fodler: x}", "section 'data' has no key 'fodler'. Did you mean 'folder'?"),
         ("dat: {}", "no key 'dat'. Did you mean 'data'?"),
-        ("- a", "must hold the sections data, tokenizer, model, training, distribute, decoding"),
+        ("- a", "model, training, distribute, decoding. Received: ['a']"),
         ("data: [1]", "section 'data' must hold keys. Received: ['1']"),
         ("data: [", "is not YAML"),
         ("training: {epochs: many}", "training.epochs must be a whole number. Received: 'many'"),

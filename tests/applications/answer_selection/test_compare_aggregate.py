@@ -159,5 +159,7 @@ def test_the_configuration_names_it():
 def test_an_objective_that_does_not_fit_is_refused(ranker):
     with pytest.raises(ValueError, match="objective"):
         AnswerRanker(ranker.backbone, ranker.preprocessor, objective="pairwise")
-    with pytest.raises(ValueError, match="needs a network of logits"):
+    with pytest.raises(
+        ValueError, match="needs a network of logits.*AnswerSelector with log_odds=False"
+    ):
         AnswerRanker.from_questions(QUESTIONS, encoder="gru", units=6, objective="listwise")

@@ -173,7 +173,10 @@ def test_export_scores_strings_without_this_package(answers_run, capsys, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["predict", "{run}", "--question", " ", "--candidates", "{two}"], "question has no words"),
+        (
+            ["predict", "{run}", "--question", " ", "--candidates", "{two}"],
+            "the question has no words. Received: ' '.",
+        ),
         (["predict", "{run}", "--question", "a", "--candidates", "{gap}"], "candidate 2 has no"),
         (["predict", "{run}", "--question", "a", "--candidates", "{empty}"], "is empty"),
         (["predict", "{run}", "--candidates", "{two}"], "required: --question"),

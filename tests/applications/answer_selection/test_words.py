@@ -174,8 +174,8 @@ def test_without_gensim_the_way_out_is_said(monkeypatch, words):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source": "file"}, "go together: give both"),
-        ({"file": "x"}, "go together: give both"),
+        ({"source": "file"}, "give both. Received: vectors.source=file, vectors.file=None"),
+        ({"file": "x"}, "give both. Received: vectors.source=random, vectors.file=x"),
         ({"extra_words": 3}, "goes with vectors.source file only"),
     ],
 )

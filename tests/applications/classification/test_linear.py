@@ -191,7 +191,7 @@ def test_a_dataset_is_refused_as_nothing_counts_it():
             lambda: ClassificationConfig(
                 data=DataConfig(labels="number"), model=ModelConfig(linear="nb_svm")
             ).check(),
-            "model.linear does not go with data.labels number",
+            "model.linear does not go with data.labels number. Received: nb_svm",
         ),
     ],
 )

@@ -338,7 +338,7 @@ def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
         assert done.status == 0 and "overall[" in done.out
         assert path.read_bytes().startswith(start)
     done = call_command(capsys, "visualize", opinions_run, "--input", " ")
-    assert done.status == 2 and "the text is empty" in done.err
+    assert done.status == 2 and "the text is empty. Received: ' '" in done.err
     done = call_command(
         capsys, "visualize", opinions_run, "--input", "a", "--output", tmp_path / "a.doc"
     )

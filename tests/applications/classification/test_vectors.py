@@ -117,14 +117,14 @@ def test_the_command_trains_from_them(file, tmp_path):
                 vectors=VectorsConfig(file="x"),
                 model=ModelConfig(architecture="backbone", backbone="y"),
             ).check(),
-            "vectors.file does not apply to model.architecture backbone",
+            "vectors.file does not apply to model.architecture backbone.* Received: x",
         ),
         (
             lambda: ClassificationConfig(
                 vectors=VectorsConfig(file="x", extra_words=3),
                 tokenizer=TokenizerConfig(kind="sentencepiece"),
             ).check(),
-            "extra_words goes with tokenizer.kind words",
+            "extra_words goes with tokenizer.kind words only. Received: 3 with sentencepiece",
         ),
         (lambda: WordVectors(9, 3, channels="two"), "channels must be .* Received: 'two'"),
     ],
