@@ -440,3 +440,18 @@ def test_hypotheses_that_share_memory_and_caches_find_the_same(option, shared_ke
     for ours, theirs in zip(shared, search(model, source, options), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-3, atol=1e-5)
     assert len(np.unique(np.asarray(shared.lengths))) > 1
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_what_luong_attends_to_differs_from_the_start(layers):
+    """From Keras' own start of embeddings two LSTMs leave a deviation of 0.003 (ADR 16)."""
+    keras.utils.set_random_seed(5)
+    ids = np.random.default_rng(5).integers(4, 500, (7, 13))
+
+    def deviation(**options):
+        model = Luong(500, 500, embedding_size=128, units=128, layers=layers, **options)
+        return float(np.std(model.encode(ids)[0]))
+
+    assert deviation() > 0.03
+    small = keras.initializers.RandomUniform(-0.05, 0.05)
+    assert deviation(embeddings_initializer=small) < 0.01

@@ -48,8 +48,9 @@ class Luong(TranslationModel):
         readout_size: Integer, width of $\\tilde h_t$; None for `units`.
         dropout: Rate of the dropout on embeddings, between the layers, on annotations and on
             $\\tilde h_t$ (0.2).
-        **kwargs: `tie_embeddings` (which needs `readout_size == embedding_size`), `name` and
-            `dtype` of `TranslationModel`; inputs and results are as there.
+        **kwargs: `tie_embeddings` (which needs `readout_size == embedding_size`), `name`, `dtype`
+            and `embeddings_initializer` (uniform within 1; 0.1 in the paper) of
+            `TranslationModel`; inputs and results are as there.
 
     Reference:
         - [Luong et al., 2015](https://arxiv.org/abs/1508.04025)
@@ -78,6 +79,8 @@ class Luong(TranslationModel):
                 f"leave it out. Received: reverse_source={reverse_source}, encoder={encoder}"
             )
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        # Keras' own start, within 0.05, leaves the top LSTM's states nearly 0 and alike (ADR 16).
+        kwargs = {"embeddings_initializer": keras.initializers.RandomUniform(-1.0, 1.0), **kwargs}
         super().__init__(*sizes, readout_size or units, dropout, **kwargs)
         self.keep(units=units, input_feeding=input_feeding, readout_size=readout_size)
         self.keep(reverse_source=reverse_source)
