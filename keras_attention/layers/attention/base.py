@@ -231,8 +231,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def loop_score(self) -> LoopScore | None:
         """Return the score with its own gradient, for a decoder's fast loop, or `None`.
 
-        A subclass that overrides `project_query`, `score`, `attend` or `read` takes the slower loop
-        of steps, unless it declares its own `loop_score`.
+        A subclass that overrides `project_query`, `queries`, `score`, `attend`, `read`, `step` or
+        `initial_state` takes the slower loop of steps, unless it declares its own `loop_score`.
         """
         return None
 
