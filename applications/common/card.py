@@ -15,12 +15,11 @@ import keras
 import keras_hub
 
 from ..training.config import by_key, changed_keys
-from ..training.run_folder import RunFolder, read_metrics
+from ..training.run_folder import CARD_FILE, RunFolder, read_metrics
 from .arguments import without
 from .files import MOST_JSON, checksum, known_checksums, read_bytes, write_text
 from .presets import PREPROCESSOR_FILE, WEIGHTS_FILE
 
-CARD_FILE = "README.md"
 MISSING = "To be filled in by the author of this model."
 
 
@@ -48,9 +47,8 @@ def card_of_preset(task: keras_hub.models.Task, folder: Path) -> str:
     It is that of the folder which the task was read from, where nothing has changed since.
     """
     source = task.preset_folder
-    if source is None or not (source / CARD_FILE).is_file():
-        return model_card(task)
-    if _parts_of(source) != _parts_of(folder):
+    has_card = source is not None and (source / CARD_FILE).is_file()
+    if not has_card or _parts_of(source) != _parts_of(folder):
         return model_card(task)
     return read_bytes(source / CARD_FILE, MOST_JSON).decode("utf-8", "replace")
 
@@ -59,15 +57,15 @@ def _parts_of(folder: Path) -> dict[str, str]:
     """Return the checksums of the arrays of a preset, and of its preprocessor."""
     import h5py
 
-    parts = [path for path in (folder / PREPROCESSOR_FILE,) if path.is_file()]
-    found = {path.name: checksum(path) for path in parts}
+    preprocessor, weights = folder / PREPROCESSOR_FILE, folder / WEIGHTS_FILE
+    found = {preprocessor.name: checksum(preprocessor)} if preprocessor.is_file() else {}
 
     def add(name, item):
         if isinstance(item, h5py.Dataset):
             found[name] = hashlib.sha256(item[()].tobytes()).hexdigest()
 
-    if (folder / WEIGHTS_FILE).is_file():
-        with h5py.File(folder / WEIGHTS_FILE, "r") as file:
+    if weights.is_file():
+        with h5py.File(weights, "r") as file:
             file.visititems(add)
     return found
 

@@ -12,9 +12,10 @@ from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
+from ..training.run_folder import CARD_FILE
 from . import presets
 from .backend import compiled
-from .card import CARD_FILE, card_of_preset
+from .card import card_of_preset
 from .errors import UserError, check_choice
 from .explanation import Explanation
 from .files import new_folder, write_checksums

@@ -42,7 +42,7 @@ from ..common.files import json_object, read_bytes, write_text
 from .config import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 2
-FORMAT = "FORMAT"
+FORMAT, CARD_FILE = "FORMAT", "README.md"
 
 
 class RunFolder:
@@ -112,7 +112,7 @@ class RunFolder:
     def verify_parts(self) -> None:
         """Refuse the run where a vocabulary or another part was damaged or changed."""
         for name in files.known_checksums(self.path):
-            if name not in (self.config.name, self.best_weights.name, "README.md"):
+            if name not in (self.config.name, self.best_weights.name, CARD_FILE):
                 files.verify_checksum(self.path / name, self.path)
 
     def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:
