@@ -442,16 +442,28 @@ def test_hypotheses_that_share_memory_and_caches_find_the_same(option, shared_ke
     assert len(np.unique(np.asarray(shared.lengths))) > 1
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_what_luong_attends_to_differs_from_the_start(layers):
+@pytest.mark.parametrize(
+    "network, options", [(Luong, {"layers": 1}), (Luong, {"layers": 2}), (RNNSearch, {})]
+)
+def test_what_is_attended_to_differs_from_the_start(network, options):
     """From Keras' own start of embeddings two LSTMs leave a deviation of 0.003 (ADR 16)."""
     keras.utils.set_random_seed(5)
     ids = np.random.default_rng(5).integers(4, 500, (7, 13))
 
-    def deviation(**options):
-        model = Luong(500, 500, embedding_size=128, units=128, layers=layers, **options)
+    def deviation(**start):
+        model = network(500, 500, embedding_size=128, units=128, **options, **start)
         return float(np.std(model.encode(ids)[0]))
 
     assert deviation() > 0.03
     small = keras.initializers.RandomUniform(-0.05, 0.05)
     assert deviation(embeddings_initializer=small) < 0.01
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "rnnencdec", "luong-dot", "transformer"])
+def test_source_and_target_embeddings_start_apart(name):
+    model = MODELS[name]()
+    source, target = (
+        np.asarray(each.embeddings) for each in (model.source_embedding, model.target_embedding)
+    )
+    rows = min(len(source), len(target))
+    assert not np.any(source[:rows] == target[:rows])

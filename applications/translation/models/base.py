@@ -103,8 +103,12 @@ class TranslationModel(Network):
         self.share_embeddings = share_embeddings
 
         def embedding(size, name):
-            options = {"name": name, "dtype": self.dtype_policy}
-            return keras.layers.Embedding(size, embedding_size, embeddings_initializer, **options)
+            start = keras.initializers.get(embeddings_initializer)
+            if hasattr(start, "clone"):  # one object would give both sides the same numbers
+                start = start.clone()
+            return keras.layers.Embedding(
+                size, embedding_size, start, name=name, dtype=self.dtype_policy
+            )
 
         if share_embeddings:
             self.source_embedding = embedding(source_vocabulary_size, "embedding")
