@@ -1,7 +1,6 @@
 """The network: a question and its candidates to a score for each candidate, and its loss."""
 
 import dataclasses
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from keras import ops
 from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerAttentionGRU
 
 from ..common.arguments import KeepsArguments
-from ..common.errors import check_choice
+from ..common.errors import check_choice, check_number
 from .compare_aggregate import CompareAggregate
 from .config import OF_ALL, READERS, ModelConfig
 from .network import AnswerNetwork
@@ -254,6 +253,8 @@ class AnswerSelector(AnswerNetwork):
         start = 1.0 if log_odds else 0.1  # a cosine is at most 1, and its margin 0.2
         super().__init__(*sizes, trainable_vectors, word_match, start, **kwargs)
         _check(encoder, attention, reader, occam)
+        if reader is not None and question_reader is reader:  # or it would be saved as two
+            question_reader, shared = None, True
         self.keep(units=units, log_odds=log_odds)
         self.keep(encoder=encoder, pooling=pooling, bidirectional=bidirectional, shared=shared)
         self.keep(attention_units=attention_units, occam=occam, occam_minimum=occam_minimum)
@@ -350,7 +351,7 @@ class HardestHinge(KeepsArguments, keras.losses.Loss):
     """
 
     def __init__(self, margin: float = 0.2, name: str = "hardest_hinge", **kwargs: Any):
-        check_margin(margin)
+        check_number("`margin`", margin, 0)
         super().__init__(name=name, **kwargs)
         self.keep(margin=margin)
 
@@ -360,12 +361,6 @@ class HardestHinge(KeepsArguments, keras.losses.Loss):
         hardest = ops.max(wrong, axis=1, keepdims=True)
         each = right * ops.relu(self.margin - y_pred + hardest)
         return ops.sum(each, axis=1) / ops.maximum(ops.sum(right, axis=1), 1.0)
-
-
-def check_margin(margin: Any) -> None:
-    """Refuse a margin that is no finite number of at least 0."""
-    if not isinstance(margin, numbers.Real) or not 0 <= margin < float("inf"):
-        raise ValueError(f"`margin` should be a number of at least 0. Received: margin={margin!r}")
 
 
 def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> AnswerNetwork:

@@ -10,7 +10,7 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
-from ..common.errors import shown
+from ..common.errors import check_counts, shown
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
 from ..common.vectors import with_words
 
@@ -71,9 +71,7 @@ class AnswerPreprocessor(TextPreprocessor):
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
-        for name, size in (("unknown_buckets", unknown_buckets), ("max_length", max_length)):
-            if size < 1:
-                raise ValueError(f"`{name}` should be at least 1. Received: {name}={size}")
+        check_counts(unknown_buckets=unknown_buckets, max_length=max_length)
         self.keep(unknown_buckets=unknown_buckets, max_length=max_length)
 
     @classmethod

@@ -13,7 +13,15 @@ from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
 from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
-from ..common.errors import UserError, check_choice, check_single, say, shown
+from ..common.errors import (
+    UserError,
+    check_choice,
+    check_counts,
+    check_number,
+    check_single,
+    say,
+    shown,
+)
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, output_file
 from ..common.preprocessor import as_texts, check_equally_many
@@ -23,7 +31,7 @@ from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
-from .model import HardestHinge, build_model, check_margin, make_network
+from .model import HardestHinge, build_model, make_network
 from .network import AnswerNetwork
 from .preprocessor import AnswerPreprocessor, padded
 from .results import PROTOCOLS, Answer, Ranking, by_position, by_word, evaluation_report
@@ -72,6 +80,7 @@ class AnswerRanker(TextTask):
     asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
     network_class, preprocessor_cls = AnswerNetwork, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
+    training_keys: ClassVar = {"loss": "objective", "margin": "margin", "negatives": "negatives"}
     served_letters = 100_000  # of which `max_length` words are read
 
     def __init__(
@@ -83,13 +92,8 @@ class AnswerRanker(TextTask):
         objective: str | None = None,
         **kwargs: Any,
     ):
-        is_number = isinstance(negatives, (int, np.integer)) and not isinstance(negatives, bool)
-        if not is_number or negatives < 1:
-            raise ValueError(
-                "`negatives` should be a whole number of at least 1. "
-                f"Received: negatives={negatives!r}"
-            )
-        check_margin(margin)
+        check_counts(negatives=negatives)
+        check_number("`margin`", margin, 0)
         if objective is not None:
             check_choice("objective", objective, OBJECTIVES)
         log_odds = getattr(backbone, "log_odds", False)

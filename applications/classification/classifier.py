@@ -59,7 +59,7 @@ class ClassificationTask(TextTask):
     name_of_task, shaded_pages = "classification", HTML
     config_class, known_defaults = ClassificationConfig, PRESETS
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
-    loss_keys = ("label_smoothing",)
+    training_keys: ClassVar = {"label_smoothing": "label_smoothing"}
     served_letters = 100_000  # of which `max_length` tokens are read
     pairs: ClassVar[bool]
     default_architecture: ClassVar[str]

@@ -126,6 +126,11 @@ class Classifier(Network):
             scores += ops.cast(self.prior(inputs["text"]), scores.dtype)
         return scores, weights
 
+    def compute_mask(self, inputs, previous_mask=None):
+        """Return which rows are texts, so that metrics leave rows of padding out."""
+        ids = inputs["text"]
+        return ops.any(ops.not_equal(ids, 0), axis=tuple(range(1, len(ids.shape))))
+
     def compute_output_shape(self, inputs_shape):
         return (inputs_shape["text"][0], self.outputs_count)
 

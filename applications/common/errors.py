@@ -111,7 +111,7 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
 def check_counts(least: int = 1, **counts: Any) -> None:
     """Refuse each argument that is not a whole number of at least `least`, which is 0 or 1."""
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < least:
             wanted = "a positive integer" if least else "an integer of at least 0"
             raise ValueError(f"`{name}` should be {wanted}. Received: {name}={count!r}")
 

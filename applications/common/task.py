@@ -83,8 +83,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """The arguments of `service`, which `export` takes."""
     counts_tokens: ClassVar[bool] = False
     """Whether a training reports tokens a second: labels are padded with 0."""
-    loss_keys: ClassVar[tuple[str, ...]] = ()
-    """The arguments that say what the default loss is, which a training section has too."""
+    training_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys of a training section that are attributes of the task, by whose names."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
     _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
@@ -269,13 +269,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Args:
             x: texts, as the task takes them, or a `tf.data.Dataset` of batches of them.
             y: their targets, where `x` does not hold them.
-            batch_size: examples of a batch; 32 where not given.
+            batch_size: examples of a batch; 32 where not given, or with `run` that of `training`.
             epochs: passes over the data; those of `training` where that is given, else 1.
             validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch.
             validation_split: the part of the examples, the last ones, to validate on instead.
             sample_weight: a weight for each example.
             shuffle: whether to draw a new order in each epoch.
-            seed: the seed of that order; drawn from `keras.utils.set_random_seed` where not given.
+            seed: the seed of that order; drawn from `keras.utils.set_random_seed` where not given,
+                or with `run` that of `training`.
             run: a run folder to make, or to go on with: the preset of the best weights,
                 checkpoints and figures. The optimizer is then that of `training`, a
                 `TrainingConfig` (its default where not given), so that the run can be resumed.
@@ -295,6 +296,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
             raise ValueError(
                 "`run` needs texts, which can be gone through again from any step: give lists. "
                 f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
+            )
+        if run is None and "training" in kwargs:
+            raise ValueError(
+                "`training` goes with `run`: name a folder, or `compile` the task. "
+                f"Received: training={type(kwargs['training']).__name__}"
             )
         if run is not None and not shuffle:
             raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
@@ -379,7 +385,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         with new_folder(preset_dir) as folder:
             # Not the task's own, which fails before KerasHub 0.29 where there is no preprocessor.
             self.backbone.save_to_preset(str(folder), float("inf"))
-            self.describe(folder)
+            presets.write_parts(self, folder)
             write_checksums(folder)
             (folder / CARD_FILE).write_text(card_of_preset(self, folder), encoding="utf-8")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -277,7 +278,8 @@ def _lists_of_texts(values, name, split):
     for place, value in enumerate(values):
         is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
         texts = list(value) if is_list else [value]
-        texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in texts]
+        with suppress(UnicodeDecodeError):  # refused below, as bytes
+            texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in texts]
         if not all(isinstance(each, str) for each in texts):
             raise ValueError(
                 f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "

@@ -64,6 +64,9 @@ def save_config(config: Any, path: Path) -> None:
     write_text(path, text, known=True)
 
 
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+
+
 def precision_of(config: Any) -> str:
     """Return the dtype policy of all verbs but `train`."""
     return getattr(getattr(config, "decoding", None), "precision", "float32")
@@ -386,7 +389,7 @@ class TrainingConfig:
     max_minutes: float | None = None
     average_checkpoints: int = 1
     jit_compile: bool | None = None
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    precision: Precision = "float32"
     steps_per_execution: int = 1
     check_numerics: bool = False
     deterministic: bool = True

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ from ..common.files import checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
-from .config import by_key, changed_keys, load_config, precision_of, save_config
+from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
 from .fit import Outcome, at_epoch_end, train
 from .run_folder import (
@@ -162,7 +162,7 @@ def fit_new_run(
             "Received: neither"
         )
     changes = {name: value for name, value in changes.items() if value is not None}
-    section = dataclasses.replace(section, **changes | _of_loss(task, section, changes))
+    section = dataclasses.replace(section, **changes | _of_task(task, section, changes))
     config = dataclasses.replace(config, training=section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
@@ -178,21 +178,28 @@ def fit_new_run(
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
         if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
             raise UserError(f"{output} has another network than {whose}.")
-    with writing(run), quietly(verbose == 0):
+    with writing(run), quietly(verbose == 0), seeded(section):
         take_over(run, config, given=given)
         return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
 
 
-def _of_loss(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a training section says of the loss, by the task; refuse what differs."""
-    for name in task.loss_keys:
-        own, given = getattr(task, name), {**vars(section), **changes}[name]
-        if given != own and (name in changes or given != getattr(type(section), name)):
+def _of_task(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a training section that the task decides; refuse what differs."""
+    settings, policy = {**vars(section), **changes}, task.backbone.dtype_policy.name
+    own = {key: getattr(task, name) for key, name in task.training_keys.items()}
+    ways = dict.fromkeys(own, f"give it to {type(task).__name__}(...)")
+    if policy in get_args(Precision):
+        own["precision"], ways["precision"] = policy, "give the network this `dtype`"
+    if "class_weights" in settings:
+        own["class_weights"], ways["class_weights"] = "none", "give `sample_weight`"
+    for name, value in own.items():
+        given = settings[name]
+        if given != value and (name in changes or given != getattr(type(section), name)):
             raise ValueError(
-                f"`{name}` is the task's own: give it to {type(task).__name__}(...), which has "
-                f"{name}={own}, and leave it out here. Received: {name}={given}"
+                f"`{name}` is the task's own, {name}={value}: {ways[name]}, and leave it out here. "
+                f"Received: {name}={given}"
             )
-    return {name: getattr(task, name) for name in task.loss_keys}
+    return own
 
 
 def with_absolute_paths(config: Any) -> Any:

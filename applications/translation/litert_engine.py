@@ -23,7 +23,7 @@ import numpy as np
 from keras_attention.decoding import DecodingResult, SearchOptions
 from keras_attention.text import PAD_ID
 
-from ..common.errors import UserError, check_choice, one_line
+from ..common.errors import UserError, check_choice, check_number, one_line
 from ..common.files import digest, new_folder
 from ..common.streams import default_streams, usable_cores
 from ..common.task import TextTask
@@ -151,10 +151,7 @@ def export_litert(
         UserError: if `output` exists, or the network or the options cannot be converted.
     """
     check_choice("`compute_type`", compute_type, COMPUTE_TYPES)
-    if isinstance(source_length, bool) or not isinstance(source_length, int) or source_length < 1:
-        raise UserError(
-            f"`source_length` must be a whole number of at least 1. Received: {source_length!r}"
-        )
+    check_number("`source_length`", source_length, 1, whole=True)
     chosen = (search or task.search).replace(**options)
     _check(task.backbone, chosen, "--format saved_model exports it.")
     with new_folder(output) as folder:

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
-from ..common.backend import of_at_most, seed_of_service
+from ..common.backend import of_at_most, seed_of_service, service_of
 from .search import search
 from .translator import Translator
 
@@ -13,8 +13,8 @@ _NO_WORD = "\0"
 """The answer of the dictionary for a word that it lacks."""
 
 
-class TranslationService(tf.Module):
-    """A translator as a `tf.Module` from strings to strings, which a SavedModel can hold.
+def service(translator: Translator, options: SearchOptions, max_letters: int) -> tf.Module:
+    """Return a translator as a `tf.Module` from strings to strings, which a SavedModel can hold.
 
     The signature `serving_default` takes `text`, `(B,)` strings, and gives what
     `Translator.translate` gives:
@@ -34,38 +34,51 @@ class TranslationService(tf.Module):
         options: how to search.
         max_letters: the longest text of a call, in letters.
     """
+    model, preprocessor = translator.backbone, translator.preprocessor
+    source, target = map(preprocessor.in_graph, ("source_tokenizer", "target_tokenizer"))
+    vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
+    replaces = preprocessor.replace_unknown and model.has_attention
+    seed, kept_too = seed_of_service(options), []
+    if seed is not None:
+        kept_too.append(seed.state.value)
+    if pairs := translator.dictionary:
+        pairs = tf.lookup.KeyValueTensorInitializer(list(pairs), list(pairs.values()))
+        kept_too.append(dictionary := tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD))
 
-    def __init__(self, translator: Translator, options: SearchOptions, max_letters: int):
-        super().__init__()
-        model, preprocessor = translator.backbone, translator.preprocessor
-        self._source = preprocessor.in_graph("source_tokenizer")
-        self._target = preprocessor.in_graph("target_tokenizer")
-        self._vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
-        # The variables alone: the Keras model around them does not belong in the SavedModel.
-        self._weights = [variable.value for variable in model.weights]
-        self._replaces_unknown = preprocessor.replace_unknown and model.has_attention
-        self._dictionary = None
-        if words := list(translator.dictionary):
-            translations = list(translator.dictionary.values())
-            pairs = tf.lookup.KeyValueTensorInitializer(words, translations)
-            self._dictionary = tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD)
-        self._n_best = options.n_best
-        self._max_letters = max_letters
-        seed = seed_of_service(options)
-        self._seed = None if seed is None else seed.state.value
-        self._search = lambda source: search(model, source, options, seed)
+    def tokens_of(ids, source_tokens, alignments):
+        tokens = tf.gather(vocabulary, ids)
+        if not replaces:
+            return tokens
+        # One more column, so that there is a place to read where all lines are empty.
+        weights = tf.pad(alignments, [[0, 0]] * 3 + [[0, 1]])
+        places = tf.argmax(weights, axis=-1)
+        words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
+        if translator.dictionary:
+            translated = dictionary.lookup(words)
+            words = tf.where(translated == _NO_WORD, words, translated)
+        attends = tf.reduce_max(weights, axis=-1) > 0
+        return tf.where((ids == UNK_ID) & attends, words, tokens)
+
+    def text_of(ids, tokens, kept):
+        shape = tf.shape(ids)
+        rows = [shape[0] * shape[1], shape[2]]
+        if replaces:
+            kept = tf.reshape(kept, rows)
+            text = target.join(tf.ragged.boolean_mask(tf.reshape(tokens, rows), kept))
+        else:
+            text = target.decode(tf.reshape(ids, rows))
+        return tf.reshape(text, shape[:2])
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
-    def serve(self, text):
-        """Translate strings `(B,)`; the class describes the results."""
-        (text,) = of_at_most(self._max_letters, text=text)
-        ids = self._source.encode(text)
+    def serve(text):
+        (text,) = of_at_most(max_letters, text=text)
+        ids = source.encode(text)
         empty = ids.row_lengths() == 0
-        source_tokens = self._source.tokens(text).to_tensor("")
+        source_tokens = source.tokens(text).to_tensor("")
         size, length = tf.shape(source_tokens)[0], tf.shape(source_tokens)[1]
         # The search needs a row and a column, which no texts, or empty ones, do not give.
         missing = [[0, tf.maximum(0, 1 - size)], [0, tf.maximum(0, 1 - length)]]
-        found = self._search(tf.pad(ids.to_tensor(PAD_ID), missing))
+        found = search(model, tf.pad(ids.to_tensor(PAD_ID), missing), options, seed)
         kept = tf.sequence_mask(found.lengths[:size], tf.shape(found.tokens)[2])
         kept &= (found.tokens[:size] != END_ID) & ~empty[:, None, None]
         longest = tf.reduce_max(tf.reduce_sum(tf.cast(kept, tf.int32), axis=-1))
@@ -76,42 +89,20 @@ class TranslationService(tf.Module):
         if found.attention is not None:
             alignments = tf.cast(found.attention, tf.float32)[:size, :, :longest, :length]
             alignments = tf.where(kept[..., None], alignments, 0.0)
-        tokens = self._tokens(ids, source_tokens, alignments)
+        tokens = tokens_of(ids, source_tokens, alignments)
         results = {
-            "text": self._text(ids, tokens, kept),
+            "text": text_of(ids, tokens, kept),
             "tokens": tf.where(kept, tokens, ""),
             "scores": _scores(found.scores[:size], empty),
             "log_probabilities": _scores(found.log_probabilities[:size], empty),
         }
         if alignments is not None:
             results["alignments"] = alignments
-        if self._n_best == 1:
+        if options.n_best == 1:
             results = {name: tensor[:, 0] for name, tensor in results.items()}
         return {**results, "source_tokens": source_tokens}
 
-    def _tokens(self, ids, source_tokens, alignments):
-        tokens = tf.gather(self._vocabulary, ids)
-        if not self._replaces_unknown:
-            return tokens
-        # One more column, so that there is a place to read where all lines are empty.
-        weights = tf.pad(alignments, [[0, 0]] * 3 + [[0, 1]])
-        places = tf.argmax(weights, axis=-1)
-        words = tf.gather(tf.pad(source_tokens, [[0, 0], [0, 1]]), places, batch_dims=1)
-        if self._dictionary is not None:
-            translated = self._dictionary.lookup(words)
-            words = tf.where(translated == _NO_WORD, words, translated)
-        attends = tf.reduce_max(weights, axis=-1) > 0
-        return tf.where((ids == UNK_ID) & attends, words, tokens)
-
-    def _text(self, ids, tokens, kept):
-        shape = tf.shape(ids)
-        rows = [shape[0] * shape[1], shape[2]]
-        if self._replaces_unknown:
-            ragged = tf.ragged.boolean_mask(tf.reshape(tokens, rows), tf.reshape(kept, rows))
-            text = self._target.join(ragged)
-        else:
-            text = self._target.decode(tf.reshape(ids, rows))
-        return tf.reshape(text, shape[:2])
+    return service_of(serve, model, source, target, *kept_too)
 
 
 def _scores(scores, empty):

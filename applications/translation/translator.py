@@ -72,7 +72,7 @@ class Translator(SearchTask):
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
     asks: ClassVar = {"text": "Sentence"}
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
-    find, loss_keys = staticmethod(search), ("label_smoothing", "consistency")
+    find, training_keys = staticmethod(search), {x: x for x in ("label_smoothing", "consistency")}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
 
     def __init__(
@@ -424,10 +424,10 @@ class Translator(SearchTask):
     def service(
         self, search: SearchOptions | None = None, max_letters: int | None = None, **options: Any
     ) -> Any:
-        from .serving import TranslationService
+        from .serving import service
 
         options = (search or self.search).replace(**options)
-        return TranslationService(self, options, max_letters or self.served_letters)
+        return service(self, options, max_letters or self.served_letters)
 
     def batch_options(self, training) -> dict[str, Any]:
         return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
@@ -448,7 +448,7 @@ class Translator(SearchTask):
         network = build_model(config.model, *sizes, *options)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
-        loss = {name: getattr(config.training, name) for name in cls.loss_keys}
+        loss = {name: getattr(config.training, name) for name in cls.training_keys}
         return cls(network, preprocessor, config.decoding.search(), **loss)
 
     @classmethod

@@ -164,7 +164,10 @@ def fit(path, epochs, **options):
 
 def test_a_run_has_no_other_loss_than_its_task(tmp_path):
     for options, message in (
-        ({"consistency": 2.0}, "`consistency` is the task's own.*=3.0.*Received: consistency=2.0"),
+        (
+            {"consistency": 2.0},
+            "task's own, consistency=3.0: give it to Translator.*Received: consistency=2.0",
+        ),
         ({"label_smoothing": 0.0}, "label_smoothing=0.2.*Received: label_smoothing=0.0"),
         ({"training": TrainingConfig(consistency=1.0)}, "Received: consistency=1.0"),
     ):

@@ -174,6 +174,21 @@ def test_a_decoder_names_the_parts_of_a_document():
         decoder(random(16, 1, T, 2), {"words": random(17, 1, N, W, D)})
 
 
+def test_the_masks_that_words_and_sentences_carry(tmp_path):
+    layer = HierarchicalAttention(BahdanauAttention(3), LuongAttention("general"))
+    query, words, sentences = random(21, B, T, D), random(22, B, N, W, D), random(23, B, N, D)
+    words[0, :, 2:], words[:, 2], sentences[1, 2:] = 0.0, 0.0, 0.0
+    inputs = [keras.Input(array.shape[1:]) for array in (query, words, sentences)]
+    masking = keras.layers.Masking()
+    outputs = layer(inputs[0], *map(masking, inputs[1:]), return_attention_scores=True)
+    found = keras.Model(inputs, outputs).predict([query, words, sentences], verbose=0)
+    masks = {"word_mask": words.any(-1), "sentence_mask": sentences.any(-1)}
+    expected = layer(query, words, sentences, return_attention_scores=True, **masks)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, to_numpy(theirs), atol=1e-6)
+    assert np.all(found[1][1, :, 2] == 0.0) and np.all(found[1][0, :, :, 2:] == 0.0)
+
+
 def test_dropout_drops_words_in_training_only():
     layer = HierarchicalAttention(BahdanauAttention(3), BahdanauAttention(3), dropout=0.5, seed=3)
     words = np.eye(N * W, dtype="float32").reshape(1, N, W, N * W)  # the context is the weights
@@ -187,9 +202,10 @@ def test_dropout_drops_words_in_training_only():
 
 
 @pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)], ids=str)
-def test_sizes_of_zero(sizes):
+@pytest.mark.parametrize("of_words", [BahdanauAttention, CoverageAttention])
+def test_sizes_of_zero(of_words, sizes):
     batch, steps, count, width = sizes
-    layer = HierarchicalAttention(BahdanauAttention(3), LuongAttention("general"))
+    layer = HierarchicalAttention(of_words(3), LuongAttention("general"))
     context, scores = layer(
         np.ones((batch, steps, 5), "float32"),
         np.ones((batch, count, width, 6), "float32"),

@@ -405,30 +405,6 @@ def test_quantized_kernels_are_as_close_as_those_of_keras(mode, most):
     np.testing.assert_allclose(to_numpy(layer(x)), to_numpy(layer(x, x)), atol=1e-5)
 
 
-def test_lora_learns_its_own_weights_alone_and_merges_back(tmp_path):
-    x = random(1, BATCH, STEPS, QUERY)
-    layer = MultiHeadAttention(HEADS, SIZE, use_gate=True)
-    model = keras.Sequential([keras.Input((STEPS, QUERY)), layer])
-    before = to_numpy(model(x))
-    own = {w.name: to_numpy(w.value) for w in layer.weights}
-    layer.enable_lora(2)
-    assert all("lora" in w.name for w in layer.trainable_weights)
-    np.testing.assert_allclose(to_numpy(model(x)), before, atol=1e-6)
-    model.compile(keras.optimizers.Adam(0.1), "mse")
-    model.fit(x, random(2, *x.shape), epochs=3, verbose=0)
-    assert all(
-        np.array_equal(own[w.name], to_numpy(w.value)) for w in layer.weights if w.name in own
-    )
-    after = to_numpy(model(x))
-    assert not np.allclose(after, before, atol=1e-2)
-    model.save_weights(tmp_path / "merged.weights.h5")
-    plain = keras.Sequential(
-        [keras.Input((STEPS, QUERY)), MultiHeadAttention(HEADS, SIZE, use_gate=True)]
-    )
-    plain.load_weights(tmp_path / "merged.weights.h5")
-    np.testing.assert_allclose(to_numpy(plain(x)), after, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -40,6 +40,8 @@ class HierarchicalAttention(AttentionMechanism):
             attend. A sentence without a word that the word mask leaves is masked in any case.
         return_attention_scores, training: As in `AttentionMechanism`.
         mask: Another name of `query_mask`.
+        words_mask, sentences_mask: The masks that words and sentences carry, which Keras passes by
+            itself.
 
     Returns:
         The context `(B, T, D)`; with `return_attention_scores` also the weights `(B, T, N, W)`.
@@ -114,20 +116,24 @@ class HierarchicalAttention(AttentionMechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
         mask: Tensor = None,
+        words_mask: Tensor = None,
+        sentences_mask: Tensor = None,
     ) -> Tensor:
+        word_mask = words_mask if word_mask is None else word_mask
+        sentence_mask = sentences_mask if sentence_mask is None else sentence_mask
         self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
         query_mask = combine_masks(query_mask, mask)
-        # Keras would pass these by itself under the names `words_mask` and `sentences_mask` alone.
-        if word_mask is None:
-            word_mask = getattr(words, "_keras_mask", None)
-        if sentence_mask is None:
-            sentence_mask = getattr(sentences, "_keras_mask", None)
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
                 word_mask = ops.expand_dims(query_mask, 1)
         memory = self.prepare_memory(words, sentences, word_mask, sentence_mask, training)
         query = zero_masked(self.cast(query), query_mask)
+        if query.shape[1] == 0:  # Keras' loops need a step
+            steps = *ops.shape(query)[:1], 0
+            context = ops.zeros((*steps, words.shape[3]), self.compute_dtype)
+            scores = ops.zeros((*steps, *ops.shape(words)[1:3]), self.compute_dtype)
+            return (context, scores) if return_attention_scores else context
         context, scores, _ = self.attend(query, memory, self.initial_state(memory), query_mask)
         self.add_sequence_loss(scores, query_mask, training)
         return (context, scores) if return_attention_scores else context

@@ -71,6 +71,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         initial_state: The state before the first step, `(B, U)` or a list of it. Default: zeros.
         training: Whether dropout applies.
         return_attention_scores: Whether to return the weights `α` too; not for `"gate"`.
+        inputs_mask: The mask that the inputs carry, which Keras passes by itself.
 
     Returns:
         The last state `(B, U)`, or with `return_sequences` all, `(B, T, U)`; with `return_state`
@@ -159,8 +160,10 @@ class InnerAttentionGRU(keras.layers.RNN):
         initial_state: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        inputs_mask: Any = None,
     ) -> Any:
         inputs, query = _apart(inputs, query)
+        mask = inputs_mask if mask is None else mask
         mask, state = self._check(inputs, query, mask, initial_state, return_attention_scores)
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = None if mask is None else ops.cast(mask, "bool")
@@ -256,9 +259,6 @@ class InnerAttentionGRU(keras.layers.RNN):
     def _check(self, inputs, query, mask, initial_state, return_attention_scores):
         """Check the arguments of a call; return the mask and the state, with their defaults."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        if mask is None:
-            # Keras hands it over by itself only where the inputs are the only tensors.
-            mask = getattr(inputs, "_keras_mask", None)
         cell = self.cell
         check_scores_wanted(cell.attention, return_attention_scores)
         self._check_shapes(inputs.shape, None if query is None else query.shape)

@@ -1,16 +1,23 @@
 """The verbs on a trained run: what they write, that they agree, and how they refuse."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.answer_selection import AnswerPreprocessor, AnswerRanker
+from keras_attention.applications.answer_selection import (
+    AnswerPreprocessor,
+    AnswerRanker,
+    AnswerSelector,
+)
 from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
 from keras_attention.applications.answer_selection.data import as_questions
+from keras_attention.applications.answer_selection.model import HardestHinge, Reader
 from keras_attention.applications.answer_selection.results import (
     by_position,
     by_words,
@@ -329,17 +336,36 @@ def test_both_parts_of_a_split_can_teach(answers_run, order):
 def test_negatives_are_a_whole_number(answers_run, negatives):
     network = AnswerRanker.load(answers_run).backbone
     assert AnswerRanker(network, negatives=np.int64(3)).negatives == 3
-    with pytest.raises(ValueError, match="`negatives` should be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="`negatives` should be a positive integer. Received"):
         AnswerRanker(network, negatives=negatives)
 
 
 @pytest.mark.parametrize("margin", [None, "0.2", -0.1, float("nan"), float("inf")])
 def test_a_margin_is_a_number(answers_run, margin):
     network = AnswerRanker.load(answers_run).backbone
-    with pytest.raises(
-        ValueError, match=f"`margin` should be a number.*Received: margin={margin!r}"
-    ):
-        AnswerRanker(network, margin=margin)
+    for make in (HardestHinge, functools.partial(AnswerRanker, network)):
+        with pytest.raises(ValueError, match=f"`margin` must be a finite number.*Received: .?{margin}"):
+            make(margin=margin)
+
+
+def test_a_run_has_the_objective_of_its_task(tmp_path):
+    questions = [("who is it ?", ["it is a dog .", "the sky is blue ."], [1, 0])] * 8
+    ranker = AnswerRanker.from_questions(questions, units=3)
+    ranker = AnswerRanker(ranker.backbone, ranker.preprocessor, negatives=1, margin=0.9)
+    with pytest.raises(ValueError, match="`margin` is the task's own, margin=0.9.*ved: margin=0.3"):
+        ranker.fit(questions, validation_split=0.5, run=tmp_path / "run", margin=0.3)
+    ranker.fit(questions, validation_split=0.5, run=tmp_path / "run", verbose=0)
+    kept = load_config(AnswerSelectionConfig, [tmp_path / "run" / "config.yaml"]).training
+    assert (kept.loss, kept.margin, kept.negatives) == ("hinge", 0.9, 1)
+
+
+def test_one_reader_of_questions_and_answers_is_saved_as_one(tmp_path):
+    reader = Reader(3)
+    network = AnswerSelector(30, 5, reader=reader, question_reader=reader, shared=False)
+    network.save(tmp_path / "network.keras")
+    again = keras.saving.load_model(tmp_path / "network.keras")
+    assert again.question_reader is again.reader
+    assert again.count_params() == network.count_params()
 
 
 def test_a_run_is_judged_by_questions_with_right_and_wrong_candidates(tmp_path):

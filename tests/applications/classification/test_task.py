@@ -16,6 +16,7 @@ from keras_attention.applications.classification import (
     TextClassifier,
     build_model,
 )
+from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import WordTokenizer
@@ -158,6 +159,29 @@ def test_iterators_are_read_once_and_whole():
     assert again.tokenizer.vocabulary == task.preprocessor.tokenizer.vocabulary
     found, expected = task.classify(zip(TEXTS, TEXTS[::-1], strict=True)), task.classify(pairs)
     assert [each.probabilities for each in found] == [each.probabilities for each in expected]
+
+
+def test_metrics_leave_rows_of_padding_out():
+    """Of 64 rows five are texts."""
+    task, texts = make_task(), ["it was good .", "it was bad .", "in the end .", "so", "we came"]
+    for labels in (["good"] * 5, ["bad"] * 5, ["so-so"] * 5):
+        task.compile(metrics=["categorical_accuracy"], weighted_metrics=["categorical_accuracy"])
+        figures = task.evaluate(texts, labels, batch_size=64, return_dict=True, verbose=0)
+        accuracy = task.evaluate_text(texts, labels)["accuracy"]
+        assert figures["categorical_accuracy"] == pytest.approx(accuracy)
+        assert figures["weighted_categorical_accuracy"] == pytest.approx(accuracy)
+
+
+def test_a_run_refuses_what_the_task_decides(tmp_path):
+    fit, run = TextClassifier.from_texts(TEXTS, LABELS, units=3).fit, tmp_path / "run"
+    options = {"validation_split": 0.25, "run": run}
+    with pytest.raises(ValueError, match="precision=float32: give the network this `dtype`"):
+        fit(TEXTS, LABELS, precision="mixed_bfloat16", **options)
+    with pytest.raises(ValueError, match="give `sample_weight`, .*Received: class_weights=bal"):
+        fit(TEXTS, LABELS, class_weights="balanced", **options)
+    with pytest.raises(ValueError, match="`training` goes with `run`"):
+        fit(TEXTS, LABELS, training=ClassificationConfig().training)
+    assert not run.exists()
 
 
 def test_weights_count_by_place_whatever_their_index():

@@ -61,6 +61,6 @@ ENTRIES = {
                 "context_initializer": keras.initializers.RandomNormal(0.0, 0.3, seed=4),
             }
         ],
-        refused=[{"units": 0}, {"units": 2.5}],
+        refused=[{"units": 0}, {"units": 2.5}, {"units": None}],
     )
 }
