@@ -303,7 +303,9 @@ def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"{host}:{port} cannot be had ({reason}): give another --port.") from None
+        raise UserError(
+            f"{host}:{port} cannot be had ({reason}): give another --host or --port."
+        ) from None
     name = f"[{host}]" if ":" in host else host
     local = is_local(host)
     if not local:

@@ -149,7 +149,7 @@ def write_text(path: Path | str, text: str, known: bool = False) -> None:
 
 def refuse_existing_output(path: Path | str) -> None:
     if os.path.lexists(Path(path)):  # an empty path is the folder that we are in
-        raise UserError(f"{Path(path)} already exists. Choose another --output.")
+        raise UserError(f"{Path(path)} already exists. Choose another name.")
 
 
 def check_new_file(path: Path | str) -> None:
@@ -176,7 +176,8 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
     """Give a new file to write results to, whole or not at all; or standard output."""
     try:
         if path is None:
-            sys.stdout.reconfigure(encoding="utf-8")
+            if hasattr(sys.stdout, "reconfigure"):  # not where it is redirected in Python
+                sys.stdout.reconfigure(encoding="utf-8")
             yield sys.stdout
         else:
             with (

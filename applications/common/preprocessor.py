@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import keras
 import keras_hub
 import numpy as np
 
@@ -47,6 +48,10 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         self.vectors: np.ndarray | None = None
         """Vectors `(ids, size)` of words that a training may start from; they are not saved."""
         self.built = True
+
+    def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        # By name, as KerasHub 0.32 takes a pair alone for texts and labels.
+        return super().__call__(x, y=y, sample_weight=sample_weight)
 
     def in_graph(self, name: str):
         """Return a tokenizer as a `tf.Module`, made once, outside of the graph being traced."""
@@ -91,7 +96,8 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     """
     if isinstance(values, Lines):
         return values
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+    is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
+    if is_single or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
             f"Received: {name}={shown(values)}"
@@ -113,6 +119,20 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     return texts
 
 
+def check_batches(preprocessor: TextPreprocessor | None, **sources: Any) -> None:
+    """Refuse sources that a preprocessor cannot read as batches of texts."""
+    wanted = "lists of texts, or a `tf.data.Dataset` of batches of them"
+    for name, x in sources.items() if preprocessor is not None else ():
+        shapes = [spec.shape for spec in keras.tree.flatten(getattr(x, "element_spec", []))]
+        if isinstance(x, keras.utils.PyDataset):
+            raise ValueError(f"`{name}` should be {wanted}. Received: {name}={shown(x)}")
+        if any(shape.rank == 0 for shape in shapes):
+            raise ValueError(
+                f"`{name}` should be {wanted}, as `dataset.batch(32)` gives. "
+                f"Received: elements of shapes {', '.join(map(str, shapes))}"
+            )
+
+
 def check_equally_many(**columns: Sequence) -> None:
     """Raise a ValueError unless all columns have as many entries as the first."""
     counts = {name: len(column) for name, column in columns.items()}
@@ -129,10 +149,12 @@ def weights_of(sample_weight: Any, **columns: Sequence) -> list[float] | None:
     if sample_weight is None:
         return None
     values = list(sample_weight) if hasattr(sample_weight, "__iter__") else sample_weight
-    weights = np.ravel(np.asarray(values, "float64")).tolist()  # None becomes NaN
-    check_equally_many(**columns, sample_weight=weights)
+    weights = [np.nan]
+    with suppress(TypeError, ValueError):  # refused below, as NaN is
+        weights = np.ravel(np.asarray(values, "float64")).tolist()  # None becomes NaN
     if not np.all(np.abs(weights) <= np.finfo("float32").max):
-        raise ValueError(f"`sample_weight` should hold numbers. Received: {weights[:5]}")
+        raise ValueError(f"`sample_weight` should hold numbers. Received: {shown(values)}")
+    check_equally_many(**columns, sample_weight=weights)
     return weights
 
 

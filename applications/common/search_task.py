@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attention.decoding import SearchOptions
 
+from .errors import check_choice
 from .preprocessor import TextPreprocessor
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .task import TextTask
@@ -23,12 +24,14 @@ UNCOMPILED_STEPS = 24
 class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
-    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source
-    and its default options. Where `_planned` gets the size of a shortlist, `find` takes the ids of
-    its words too, as `shortlist`, and so does the search that comes back, after the source.
+    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
+    its default options and the `verb` that searches. Where `_planned` gets the size of a shortlist,
+    `find` takes the ids of its words too, as `shortlist`, and so does the search that comes back,
+    after the source.
     """
 
     find: ClassVar[Callable]
+    verb: ClassVar[str]
     source_rank: ClassVar[int] = 2
     default_search: ClassVar[Mapping[str, Any]] = {}
     service_options = ("max_letters", "search", *SearchOptions.__dataclass_fields__)
@@ -40,10 +43,8 @@ class SearchTask(TextTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        search = search or self.default_search
-        self.search = SearchOptions(**search) if isinstance(search, Mapping) else search
-        if not isinstance(self.search, SearchOptions):
-            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
+        self.search = SearchOptions()
+        self.search = self._chosen(search or self.default_search, {})
         super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
         self._uncompiled: dict[Any, int] = {}
@@ -53,6 +54,26 @@ class SearchTask(TextTask):
         if search["streams"] is None:  # as earlier versions, which know no streams, can read it
             del search["streams"]
         return {**super().get_config(), "search": search}
+
+    def call(self, inputs, training=None):
+        if "target" not in inputs:
+            raise ValueError(
+                f"A {type(self).__name__} predicts the logits of sources with their targets, as "
+                f"`predict((sources, targets))`; `{self.verb}` writes new ones. "
+                "Received: no targets"
+            )
+        return super().call(inputs, training)
+
+    def _chosen(self, search: Any, changes: Mapping[str, Any]) -> SearchOptions:
+        """Return the options of a search, the task's own where not given, with changes."""
+        search = self.search if search is None else search
+        for name in [*(search if isinstance(search, Mapping) else []), *changes]:
+            check_choice("an option of the search", name, SearchOptions.__dataclass_fields__)
+        if isinstance(search, Mapping):
+            search = SearchOptions(**search)
+        if not isinstance(search, SearchOptions):
+            raise ValueError(f"`search` should be a SearchOptions. Received: search={search!r}")
+        return search.replace(**changes)
 
     def _planned(
         self,

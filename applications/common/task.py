@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import keras
 import keras_hub
+import numpy as np
 from keras import ops
 
 from keras_attention.distribute import GlobalMean
@@ -16,11 +17,11 @@ from ..training.run_folder import CARD_FILE
 from . import presets
 from .backend import compiled
 from .card import card_of_preset
-from .errors import UserError, check_choice
+from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import OwnModel, check_ids
-from .preprocessor import TextPreprocessor
+from .preprocessor import TextPreprocessor, check_batches
 from .vectors import write_start
 from .weights import load_weights as read_weights
 
@@ -291,6 +292,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """
         if self.preprocessor is None and not _is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
+        check_batches(self.preprocessor, x=x, validation_data=validation_data)
+        check_number("`validation_split`", validation_split, 0)
+        if kwargs.get("class_weight") is not None:
+            raise ValueError(
+                "`fit` weighs texts: give a `sample_weight` for each. "
+                f"Received: class_weight={shown(kwargs['class_weight'])}"
+            )
         is_streamed = _is_dataset(x) or self.preprocessor is None
         if run is not None and (is_streamed or _is_dataset(validation_data)):
             raise ValueError(
@@ -359,7 +367,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
 
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        check_batches(self.preprocessor, x=x)
+        if isinstance(x, (list, np.ndarray)) and not len(x):
+            raise ValueError("`predict` needs at least one text. Received: none")
+        return super().predict(x, *args, **kwargs)
+
     def evaluate(self, x: Any = None, y: Any = None, batch_size=None, sample_weight=None, **kwargs):
+        check_batches(self.preprocessor, x=x)
         if kwargs.get("_use_cached_eval_dataset"):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
@@ -369,6 +384,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
         size = 32 if batch_size is None else batch_size
         batches = self.make_batches(encoded, size, shuffle=False)
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if sample_weight is not None and len(y_pred.shape) == 3:
+            # Of each token its text's weight: Keras multiplies it with the mask of the tokens.
+            sample_weight = ops.reshape(sample_weight, (-1, 1))
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     # ---- Saving and reading back.
 

@@ -267,7 +267,8 @@ def as_summaries(values: Any, name: str) -> list[list[str]]:
 
 
 def _lists_of_texts(values, name, split):
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+    is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
+    if is_single or not hasattr(values, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence, of texts or of lists of texts. "
             f"Received: {name}={shown(values)}"

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from keras_attention.metrics import repeated_ngrams, rouge
-from keras_attention.visualization import alignment_text, make_figure, new_figure
+from keras_attention.visualization import (
+    alignment_text,
+    display_tokens,
+    make_figure,
+    new_figure,
+)
 
 from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
@@ -86,10 +91,11 @@ class Summary(Searched):
             check_picture(path)
         sentences = self.sentence_weights
         panels = [
-            ("words read the most", weights, words),
+            ("words read the most", weights, display_tokens(words)),
             ("sentences", sentences, [str(n + 1) for n in range(sentences.shape[1])]),
             ("p_gen", self.p_gen[:, None], [""]),
         ]
+        labels_of_rows = display_tokens(self.tokens)
         widths = [max(matrix.shape[1], 1) for _, matrix, _ in panels]
         size = (2.5 + 0.25 * sum(widths), 1.8 + 0.25 * len(self.tokens))
 
@@ -101,10 +107,10 @@ class Summary(Searched):
                 axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
                 axis.set_title(title, fontsize=9)
                 axis.set_xticks(range(len(labels)), labels, rotation=90, **style)
-            axes[0].set_yticks(range(len(self.tokens)), self.tokens, **style)
+            axes[0].set_yticks(range(len(self.tokens)), labels_of_rows, **style)
             return figure
 
-        return written(make_figure(draw, [*words, *self.tokens]), path)
+        return written(make_figure(draw, [*panels[0][2], *labels_of_rows]), path)
 
     def maps(self) -> list[AttentionMap]:
         """Return where the words were read, and which were copied, as maps for a page."""

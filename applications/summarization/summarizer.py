@@ -71,7 +71,7 @@ class Summarizer(SearchTask):
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
     served_letters = 100_000  # of which `max_words` words are read
-    find, source_rank = staticmethod(search_in), 3
+    find, verb, source_rank = staticmethod(search_in), "summarize", 3
     must_fit: ClassVar = {
         "vocabulary_size": "vocabulary_size",
         "extra_size": "extra_words",
@@ -154,7 +154,7 @@ class Summarizer(SearchTask):
             ValueError: where an option is out of its range, or something is no text.
         """
         preprocessor = self.require_preprocessor()
-        chosen = (search or self.search).replace(**options)
+        chosen = self._chosen(search, options)
         given = [documents] if isinstance(documents, str) else documents
         encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
         # A summary takes about so many steps: no more than its document has words.
@@ -210,7 +210,7 @@ class Summarizer(SearchTask):
         check_equally_many(documents=documents, summaries=summaries)
         if not documents:
             raise ValueError("`documents` should have at least one document. Received: none")
-        chosen = (search or self.search).replace(**options)
+        chosen = self._chosen(search, options)
         results = self.summarize(documents, chosen, return_attention=False)
         return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
 
@@ -302,7 +302,7 @@ class Summarizer(SearchTask):
         import tensorflow as tf
 
         model, preprocessor = self.backbone, self.require_preprocessor()
-        chosen = (search or self.search).replace(**options)
+        chosen = self._chosen(search, options)
         tokenizer = preprocessor.in_graph("tokenizer")
         vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,8 +226,8 @@ def _check(
             f"Received: batch_size={batch_size}, tokens_per_batch={tokens_per_batch}"
         )
     for name, size in sizes.items():
-        if size is not None and size < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {size}")
+        if size is not None and (not isinstance(size, Integral) or size < 1):
+            raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {size}")
     if any(len(each) != counts[0] for each in values):
         raise ValueError(
             f"Each of `values` must have a row for each of {counts[0]} examples. "

@@ -89,7 +89,7 @@ def test_predict_reads_and_writes_files_or_streams(trained_run, monkeypatch, cap
     assert (to_file.status, to_file.out) == (0, "")
     assert output.read_text(encoding="utf-8") == done.out
     again = call_command(capsys, "predict", trained_run, "--input", source, "--output", output)
-    assert_refused(again, "out.txt already exists. Choose another --output")
+    assert_refused(again, "out.txt already exists. Choose another name")
     assert output.read_text(encoding="utf-8") == done.out
 
 

@@ -33,7 +33,7 @@ def preprocessor():
 
 def make_task(preprocessor, **compile_with):
     """A translator with the same new weights each time, which `fit` does not change."""
-    keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(2)
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     network = Transformer(*sizes, embedding_size=6, layers=1, feed_forward_size=8, heads=2)
     task = Translator(network, preprocessor, search={"max_length": 4}, label_smoothing=0.0)
@@ -117,6 +117,23 @@ def test_the_users_own_loss_and_metrics_leave_padding_out(preprocessor, still):
     losses = [figures(each, SOURCES, TARGETS)["loss"] for each in (smoothed, with_metric)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0] != pytest.approx(measured["loss"], rel=1e-4)
+
+
+def test_weighted_metrics_count_tokens_by_the_weights_of_their_texts(preprocessor, still):
+    own = make_task(preprocessor, weighted_metrics=["sparse_categorical_accuracy"])
+    weights = np.arange(COUNT) % 3
+    measured = figures(own, SOURCES, TARGETS, sample_weight=weights)
+    inputs, labels = preprocessor(SOURCES, y=TARGETS)
+    right = np.asarray(own.backbone(inputs)).argmax(-1) == labels
+    expected = np.average(right, weights=(labels > 0) * weights[:, None])
+    assert measured["sparse_categorical_accuracy"] == pytest.approx(expected)
+    assert expected != pytest.approx(right[labels > 0].mean())
+
+
+def test_predict_wants_targets_and_says_so(still):
+    with pytest.raises(ValueError, match="`translate` writes new ones. Received: no targets"):
+        still.predict(SOURCES[:2], verbose=0)
+    assert still.predict((SOURCES[:2], TARGETS[:2]), verbose=0).shape[0] == 2
 
 
 def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(
@@ -282,7 +299,7 @@ def test_a_run_is_a_preset(preprocessor, run):
         (lambda t: t.fit(SOURCES, TARGETS, sample_weight=0.5), "10 in y, 1 in sample_weight"),
         (
             lambda t: t.fit(["a", "b"], ["b", "c"], sample_weight=[None, 1.0]),
-            r"`sample_weight` should hold numbers. Received: \[nan, 1.0\]",
+            r"`sample_weight` should hold numbers. Received: \[None, 1.0\]",
         ),
         (
             lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),
@@ -290,7 +307,7 @@ def test_a_run_is_a_preset(preprocessor, run):
         ),
         (
             lambda t: t.fit(SOURCES, TARGETS, validation_split=-0.5),
-            "Expected the fraction of pairs to hold out. Received: -0.5",
+            "`validation_split` must be a finite number .*: -0.5",
         ),
         (lambda t: t.fit(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*Received: 0"),
         (lambda t: t.evaluate(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*ved: 0"),

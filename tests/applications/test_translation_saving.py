@@ -152,6 +152,12 @@ def test_parts_that_do_not_fit_are_refused(task):
             Translator(*arguments)
     with pytest.raises(ValueError, match="`search` should be a SearchOptions.*: search='greedy'"):
         Translator(task.backbone, search="greedy")
+    with pytest.raises(ValueError, match="`search` should be a SearchOptions.*: search='greedy'"):
+        task.translate("one", search="greedy")
+    with pytest.raises(ValueError, match="Did you mean 'beam_size'"):
+        task.translate("one", beam_siz=2)
+    by_name = task.translate("one", search={"beam_size": 2, "max_length": 3})
+    assert by_name.score == task.translate("one", beam_size=2, max_length=3).score
     with pytest.raises(
         ValueError, match="should be a tokenizer.*adapt.*Received: source_tokenizer"
     ):

@@ -276,7 +276,10 @@ def test_many_different_lengths_are_taken_together():
         ({"columns": ([[1]], []), "batch_size": 2}, "Received: columns of \\[1, 0\\] sequences"),
         ({"columns": ([[1]],)}, "Give one of `batch_size` and `tokens_per_batch`"),
         ({"columns": ([[1]],), "batch_size": 2, "tokens_per_batch": 9}, "Give one of"),
-        ({"columns": ([[1]],), "batch_size": 0}, "`batch_size` must be at least 1. Received: 0"),
+        (
+            {"columns": ([[1]],), "batch_size": 0},
+            "`batch_size` must be a whole number of at least 1. Received: 0",
+        ),
         ({"columns": ([[1]],), "batch_size": 1, "number_of_buckets": 0}, "`number_of_buckets`"),
         (
             {"columns": ([[1], [1, 2]], [[1], [1]]), "batch_size": 1, "lengths": [(1, 5)]},

@@ -344,7 +344,9 @@ def test_negatives_are_a_whole_number(answers_run, negatives):
 def test_a_margin_is_a_number(answers_run, margin):
     network = AnswerRanker.load(answers_run).backbone
     for make in (HardestHinge, functools.partial(AnswerRanker, network)):
-        with pytest.raises(ValueError, match=f"`margin` must be a finite number.*Received: .?{margin}"):
+        with pytest.raises(
+            ValueError, match=f"`margin` must be a finite number.*Received: .?{margin}"
+        ):
             make(margin=margin)
 
 

@@ -6,6 +6,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_attention.applications.classification import (
     ClassificationPreprocessor,
@@ -36,6 +37,14 @@ REVIEWS = [
 
 TEXTS = ["good fun", "very good", "bad film", "so bad"] * 6
 LABELS = ["yes", "yes", "no", "no"] * 6
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return np.array(TEXTS), np.array(LABELS)
 
 
 def make_task(labels=None, pairs=False, **sizes):
@@ -238,13 +247,30 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
         ),
         (
             lambda task: task.fit(["so", "bad"], ["good", "bad"], sample_weight=[1, None]),
-            r"`sample_weight` should hold numbers. Received: \[1.0, nan\]",
+            r"`sample_weight` should hold numbers. Received: \[1, None\]",
         ),
         (lambda task: task.preprocessor({"text": ["so", None]}), r"text\[1\]=None"),
         (lambda task: task.preprocessor({"texts": ["so"]}), "Received: text=None"),
         (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
         (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
         (lambda task: task.fit([], []), "at least one text"),
+        (lambda task: task.predict([]), "at least one text"),
+        (lambda task: task.classify(np.array("so")), "a sequence of strings"),
+        (lambda task: task.fit(["so"], ["bad"], batch_size=2.5), "whole number of .*: 2.5"),
+        (lambda task: task.fit(TEXTS, LABELS, sample_weight=["a"]), r"numbers. Received: \['a'"),
+        (lambda task: task.fit(TEXTS, LABELS, validation_split="a"), "finite number .*: 'a'"),
+        (lambda task: task.fit(TEXTS, LABELS, class_weight={0: 2.0}), "give a `sample_weight` for"),
+        (lambda task: task.fit(Batches()), "`x` should be lists of texts, .*Received: x=<"),
+        (
+            lambda task: task.fit(TEXTS, LABELS, validation_data=Batches()),
+            "`validation_data` should be lists of texts",
+        ),
+        (
+            lambda task: task.evaluate(
+                tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)), verbose=0
+            ),
+            r"as `dataset.batch\(32\)` gives. Received: elements of shapes \(\), \(\)",
+        ),
         (lambda task: task.fit(["so", " "], ["good", "bad"]), r"have words. Received: x\[1\]=' '"),
         (lambda task: task.evaluate_text(["so"], ["new"]), "among .* Received: 'new', of x"),
         (lambda task: task.fit(["so"]), "their labels"),
