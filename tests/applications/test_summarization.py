@@ -159,7 +159,7 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         task.evaluate_text([], [])
     for weights, message in {
         (1.0, 2.0): "Received: 1 in x, 1 in y, 2 in sample_weight",
-        (float("nan"),): r"`sample_weight` should hold numbers. Received: \[None\]",
+        (float("nan"),): r"`sample_weight` should hold numbers. Received: \[nan\]",
         (None,): r"`sample_weight` should hold numbers. Received: \[None\]",
     }.items():
         with pytest.raises(ValueError, match=message):
