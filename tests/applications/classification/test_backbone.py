@@ -267,6 +267,7 @@ def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
     task.optimizer.build(task.trainable_variables)  # or a file of it cannot be read whole
     expected = assert_served(task, tmp_path / "saved", TEXTS, OTHERS)
     task.save_to_preset(tmp_path / "preset")
+    assert not (tmp_path / "preset" / "backbone").exists()  # the weights are in the task's
     task.save(tmp_path / "task.keras")
     preset = PairClassifier.from_preset(tmp_path / "preset")
     for again in (preset, keras.saving.load_model(tmp_path / "task.keras")):
