@@ -204,7 +204,9 @@ def test_a_late_model_is_given_up_and_keeps_its_place_until_it_is_done():
 def test_a_port_in_use_is_an_error_of_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ValueError, match=f"127.0.0.1:{port} cannot be had.*another --host or --port"):
+        with pytest.raises(
+            ValueError, match=f"127.0.0.1:{port} cannot be had.*another --host or --port"
+        ):
             serve({"a": Stub()}, "127.0.0.1", port, Limits())
     with pytest.raises(ValueError, match="--port must be at least 0 and at most 65535"):
         serve({"a": Stub()}, "127.0.0.1", 70000, Limits())

@@ -8,9 +8,6 @@ from keras_attention.layers import AttentionDecoder, AttentionMechanism, Bahdana
 from . import layers
 from .base import TranslationModel
 
-START = keras.initializers.RandomUniform(-0.3, 0.3)
-"""The embeddings' start: from Keras' own, within 0.05, the GRUs hear too little (ADR 16)."""
-
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class RNNSearch(TranslationModel):
@@ -43,8 +40,8 @@ class RNNSearch(TranslationModel):
         attention_units: Integer, units of the default attention; None for `units`.
         readout_size: Integer, width after the maxout (500); None for `embedding_size`.
         **kwargs: `dropout`, `tie_embeddings` (which needs `readout_size == embedding_size`),
-            `embeddings_initializer` (uniform within 0.3), `name` and `dtype` of
-            `TranslationModel`; inputs and results are as there.
+            `embeddings_initializer`, `name` and `dtype` of `TranslationModel`; inputs and results
+            are as there.
 
     Reference:
         - [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473)
@@ -79,7 +76,6 @@ class RNNSearch(TranslationModel):
         **kwargs,
     ):
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        kwargs = {"embeddings_initializer": START, **kwargs}
         super().__init__(*sizes, feature_size=readout_size or embedding_size, **kwargs)
         self.keep(units=units, attention_units=attention_units, readout_size=readout_size)
 
@@ -187,7 +183,6 @@ class RNNEncDec(TranslationModel):
         **kwargs,
     ):
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        kwargs = {"embeddings_initializer": START, **kwargs}
         super().__init__(*sizes, feature_size=readout_size or embedding_size, **kwargs)
         self.keep(units=units, readout_size=readout_size)
         policy = {"dtype": self.dtype_policy}
