@@ -65,6 +65,22 @@ class Network(OwnModel, keras_hub.models.Backbone):
         check_room(Path(preset_dir), self)  # before the first file
         super().save_to_preset(preset_dir, max_shard_size)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments, and as `quantized` which layers hold integers.
+
+        `Backbone` describes those by path. A path does not reach a layer inside a part that was
+        given, and an automatic name changes it; a place among all layers stays.
+        """
+        config = {name: getattr(self, name) for name in ("name", "trainable", *self._kept)}
+        config["dtype"] = keras.dtype_policies.serialize(self.dtype_policy)
+        described = keras.saving.serialize_keras_object
+        quantized = [
+            [place, layer.quantization_mode, described(getattr(layer, "quantization_config", None))]
+            for place, layer in enumerate(self._flatten_layers(include_self=False))
+            if layer.quantization_mode is not None
+        ]
+        return {**config, "quantized": quantized} if quantized else config
+
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Network":
         def restored(value):
@@ -73,7 +89,15 @@ class Network(OwnModel, keras_hub.models.Backbone):
             is_object = isinstance(value, dict) and {"class_name", "config"} <= set(value)
             return keras.saving.deserialize_keras_object(value) if is_object else value
 
-        return cls(**{name: restored(value) for name, value in config.items()})
+        arguments = {name: restored(value) for name, value in config.items()}
+        quantized = arguments.pop("quantized", ())
+        network = cls(**arguments)
+        layers = network._flatten_layers(include_self=False)
+        for place, mode, settings in quantized:
+            if layers[place].quantization_mode is None:  # a part of its own policy has it already
+                options = {} if settings is None else {"config": settings}
+                layers[place].quantize(mode, **options)
+        return network
 
 
 def check_ids(inputs: Any, name: str) -> None:

@@ -108,6 +108,7 @@ class AdaptableKernels(Configured):
                 f"`weight_quantizer`. Received: weight_quantizer={config.weight_quantizer}"
             )
         self._store(mode, getattr(config, "block_size", None))
+        self.quantization_config = config  # by which a network quantizes its copy, as in Keras
         policy = self._own_policy()
         if policy.quantization_mode is None:
             has_blocks = mode == "int4" and hasattr(config, "block_size")  # not in Keras 3.12

@@ -160,6 +160,23 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
     assert TASKS[name].use(copy) == TASKS[name].use(task)
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("name", TASKS)
+def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
+    entry = TASKS[name]
+    entry.make()  # so that automatic names differ from those of a process that reads
+    task = entry.make()
+    task.quantize("int8")
+    task.save_to_preset(tmp_path / name)
+    task.save(tmp_path / "task.keras")
+    expected = entry.use(task)
+    for again in (
+        type(task).from_preset(tmp_path / name),
+        keras.saving.load_model(tmp_path / "task.keras"),
+    ):
+        assert entry.use(again) == expected
+
+
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.by_default("AnswerRanker")
 def test_another_part_in_mixed_precision_trains(name):

@@ -178,6 +178,31 @@ def test_saved_and_read_again(models, name, tmp_path):
     np.testing.assert_allclose(ops.convert_to_numpy(again(inputs)), before, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("mode", ["int8", "int4", "blocks"])
+@pytest.mark.parametrize("name", ["han", "convolution", "self-attention", "transformer", "inner"])
+@pytest.mark.by_default("transformer-blocks-mixed_bfloat16", "han-int8-float32")
+def test_quantized_saved_and_read_again(name, mode, dtype, tmp_path):
+    options = ARCHITECTURES.get(name, {}) | {"architecture": name}
+    if name == "convolution":
+        options = ARCHITECTURES[f"pooling, {name}"]
+    config = ModelConfig(embedding_size=6, units=6, dropout=0.0, **options)
+    model = build_model(config, VOCABULARY, OUTPUTS, dtype=dtype)
+    if mode != "blocks":
+        model.quantize(mode)
+    elif hasattr(keras.quantizers, "Int4QuantizationConfig"):
+        model.quantize(config=keras.quantizers.Int4QuantizationConfig(block_size=4))
+    else:
+        pytest.skip("Keras 3.13 brought blocks")
+    inputs = inputs_of(name)
+    for number in range(2):  # the second copy is one of a copy
+        model.save(path := tmp_path / f"{number}.keras")
+        read = keras.saving.load_model(path)
+        np.testing.assert_array_equal(read(inputs), model(inputs))
+        model = read
+
+
 def test_pooling_is_the_equation():
     """The scores of a pooling model without recurrence, in NumPy, float64."""
     config = ModelConfig(encoder="none", embedding_size=6, units=5, dropout=0.0)
