@@ -125,7 +125,7 @@ class SummarizationModel(Network):
             "encoder", encoder, lambda: FlatEncoder(units, name="encoder", **policy)
         )
         self.reads_sentences = getattr(self.encoder, "reads_sentences", False)
-        cell = self.part("cell", cell, lambda: keras.layers.LSTMCell(units, **policy))
+        cell = self.part("cell", cell, lambda: keras.layers.LSTMCell(units, name="cell", **policy))
         self.bridges = [  # to the first states, of an LSTM `h` and `c`
             keras.layers.Dense(size, "tanh", name=f"bridge_{'hc'[i] if i < 2 else i}", **policy)
             for i, size in enumerate(keras.tree.flatten(cell.state_size))
@@ -142,11 +142,10 @@ class SummarizationModel(Network):
 
     def _default_attention(self):
         options = {"units": self.units, "use_bias": True, "dtype": self.dtype_policy}
-        words = BahdanauAttention(**options)
         if not (self.reads_sentences and self.has_attention):
-            return words
-        sentences = BahdanauAttention(**options)
-        return layers.HierarchicalAttention(words, sentences, dtype=self.dtype_policy)
+            return BahdanauAttention(name="attention", **options)
+        parts = [BahdanauAttention(name=name, **options) for name in ("words", "sentences")]
+        return layers.HierarchicalAttention(*parts, name="attention", dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         if self.decoder.output_size != self.units:
@@ -338,15 +337,15 @@ def build_model(
         dtype: The dtype policy of the network; None for Keras' global one.
     """
     units = config.attention_units or config.units
-    additive = {"units": units, "use_bias": True, "dtype": dtype}
+    additive = {"units": units, "use_bias": True, "name": "attention", "dtype": dtype}
     attention = BahdanauAttention(**additive)
     if config.coverage:
         loss = {"loss_weight": config.coverage_weight, "loss_start": config.coverage_start}
         attention = layers.CoverageAttention(**loss, **additive)
     elif config.temporal:
-        attention = layers.TemporalAttention(dtype=dtype)
+        attention = layers.TemporalAttention(name="attention", dtype=dtype)
     if config.encoder == "hierarchical":
-        sentences = BahdanauAttention(**additive)
+        sentences = BahdanauAttention(**additive | {"name": "sentences"})
         attention = layers.HierarchicalAttention(attention, sentences, dtype=dtype)
         encoder = HierarchicalEncoder(config.units, max_sentences, dtype=dtype)
     elif config.encoder == "transformer":
