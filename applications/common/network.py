@@ -1,6 +1,6 @@
 """The base of the networks: a `keras_hub.models.Backbone` that is written as a class."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from keras_attention.distribute import ReleasesGraphs
 from keras_attention.text import PAD_ID, START_ID
 
 from .arguments import KeepsArguments, without
-from .weights import SavedWhole, check_room
+from .errors import check_counts
+from .files import replacing
+from .weights import SavedWhole, check_room, check_weights
 
 
 class OwnModel(ReleasesGraphs, SavedWhole, KeepsArguments):
@@ -49,11 +51,16 @@ class Network(OwnModel, keras_hub.models.Backbone):
     def config_of(self, **parts: keras.layers.Layer) -> dict[str, Any]:
         """Return the configuration of the parts that were given; None for those made here.
 
-        It lacks the shapes that a part was built with, as the network builds it.
+        It lacks the shapes that a part was built with, as the network builds it, and LoRA, whose
+        kernels a file holds merged.
         """
-        described = keras.saving.serialize_keras_object
+
+        def described(layer):
+            whole = keras.saving.serialize_keras_object(layer)
+            return without("lora_rank", without("build_config", whole))
+
         return {
-            name: without("build_config", described(layer)) if self._parts_given[name] else None
+            name: described(layer) if self._parts_given[name] else None
             for name, layer in parts.items()
         }
 
@@ -64,6 +71,120 @@ class Network(OwnModel, keras_hub.models.Backbone):
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
         check_room(Path(preset_dir), self)  # before the first file
         super().save_to_preset(preset_dir, max_shard_size)
+
+    # LoRA, by the calls of `Backbone`, whose own reach layers of other names and weights.
+
+    def default_lora_layer_names(self) -> list[str]:
+        """Return the names of the layers that LoRA can adapt, but those that training leaves."""
+        trained = [each for each in self._adaptable() if each.trainable or not self.trainable]
+        return list(dict.fromkeys(each.name for each in trained))
+
+    def enable_lora(self, rank: int, target_layer_names: Sequence[str] | None = None) -> None:
+        """Freeze the network, and learn a change of low rank for the kernels of its layers.
+
+        A task that was trained before has to be compiled anew. A saved network holds merged
+        kernels.
+
+        Args:
+            rank: the rank of the change.
+            target_layer_names: the names of the layers; None for `default_lora_layer_names()`.
+
+        Raises:
+            ValueError: where a name is of no layer that LoRA can adapt, or the network has LoRA.
+        """
+        names = target_layer_names
+        names = self.default_lora_layer_names() if names is None else names
+        known = dict.fromkeys(each.name for each in self._adaptable())
+        if not names or not set(names) <= set(known):
+            raise ValueError(
+                f"`target_layer_names` of a {type(self).__name__} should be among "
+                f"{', '.join(known)}. Received: target_layer_names={names!r}"
+            )
+        self._adapt(rank, [i for i, each in enumerate(self._adaptable()) if each.name in names])
+
+    def save_lora_weights(self, filepath: Path | str) -> None:
+        """Write what LoRA has learnt, without the network, to a file that ends in `.lora.h5`.
+
+        Raises:
+            ValueError: where the network has no LoRA, or the file has another ending.
+        """
+        import h5py  # slow to import
+
+        rank, places = self._adapted()
+        if not places:
+            raise ValueError(
+                f"Call `enable_lora(rank)` first. Received: a {type(self).__name__} without LoRA"
+            )
+        if not str(filepath).endswith(".lora.h5"):
+            raise ValueError(f"The file must end in `.lora.h5`. Received: filepath={filepath}")
+        with replacing(filepath) as temporary, h5py.File(temporary, "w") as file:
+            file["rank"], file["layers"] = rank, places
+            for number, weight in enumerate(self._lora_weights()):
+                file[f"weights/{number}"] = ops.convert_to_numpy(weight)
+
+    def load_lora_weights(self, filepath: Path | str) -> None:
+        """Read what `save_lora_weights` wrote; a network without LoRA gets that of the file.
+
+        Raises:
+            ValueError: where the file is damaged or does not fit the network and its LoRA.
+        """
+        import h5py
+
+        check_weights(Path(filepath))
+        with h5py.File(filepath, "r") as file:
+            if set(file) != {"rank", "layers", "weights"}:
+                raise ValueError(f"{filepath} holds no LoRA. Received: {', '.join(file)}")
+            rank, places = int(file["rank"][()]), file["layers"][()].tolist()
+            values = [file[f"weights/{number}"][()] for number in range(len(file["weights"]))]
+        has, count = self._adapted(), len(self._adaptable())
+        if has != (rank, places) if has[1] else max(places) >= count:
+            raise ValueError(
+                f"{filepath} holds LoRA of rank {rank} for the layers {places}. Received: a "
+                f"network of {count} such layers, with rank {has[0]} for {has[1]}"
+            )
+        if not has[1]:
+            self._adapt(rank, places)
+        weights = self._lora_weights()
+        shapes = [tuple(each.shape) for each in weights], [each.shape for each in values]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f"{filepath} is of another network. Expected weights of the shapes {shapes[0]}. "
+                f"Received: {shapes[1]}"
+            )
+        for weight, value in zip(weights, values, strict=True):
+            weight.assign(value)
+
+    def _adaptable(self):
+        """Return the layers with kernels of their own that LoRA can adapt."""
+        return [
+            each
+            for each in self._flatten_layers(include_self=False)
+            if hasattr(each, "enable_lora") and each.weights
+            # A network, or a layer of parts, hands it on to layers that are here themselves.
+            if not isinstance(each, keras.Model)
+            if getattr(each, "kernels_to_adapt", lambda: True)()
+        ]
+
+    def _adapt(self, rank, places):
+        check_counts(rank=rank)
+        layers = self._adaptable()
+        if self._adapted()[1]:
+            raise ValueError(f"LoRA can be enabled once. Received: {self.name}, which has it")
+        if not self.trainable:
+            self.trainable = True
+        for weight in self.weights:  # not layers: saved, those would stay frozen
+            weight.trainable = False
+        for place in places:
+            layers[place].enable_lora(rank)
+
+    def _adapted(self):
+        """Return the rank of LoRA and the places of its layers, `(None, [])` without."""
+        places = enumerate(self._adaptable())
+        found = {i: each.lora_rank for i, each in places if getattr(each, "lora_enabled", False)}
+        return next(iter(found.values()), None), list(found)
+
+    def _lora_weights(self):
+        return [weight for weight in self.weights if "lora_" in weight.name]
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments, and as `quantized` which layers hold integers.

@@ -162,6 +162,7 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("Summarizer", "TextClassifier", "PairClassifier")
 def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
     entry = TASKS[name]
     entry.make()  # so that automatic names differ from those of a process that reads
@@ -175,6 +176,64 @@ def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
         keras.saving.load_model(tmp_path / "task.keras"),
     ):
         assert entry.use(again) == expected
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("Translator", "PairClassifier")
+def test_lora_alone_learns_and_has_a_file_of_its_own(name, tmp_path, traced_nowhere):
+    entry = TASKS[name]
+    task = entry.make()
+    network, before = task.backbone, task.backbone.get_weights()
+    copy = type(network).from_config(network.get_config())
+    copy.set_weights(before)
+    trained = [weight.trainable for weight in network.weights]
+    network.enable_lora(2)
+    learning = [weight for weight in network.weights if weight.trainable]
+    assert learning and all("lora_" in weight.name for weight in learning)
+    task.fit(*entry.data, batch_size=12, epochs=1, verbose=0)
+    # Of the product A B, B is zero before the first step.
+    assert all(np.any(weight) for weight in learning)
+    kept = [weight for weight in network.weights if "lora_" not in weight.name]
+    for weight, value in zip(kept, before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+    path = tmp_path / "one.lora.h5"
+    network.save_lora_weights(path)
+    copy.load_lora_weights(path)
+    for weight, other in zip(network.weights, copy.weights, strict=True):
+        np.testing.assert_array_equal(weight, other)
+    copy.load_lora_weights(path)  # into the same LoRA
+    task.save_to_preset(tmp_path / "merged")
+    merged = type(task).from_preset(tmp_path / "merged")
+    assert entry.use(merged) == entry.use(task)
+    assert [weight.trainable for weight in merged.backbone.weights] == trained
+
+
+def test_wrong_uses_of_lora_are_refused(tmp_path):
+    network, path = translator().backbone, tmp_path / "one.lora.h5"
+    with pytest.raises(ValueError, match=r"among .*attention.*Received: .*\['query_dense'\]"):
+        network.enable_lora(2, ["query_dense"])
+    with pytest.raises(ValueError, match="Received: rank=0"):
+        network.enable_lora(0)
+    with pytest.raises(ValueError, match="without LoRA"):
+        network.save_lora_weights(path)
+    network.enable_lora(2, ["attention"])
+    with pytest.raises(ValueError, match="which has it"):
+        network.enable_lora(2)
+    with pytest.raises(ValueError, match="must end in `.lora.h5`"):
+        network.save_lora_weights(tmp_path / "one.h5")
+    network.save_lora_weights(path)
+    for other, message in (
+        (translator(), "with rank 3"),
+        (translator(translation.RNNEncDec), "another network"),
+    ):
+        if "rank" in message:
+            other.backbone.enable_lora(3)
+        with pytest.raises(ValueError, match=message):
+            other.backbone.load_lora_weights(path)
+    network.save_weights(tmp_path / "all.weights.h5")
+    with pytest.raises(ValueError, match="holds no LoRA"):
+        network.load_lora_weights(tmp_path / "all.weights.h5")
 
 
 @pytest.mark.parametrize("name", TASKS)
