@@ -17,7 +17,6 @@ from keras_attention.applications.summarization.data import (
     make_reports,
     read_corpus,
 )
-from keras_attention.applications.summarization.encoders import HierarchicalEncoder
 from keras_attention.applications.summarization.preprocessor import (
     SummarizationPreprocessor,
     padded_documents,
@@ -304,16 +303,6 @@ def test_switches_and_architectures():
         small_config("--model.units=7")
     with pytest.raises(UserError, match="label_smoothing must be 0"):
         small_config("--training.label_smoothing=0.1")
-
-
-@pytest.mark.parametrize("encoder", [None, HierarchicalEncoder])
-def test_parts_that_a_network_makes_have_the_same_names_each_time(encoder):
-    made = [
-        SummarizationModel(20, 4, 4, encoder=encoder and encoder(4, name="encoder"))
-        for _ in range(2)
-    ]
-    decoders = [[each.name for each in one.decoder._flatten_layers()] for one in made]
-    assert decoders[0] == decoders[1]
 
 
 def test_a_network_of_another_preprocessor_is_refused(task):

@@ -179,11 +179,12 @@ def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.by_default("Translator", "PairClassifier")
+@pytest.mark.by_default("Summarizer", "PairClassifier")
 def test_lora_alone_learns_and_has_a_file_of_its_own(name, tmp_path, traced_nowhere):
     entry = TASKS[name]
     task = entry.make()
     network, before = task.backbone, task.backbone.get_weights()
+    assert entry.make().backbone.default_lora_layer_names() == network.default_lora_layer_names()
     copy = type(network).from_config(network.get_config())
     copy.set_weights(before)
     trained = [weight.trainable for weight in network.weights]

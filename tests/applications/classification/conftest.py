@@ -1,8 +1,17 @@
-"""The small run that the tests of a trained classifier share."""
+"""The small tasks, and the run of the real command, that tests of classifiers share."""
 
 import numpy as np
 import pytest
 
+from keras_attention.applications.classification import (
+    ClassificationPreprocessor,
+    Labels,
+    ModelConfig,
+    PairClassifier,
+    TextClassifier,
+    build_model,
+)
+from keras_attention.text import WordTokenizer
 from tests.applications.commands import train_here
 
 SETTINGS = [
@@ -16,6 +25,14 @@ SETTINGS = [
     "--training.learning_rate=0.01",
     "--training.tensorboard=false",
 ]
+REVIEWS = [
+    "the food was bad . overall , it was good .",
+    "",
+    "we came by train .\nall in all , the stay was not excellent . the bed was good .",
+    "in the end , it was terrible .",
+]
+TEXTS = ["good fun", "very good", "bad film", "so bad"] * 6
+LABELS = ["yes", "yes", "no", "no"] * 6
 
 
 def randomize(model, scale: float = 2.0) -> None:
@@ -28,6 +45,18 @@ def randomize(model, scale: float = 2.0) -> None:
         elif len(variable.shape) > 1 and "embedding" not in variable.path:
             spread = scale / variable.shape[0] ** 0.5
         variable.assign(random.normal(middle, spread, variable.shape))
+
+
+def make_task(labels=None, pairs=False, **sizes):
+    """A task of random weights that reads twelve tokens of a text, and sentences of four."""
+    labels = labels or Labels("one", ("good", "bad", "so-so"))
+    config = ModelConfig(**{"embedding_size": 6, "units": 5, **sizes})
+    tokenizer = WordTokenizer.train(REVIEWS, vocabulary_size=100, lowercase=True)
+    sentences = "punctuation" if config.architecture == "han" else None
+    preprocessor = ClassificationPreprocessor(tokenizer, labels, pairs, 12, sentences, 4)
+    model = build_model(config, tokenizer.vocabulary_size, labels.outputs)
+    randomize(model)
+    return (PairClassifier if pairs else TextClassifier)(model, preprocessor)
 
 
 def train_arguments(output, *more):
@@ -44,6 +73,4 @@ def opinions_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def opinions_classifier(opinions_run):
-    from keras_attention.applications.classification import TextClassifier
-
     return TextClassifier.load(opinions_run)

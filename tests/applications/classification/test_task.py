@@ -2,313 +2,29 @@
 
 import json
 
-import keras
-import keras_hub
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_attention.applications.classification import (
-    ClassificationPreprocessor,
     ClassificationTask,
     Labels,
-    ModelConfig,
     PairClassifier,
     TextClassifier,
-    build_model,
 )
-from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.common.errors import UserError
-from keras_attention.text import WordTokenizer
-from tests.applications.classification.conftest import randomize, train_arguments
+from tests.applications.classification.conftest import (
+    LABELS,
+    REVIEWS,
+    TEXTS,
+    make_task,
+    train_arguments,
+)
 from tests.applications.commands import assert_same_training, call_command
-from tests.applications.small_tasks import Column
 
 # Each test reads or trains a little by itself: tracing that would be most of it.
 pytestmark = pytest.mark.usefixtures("traced_nowhere")
-REVIEWS = [
-    "the food was bad . overall , it was good .",
-    "",
-    "we came by train .\nall in all , the stay was not excellent . the bed was good .",
-    "in the end , it was terrible .",
-]
-
-
-TEXTS = ["good fun", "very good", "bad film", "so bad"] * 6
-LABELS = ["yes", "yes", "no", "no"] * 6
-
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return np.array(TEXTS), np.array(LABELS)
-
-
-def make_task(labels=None, pairs=False, **sizes):
-    """A task of random weights that reads twelve tokens of a text, and sentences of four."""
-    labels = labels or Labels("one", ("good", "bad", "so-so"))
-    config = ModelConfig(**{"embedding_size": 6, "units": 5, **sizes})
-    tokenizer = WordTokenizer.train(REVIEWS, vocabulary_size=100, lowercase=True)
-    sentences = "punctuation" if config.architecture == "han" else None
-    preprocessor = ClassificationPreprocessor(tokenizer, labels, pairs, 12, sentences, 4)
-    model = build_model(config, tokenizer.vocabulary_size, labels.outputs)
-    randomize(model)
-    return (PairClassifier if pairs else TextClassifier)(model, preprocessor)
-
-
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [
-        (LABELS, "one"),
-        ([(each,) for each in LABELS], "many"),
-        ([1.5, 2.5, -1.0, 0.5] * 6, "number"),
-    ],
-)
-def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(2)
-    task = TextClassifier.from_texts(TEXTS, labels, units=6, dropout=0.0)
-    assert task.preprocessor.labels.kind == kind
-    before = task.evaluate(TEXTS, labels, verbose=0)
-    weights = np.ones(len(TEXTS))
-    task.fit(TEXTS, labels, epochs=3, sample_weight=weights, validation_split=0.25, verbose=0)
-    if kind != "many":  # tf.data has no column of sets
-        task.fit(tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(8), verbose=0)
-    assert task.evaluate(TEXTS, labels, verbose=0) < before
-    result = task.classify(TEXTS[0])
-    assert (result.number is None) == (kind != "number")
-    assert "good" in result._repr_html_() and "good" in result.show(color=False)
-
-
-def test_keras_hub_preprocesses_nothing_that_a_fit_validates_on(monkeypatch):
-    """Its `evaluate` may make ids of texts again, as that of version 0.21 does."""
-    import tensorflow as tf
-
-    def evaluate(*_, **__):
-        raise AssertionError("KerasHub would preprocess ids")
-
-    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none")
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8)
-    monkeypatch.setattr(keras_hub.models.Task, "evaluate", evaluate)
-    for given, options in (
-        ((TEXTS, LABELS), {"validation_split": 0.25}),
-        ((TEXTS, LABELS), {"validation_data": dataset}),
-        ((dataset,), {"validation_data": dataset}),
-        ((dataset,), {"validation_data": (TEXTS, LABELS)}),
-    ):
-        assert "val_loss" in task.fit(*given, verbose=0, **options).history
-    with pytest.raises(ValueError, match="`y` should not be passed"):
-        task.fit(dataset, LABELS)
-    with pytest.raises(ValueError, match="validation_split"):
-        task.fit(dataset, validation_split=0.25)
-
-
-def test_pairs_from_lists_columns_and_datasets():
-    import tensorflow as tf
-
-    pairs, labels = list(zip(TEXTS, TEXTS[::-1], strict=True)), [each == "yes" for each in LABELS]
-    task = PairClassifier.from_texts(pairs, labels, units=6, encoder="none")
-    task.fit(pairs, labels, verbose=0)
-    task.fit((TEXTS, TEXTS[::-1]), labels, verbose=0)
-    columns = (tf.constant(TEXTS), tf.constant(TEXTS[::-1]))
-    task.fit(
-        tf.data.Dataset.from_tensor_slices((columns, tf.cast(labels, "int32"))).batch(8), verbose=0
-    )
-    one, (same, other) = task.classify(pairs[0]), task.classify(pairs[:2])
-    assert one.probabilities == pytest.approx(same.probabilities, abs=1e-6)
-    assert len(one.weights) == 2 and set(other.probabilities) == {0, 1}
-
-
-def test_a_graph_reads_texts_and_labels_as_python_does(traced):
-    import tensorflow as tf
-
-    for sentences in (None, "punctuation", "lines"):
-        labels = Labels("one", ("bad", "good"))
-        tokenizer = WordTokenizer.train(REVIEWS, vocabulary_size=100, lowercase=True)
-        preprocessor = ClassificationPreprocessor(tokenizer, labels, False, 12, sentences, 4)
-        expected, targets = preprocessor(REVIEWS, y=["good", "bad"] * 2)
-        in_graph = tf.function(lambda x, y, p=preprocessor: p(x, y=y), autograph=False)
-        found, found_targets = in_graph(tf.constant(REVIEWS), tf.constant(["good", "bad"] * 2))
-        np.testing.assert_array_equal(found["text"], expected["text"])
-        np.testing.assert_array_equal(found_targets, targets)
-
-
-class Table(Column):
-    """A table of pandas, which yields the names of its columns."""
-
-    columns = ("text", "second")
-
-    def to_numpy(self):
-        return np.array(self.values, "object")
-
-
-def test_columns_and_tables_are_read_as_lists_are():
-    labels = Column("yes", "no")
-    single = ClassificationPreprocessor.adapt(Column("so good", "so bad"), labels)
-    np.testing.assert_array_equal(single(Column("so good"))["text"], single(["so good"])["text"])
-    columns = Column("a dog", "a cat"), Column("it runs", "it sleeps")
-    pairs = ClassificationPreprocessor.adapt(columns, labels)
-    assert pairs.pairs
-    inputs, targets = pairs(columns, y=labels)
-    table = pairs(Table(("a dog", "it runs"), ("a cat", "it sleeps")))
-    for name, ids in inputs.items():
-        np.testing.assert_array_equal(table[name], ids)
-    np.testing.assert_array_equal(targets, [[0, 1], [1, 0]])
-
-
-def test_iterators_are_read_once_and_whole():
-    pairs, labels = list(zip(TEXTS, TEXTS[::-1], strict=True)), LABELS
-    task = PairClassifier.from_texts(iter(pairs), iter(labels), units=4, encoder="none")
-    again = ClassificationPreprocessor.adapt(iter(pairs), iter(labels))
-    assert again.pairs and again.labels == task.preprocessor.labels
-    assert again.tokenizer.vocabulary == task.preprocessor.tokenizer.vocabulary
-    found, expected = task.classify(zip(TEXTS, TEXTS[::-1], strict=True)), task.classify(pairs)
-    assert [each.probabilities for each in found] == [each.probabilities for each in expected]
-
-
-def test_metrics_leave_rows_of_padding_out():
-    """Of 64 rows five are texts."""
-    task, texts = make_task(), ["it was good .", "it was bad .", "in the end .", "so", "we came"]
-    for labels in (["good"] * 5, ["bad"] * 5, ["so-so"] * 5):
-        task.compile(metrics=["categorical_accuracy"], weighted_metrics=["categorical_accuracy"])
-        figures = task.evaluate(texts, labels, batch_size=64, return_dict=True, verbose=0)
-        accuracy = task.evaluate_text(texts, labels)["accuracy"]
-        assert figures["categorical_accuracy"] == pytest.approx(accuracy)
-        assert figures["weighted_categorical_accuracy"] == pytest.approx(accuracy)
-
-
-def test_a_run_refuses_what_the_task_decides(tmp_path):
-    fit, run = TextClassifier.from_texts(TEXTS, LABELS, units=3).fit, tmp_path / "run"
-    options = {"validation_split": 0.25, "run": run}
-    with pytest.raises(ValueError, match="precision=float32: give the network this `dtype`"):
-        fit(TEXTS, LABELS, precision="mixed_bfloat16", **options)
-    with pytest.raises(ValueError, match="give `sample_weight`, .*Received: class_weights=bal"):
-        fit(TEXTS, LABELS, class_weights="balanced", **options)
-    with pytest.raises(ValueError, match="`training` goes with `run`"):
-        fit(TEXTS, LABELS, training=ClassificationConfig().training)
-    assert not run.exists()
-
-
-def test_weights_count_by_place_whatever_their_index():
-    """As those of a column of pandas, whose index is shuffled."""
-    task = make_task(encoder="none")
-    labels, weights = ["good", "bad", "so-so", "bad"], Column(1.0, 2.0, 3.0, 4.0)
-    examples = task.read_columns(["so"] * 4, labels, weights)
-    parts = [task.encode(part).weights.tolist() for part in examples.split(0.25)]
-    assert parts == [[1, 2, 3], [4]]
-
-
-def test_labels_in_tensors_are_read_as_in_lists():
-    import tensorflow as tf
-
-    def targets(names, kind, given):
-        preprocessor = ClassificationPreprocessor(WordTokenizer(["so"]), Labels(kind, names))
-        return preprocessor(tf.constant(["so"] * given.shape[0]), y=given)[1].numpy().tolist()
-
-    assert targets((0, 1), "one", tf.constant([True, False])) == [[0, 1], [1, 0]]
-    ragged = tf.ragged.constant([[1], [0, 1], []], dtype=tf.int32)  # padded with no label, not 0
-    assert targets((0, 1), "many", ragged) == [[0, 1], [1, 1], [0, 0]]
-    assert targets(("a", "b"), "many", tf.constant([["b", ""], ["b", "a"]])) == [[0, 1], [1, 1]]
-    for names, kind, given in (
-        ((0, 1), "one", tf.constant([2])),
-        ((), "number", tf.constant([float("nan")])),
-    ):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="a label"):
-            targets(names, kind, given)
-
-
-def test_a_task_without_preprocessor_is_saved(tmp_path):
-    task = make_task(encoder="none")
-    TextClassifier(task.backbone).save_to_preset(tmp_path / "preset")
-    again = TextClassifier.from_preset(tmp_path / "preset", preprocessor=task.preprocessor)
-    one, other = (each.classify("it was good").probabilities for each in (task, again))
-    assert one == pytest.approx(other, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda task: task.classify(["so", None]), r"texts\[1\]=None"),
-        (
-            lambda task: TextClassifier.from_texts([], []),
-            "Expected at least one text and its label",
-        ),
-        (
-            lambda task: TextClassifier.from_texts(TEXTS, LABELS, tokenizer="words"),
-            "Expected a dict for TokenizerConfig. Received: 'words'",
-        ),
-        (
-            lambda task: TextClassifier.from_texts([], [], label_kind="number"),
-            "Expected at least one text and its label",
-        ),
-        (
-            lambda task: task.fit(["so", "bad"], ["good", "bad"], sample_weight=[1, None]),
-            r"`sample_weight` should hold numbers. Received: \[1, None\]",
-        ),
-        (lambda task: task.preprocessor({"text": ["so", None]}), r"text\[1\]=None"),
-        (lambda task: task.preprocessor({"texts": ["so"]}), "Received: text=None"),
-        (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
-        (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
-        (lambda task: task.fit([], []), "at least one text"),
-        (lambda task: task.predict([]), "at least one text"),
-        (lambda task: task.classify(np.array("so")), "a sequence of strings"),
-        (lambda task: task.fit(["so"], ["bad"], batch_size=2.5), "whole number of .*: 2.5"),
-        (lambda task: task.fit(TEXTS, LABELS, sample_weight=["a"]), r"numbers. Received: \['a'"),
-        (lambda task: task.fit(TEXTS, LABELS, validation_split="a"), "finite number .*: 'a'"),
-        (lambda task: task.fit(TEXTS, LABELS, class_weight={0: 2.0}), "give a `sample_weight` for"),
-        (lambda task: task.fit(Batches()), "`x` should be lists of texts, .*Received: x=<"),
-        (
-            lambda task: task.fit(TEXTS, LABELS, validation_data=Batches()),
-            "`validation_data` should be lists of texts",
-        ),
-        (
-            lambda task: task.evaluate(
-                tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)), verbose=0
-            ),
-            r"as `dataset.batch\(32\)` gives. Received: elements of shapes \(\), \(\)",
-        ),
-        (lambda task: task.fit(["so", " "], ["good", "bad"]), r"have words. Received: x\[1\]=' '"),
-        (lambda task: task.evaluate_text(["so"], ["new"]), "among .* Received: 'new', of x"),
-        (lambda task: task.fit(["so"]), "their labels"),
-        (lambda task: TextClassifier(task.backbone).classify("so"), "with its preprocessor"),
-        (lambda task: TextClassifier.from_texts(["so", "bad"], None), r"labels\[0\]=None"),
-        (lambda task: ClassificationPreprocessor.adapt([None, "so"], [0, 1]), r"texts\[0\]=None"),
-        (lambda task: TextClassifier.from_texts(TEXTS, LABELS, unit=3), "Did you mean 'units'"),
-        (
-            lambda task: TextClassifier.from_texts(TEXTS, LABELS, architecture="poolin"),
-            "model.architecture must be one of .* Did you mean 'pooling'",
-        ),
-        (
-            lambda task: PairClassifier(task.backbone, task.preprocessor),
-            "encoder of pairs of texts",
-        ),
-        (lambda task: make_task(pairs=True), "needs a preprocessor and an encoder of pairs"),
-        (
-            lambda task: TextClassifier(
-                build_model(ModelConfig(embedding_size=4, units=4), 9, 3), task.preprocessor
-            ),
-            "vocabulary should be the preprocessor's",
-        ),
-        (
-            lambda task: TextClassifier(
-                build_model(
-                    ModelConfig(embedding_size=4, units=4),
-                    task.preprocessor.tokenizer.vocabulary_size,
-                    7,
-                ),
-                task.preprocessor,
-            ),
-            "an output for each label, 3. Received: outputs=7",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(make_task(encoder="none"))
 
 
 def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier):
@@ -430,8 +146,6 @@ def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
     given = [(text, other) for text, other in zip(texts, texts[::-1], strict=True)]
     expected = classifier.classify(given if pairs else texts)
     assert any(each.truncated for each in expected)
-
-    import tensorflow as tf
 
     classifier.export(tmp_path / "saved")
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
