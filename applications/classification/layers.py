@@ -217,7 +217,10 @@ class Contextual(Part):
             options = {"return_sequences": True, "dtype": self.dtype_policy}
             options["use_cudnn"] = False  # it refuses a row of padding alone
             gru = keras.layers.GRU(self.units, **options)
-            return keras.layers.Bidirectional(gru, **common)
+            block = keras.layers.Bidirectional(gru, **common)
+            # Kept: while a file is read, Keras takes a layer at the same address for this one.
+            vars(block)["template"] = gru
+            return block
         if self.kind == "convolution":
             return NGrams(self.units, **common)
         common |= {"positions": self.positions, "dropout": self.dropout}

@@ -1,6 +1,6 @@
 """Arguments of a constructor that are attributes, and part of the configuration."""
 
-import sys
+import math
 from typing import Any
 
 
@@ -41,4 +41,7 @@ def without(key: str, value: Any) -> Any:
 
 def is_finite(number: Any) -> bool:
     """Whether a number is finite, and no integer beyond all floats."""
-    return abs(number) <= sys.float_info.max
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

@@ -163,7 +163,10 @@ def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
     options = {"return_sequences": True, "return_state": True, "dtype": dtype}
     options["use_cudnn"] = False  # it refuses padding between words, and a row of padding alone
     reader = keras.layers.GRU(units // 2, **options)
-    return keras.layers.Bidirectional(reader, name=name, dtype=dtype)
+    both = keras.layers.Bidirectional(reader, name=name, dtype=dtype)
+    # Kept: while a file is read, Keras takes a layer at the same address for this one.
+    vars(both)["template"] = reader
+    return both
 
 
 def on_end(document):

@@ -1,6 +1,6 @@
 """Names for types, and what a number is."""
 
-import sys
+import math
 from numbers import Real
 from typing import Any
 
@@ -9,5 +9,9 @@ Tensor = Any  # of any backend, or an array; `None` where an argument is optiona
 
 def is_finite(value: Any) -> bool:
     """Whether this is a finite number. A Boolean is none; an integer may be beyond all floats."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and abs(value) <= sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
