@@ -12,6 +12,7 @@ from keras_attention.text import PAD_ID, UNK_ID
 
 from ..common.arguments import KeepsArguments
 from ..common.errors import check_choice
+from ..common.network import bidirectional_gru
 
 PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)
@@ -214,13 +215,7 @@ class Contextual(Part):
     def _block(self, number, width):
         common = {"name": f"block_{number}", "dtype": self.dtype_policy}
         if self.kind == "gru":
-            options = {"return_sequences": True, "dtype": self.dtype_policy}
-            options["use_cudnn"] = False  # it refuses a row of padding alone
-            gru = keras.layers.GRU(self.units, **options)
-            block = keras.layers.Bidirectional(gru, **common)
-            # Kept: while a file is read, Keras takes a layer at the same address for this one.
-            vars(block)["template"] = gru
-            return block
+            return bidirectional_gru(self.units, **common)
         if self.kind == "convolution":
             return NGrams(self.units, **common)
         common |= {"positions": self.positions, "dropout": self.dropout}

@@ -221,6 +221,19 @@ class Network(OwnModel, keras_hub.models.Backbone):
         return network
 
 
+def bidirectional_gru(units: int, name: str, dtype: Any, **options: Any) -> keras.layers.Layer:
+    """Return a GRU that reads both ways, with `units` each way, and gives the states of all steps.
+
+    Without cuDNN, which refuses padding between words, and a row of padding alone.
+    """
+    options |= {"return_sequences": True, "use_cudnn": False, "dtype": dtype}
+    gru = keras.layers.GRU(units, **options)
+    both = keras.layers.Bidirectional(gru, name=name, dtype=dtype)
+    # Kept: while a file is read, Keras takes a layer at the same address for this one.
+    vars(both)["template"] = gru
+    return both
+
+
 def check_ids(inputs: Any, name: str) -> None:
     """Raise a ValueError where a network or task called `name` is fed strings in place of ids."""
     for each in keras.tree.flatten(inputs):

@@ -88,6 +88,12 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         return cls(**{name: restored(value) for name, value in config.items()})
 
 
+def is_column(values: Any) -> bool:
+    """Whether there are values to go through: a list, an array, a column; no text, no mapping."""
+    is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
+    return hasattr(values, "__iter__") and not is_single
+
+
 def as_texts(values: Any, name: str) -> list[str] | Lines:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
@@ -96,8 +102,7 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     """
     if isinstance(values, Lines):
         return values
-    is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
-    if is_single or not hasattr(values, "__iter__"):
+    if not is_column(values):
         raise ValueError(
             f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
             f"Received: {name}={shown(values)}"

@@ -43,8 +43,7 @@ class SearchTask(TextTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        self.search = SearchOptions()
-        self.search = self._chosen(search or self.default_search, {})
+        self.search = self.search_with(search or self.default_search, {})
         super().__init__(backbone, preprocessor, **kwargs)
         self._seed = keras.random.SeedGenerator(0)
         self._uncompiled: dict[Any, int] = {}
@@ -64,7 +63,7 @@ class SearchTask(TextTask):
             )
         return super().call(inputs, training)
 
-    def _chosen(self, search: Any, changes: Mapping[str, Any]) -> SearchOptions:
+    def search_with(self, search: Any, changes: Mapping[str, Any]) -> SearchOptions:
         """Return the options of a search, the task's own where not given, with changes."""
         search = self.search if search is None else search
         for name in [*(search if isinstance(search, Mapping) else []), *changes]:

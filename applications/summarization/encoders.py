@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.layers import PositionalEncoding, TransformerEncoder
 
 from ..common.arguments import KeepsArguments
+from ..common.network import bidirectional_gru
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
@@ -160,13 +161,7 @@ def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
         raise ValueError(
             f"`units` should be even, half for each direction. Received: units={units}"
         )
-    options = {"return_sequences": True, "return_state": True, "dtype": dtype}
-    options["use_cudnn"] = False  # it refuses padding between words, and a row of padding alone
-    reader = keras.layers.GRU(units // 2, **options)
-    both = keras.layers.Bidirectional(reader, name=name, dtype=dtype)
-    # Kept: while a file is read, Keras takes a layer at the same address for this one.
-    vars(both)["template"] = reader
-    return both
+    return bidirectional_gru(units // 2, name, dtype, return_state=True)
 
 
 def on_end(document):

@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 
 from ..common.errors import check_counts, shown
-from ..common.preprocessor import TextPreprocessor, check_equally_many, padded
+from ..common.preprocessor import TextPreprocessor, check_equally_many, is_column, padded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,8 +267,7 @@ def as_summaries(values: Any, name: str) -> list[list[str]]:
 
 
 def _lists_of_texts(values, name, split):
-    is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
-    if is_single or not hasattr(values, "__iter__"):
+    if not is_column(values):
         raise ValueError(
             f"`{name}` should be a sequence, of texts or of lists of texts. "
             f"Received: {name}={shown(values)}"

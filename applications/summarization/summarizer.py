@@ -154,7 +154,7 @@ class Summarizer(SearchTask):
             ValueError: where an option is out of its range, or something is no text.
         """
         preprocessor = self.require_preprocessor()
-        chosen = self._chosen(search, options)
+        chosen = self.search_with(search, options)
         given = [documents] if isinstance(documents, str) else documents
         encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
         # A summary takes about so many steps: no more than its document has words.
@@ -210,7 +210,7 @@ class Summarizer(SearchTask):
         check_equally_many(documents=documents, summaries=summaries)
         if not documents:
             raise ValueError("`documents` should have at least one document. Received: none")
-        chosen = self._chosen(search, options)
+        chosen = self.search_with(search, options)
         results = self.summarize(documents, chosen, return_attention=False)
         return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
 
@@ -302,7 +302,7 @@ class Summarizer(SearchTask):
         import tensorflow as tf
 
         model, preprocessor = self.backbone, self.require_preprocessor()
-        chosen = self._chosen(search, options)
+        chosen = self.search_with(search, options)
         tokenizer = preprocessor.in_graph("tokenizer")
         vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]

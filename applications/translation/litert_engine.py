@@ -152,7 +152,7 @@ def export_litert(
     """
     check_choice("`compute_type`", compute_type, COMPUTE_TYPES)
     check_number("`source_length`", source_length, 1, whole=True)
-    chosen = (search or task.search).replace(**options)
+    chosen = task.search_with(search, options)
     _check(task.backbone, chosen, "--format saved_model exports it.")
     with new_folder(output) as folder:
         sizes = 1, source_length, chosen.longest(source_length)

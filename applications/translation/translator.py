@@ -183,7 +183,7 @@ class Translator(SearchTask):
                 more than 10,000 tokens, the engine is missing or does not do what is asked for.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
-        chosen = self._chosen(search, options)
+        chosen = self.search_with(search, options)
         ids = encode_checked(self.require_preprocessor().source_tokenizer, lines, "texts")
         by = engine, compute_type, shortlist
         results = self._translated(lines, ids, chosen, return_alignments, by)
@@ -299,7 +299,7 @@ class Translator(SearchTask):
             The figures; `"signature"` says how BLEU was computed.
         """
         sources, targets = as_pairs(sources, targets)
-        chosen = self._chosen(search, options)
+        chosen = self.search_with(search, options)
         by = {"engine": engine, "compute_type": compute_type, "shortlist": shortlist}
         found = self.translate(sources, chosen, return_alignments=False, **by)
         report = evaluation_report(sources, [each.text for each in found], targets)
@@ -426,7 +426,7 @@ class Translator(SearchTask):
     ) -> Any:
         from .serving import service
 
-        options = self._chosen(search, options)
+        options = self.search_with(search, options)
         return service(self, options, max_letters or self.served_letters)
 
     def batch_options(self, training) -> dict[str, Any]:
