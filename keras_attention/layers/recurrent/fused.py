@@ -18,8 +18,10 @@ from ..attention.loop_scores import LoopScore
 from .recurrence import (
     DecoderCell,
     equations_of,
+    flatten,
     input_bias,
     outer,
+    packed,
     recurrent_weights,
     run_places,
     shift,
@@ -151,7 +153,7 @@ class FusedLoop:
             if self.order == "current":
                 query, scores, context = self._attend(hidden, attention, mask, given)
             outputs = {"outputs": hidden, "contexts": context, "scores": scores}
-            state = {"cell": tree.flatten(after), "attention": self.score.keep(attention, scores)}
+            state = {"cell": flatten(after), "attention": self.score.keep(attention, scores)}
             if self.has_vector:
                 joined = ops.concatenate([context, hidden], axis=1)
                 outputs["outputs"] = ops.tanh(ops.matmul(joined, given["vector"]))
@@ -223,7 +225,7 @@ class FusedLoop:
                 by_context = by_context + by_hidden
                 by_query, state, sums = self._attend_back(by_context, at, carried, given, found)
                 by_cells[-1][0] = by_cells[-1][0] + _product(by_query, turned.get("query"))
-            state = {"cell": tree.flatten(by_cells), "attention": state}
+            state = {"cell": flatten(by_cells), "attention": state}
             if self.feeding:
                 state["attentional"] = by_hidden
             return found, {"state": state, "sums": sums}
@@ -296,7 +298,7 @@ class FusedLoop:
     def _pack(self, outputs, last):
         """Return what is wanted as one tensor, a row for each example."""
         parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
-        parts += tree.flatten(last) if "state" in self.wanted else []
+        parts += flatten(last) if "state" in self.wanted else []
         dtype = keras.backend.result_type(*(part.dtype for part in parts))
         parts = [
             ops.cast(_reshaped(part, (math.prod(ops.shape(part)[1:]),)), dtype) for part in parts
@@ -309,7 +311,7 @@ class FusedLoop:
         hidden = given["vector"].shape[1] if self.has_vector else self.view.output_size
         sizes = zip(SEQUENCES, (hidden, value.shape[2], ops.shape(value)[1]), strict=True)
         likes = {name: (steps, size) for name, size in sizes if name in self.wanted}
-        leaves = tree.flatten(given["first"]) if "state" in self.wanted else []
+        leaves = flatten(given["first"]) if "state" in self.wanted else []
         parts, start = [], 0
         for shape in [*likes.values(), *(ops.shape(leaf)[1:] for leaf in leaves)]:
             stop = start + math.prod(shape)
@@ -319,7 +321,7 @@ class FusedLoop:
         results = {name: ops.cast(parts.pop(0), self.view.dtype) for name in likes}
         if leaves:
             last = [ops.cast(*pair) for pair in zip(parts, (x.dtype for x in leaves), strict=True)]
-            results["state"] = tree.pack_sequence_as(given["first"], last)
+            results["state"] = packed(given["first"], last)
         return results
 
 

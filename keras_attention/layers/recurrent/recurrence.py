@@ -55,6 +55,30 @@ def run_queries(step, queries, mask, state):
     return outputs, after
 
 
+def flatten(structure) -> list:
+    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
+    # `keras.tree` takes the keys of a dictionary as they come on PyTorch, and sorted elsewhere.
+    if isinstance(structure, dict):
+        return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for part in structure for leaf in flatten(part)]
+    return [structure]
+
+
+def packed(structure, leaves):
+    """Return leaves nested as a structure is, in the order of `flatten`."""
+    leaves = iter(leaves)
+
+    def fill(part):
+        if isinstance(part, dict):
+            return {name: fill(part[name]) for name in sorted(part)}
+        if isinstance(part, (list, tuple)):
+            return [fill(one) for one in part]
+        return next(leaves)
+
+    return fill(structure)
+
+
 def run_places(step, count, states, reverse=False, unroll=False):
     """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
 
@@ -72,19 +96,19 @@ def run_places(step, count, states, reverse=False, unroll=False):
     structure = {}
 
     def at_place(x, flat):
-        outputs, after = step(x[0, 0], tree.pack_sequence_as(states, list(flat)))
+        outputs, after = step(x[0, 0], packed(states, list(flat)))
         structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
-        return tree.flatten(outputs), tree.flatten(after)
+        return flatten(outputs), flatten(after)
 
     places = ops.arange(count, dtype="int32")
     # Not `go_backwards`: on JAX it takes a single output only.
     places = ops.flip(places, axis=0) if reverse else places
-    outputs, after = run_loop(at_place, places[None, :, None], tree.flatten(states))
+    outputs, after = run_loop(at_place, places[None, :, None], flatten(states))
     # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
     outputs = [swap_time(output) for output in outputs]
     outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
-    outputs = tree.pack_sequence_as(structure["outputs"], outputs)
-    return outputs, tree.pack_sequence_as(states, after)
+    outputs = packed(structure["outputs"], outputs)
+    return outputs, packed(states, after)
 
 
 def with_gradient(forward, backward, given):
@@ -97,13 +121,13 @@ def with_gradient(forward, backward, given):
 
     @vjp.with_gradient
     def run(*tensors):
-        inside = tree.pack_sequence_as(given, list(tensors))
+        inside = packed(given, list(tensors))
         result, kept = forward(inside)
         return result, lambda upstream: tuple(
             _completed(inside, backward(inside, result, kept, upstream))
         )
 
-    return run(*tree.flatten(given))
+    return run(*flatten(given))
 
 
 def _completed(given, gradients):
