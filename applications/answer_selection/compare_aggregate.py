@@ -42,6 +42,8 @@ class CompareAggregate(AnswerNetwork):
         trainable_vectors: Boolean, whether training changes the vectors of words.
         word_match: Boolean, whether the words that question and candidate share add to the score
             (`WordMatch`).
+        exact_match: Boolean, whether a number beside each word's vector says that the other side
+            has the very word. Questions are then read once for each candidate.
         **kwargs: `name`, `dtype` and the like of `Network`.
 
     Call arguments:
@@ -81,10 +83,11 @@ class CompareAggregate(AnswerNetwork):
         dropout: float = 0.2,
         trainable_vectors: bool = True,
         word_match: bool = False,
+        exact_match: bool = False,
         **kwargs: Any,
     ):
-        sizes = (vocabulary_size, embedding_size, dropout)
-        super().__init__(*sizes, trainable_vectors, word_match, **kwargs)
+        words = (vocabulary_size, embedding_size, dropout, trainable_vectors)
+        super().__init__(*words, word_match, exact_match, **kwargs)
         self.keep(units=units)
 
         def dense(size, activation, name):
@@ -101,7 +104,7 @@ class CompareAggregate(AnswerNetwork):
 
     def build(self, input_shape=None):
         self.build_words()
-        words, compared = (None, None, self.embedding_size), (None, None, self.units)
+        words, compared = (None, None, self.word_size), (None, None, self.units)
         for layer, shape in (
             (self.gate, words),
             (self.content, words),
@@ -118,8 +121,8 @@ class CompareAggregate(AnswerNetwork):
         """Return scores `(B, N)`, and how question words weigh a candidate's, `(B, N, S, T)`."""
         (asked, asked_mask), (words, mask), shape = self.pairs(inputs, training)
         words = self.gate(words) * self.content(words)
-        asked = ops.repeat(self.gate(asked) * self.content(asked), shape[1], axis=0)
-        asked_mask = ops.repeat(asked_mask, shape[1], axis=0)
+        asked = self.for_candidates(self.gate(asked) * self.content(asked), shape[1])
+        asked_mask = self.for_candidates(asked_mask, shape[1])
         found = self.attention(words, asked, query_mask=mask, value_mask=asked_mask)
         found_in_answer, weights = self.attention(
             asked, words, query_mask=asked_mask, value_mask=mask, return_attention_scores=True

@@ -11,7 +11,7 @@ SPLITS = ("train", "dev", "test")
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", "compare-aggregate"]
 READERS = get_args(ENCODERS)[:-1]
 """Those by which an `AnswerSelector` reads a candidate."""
-OF_ALL = ("units", "embedding_size", "dropout", "word_match")
+OF_ALL = ("units", "embedding_size", "dropout", "word_match", "exact_match")
 """Options of `ModelConfig` that every network has."""
 OF_READERS = ("bidirectional", "shared", "pooling")
 """Options of `ModelConfig` that only `READERS` use."""
@@ -142,6 +142,8 @@ class ModelConfig:
         dropout: the rate of dropout on word vectors and on the pooled vectors.
         word_match: the words that question and candidate share add to the score, each at a price
             that its vector sets.
+        exact_match: a number beside each word's vector says whether the other side has the very
+            word.
     """
 
     encoder: ENCODERS = "inner-word"
@@ -155,6 +157,7 @@ class ModelConfig:
     pooling: Literal["mean", "max"] = "mean"
     dropout: float = 0.2
     word_match: bool = False
+    exact_match: bool = False
 
     def __post_init__(self):
         check_ranges("model", self, ("embedding_size", "units", "attention_units"), at_least=1)

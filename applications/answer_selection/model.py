@@ -199,6 +199,8 @@ class AnswerSelector(AnswerNetwork):
         trainable_vectors: Boolean, whether training changes the vectors of words.
         word_match: Boolean, whether the words that question and candidate share add to the score
             (`WordMatch`).
+        exact_match: Boolean, whether a number beside each word's vector says that the other side
+            has the very word. Questions are then read once for each candidate.
         **kwargs: `name`, `dtype` and the like of `Network`.
 
     Call arguments:
@@ -247,11 +249,12 @@ class AnswerSelector(AnswerNetwork):
         log_odds: bool = False,
         trainable_vectors: bool = True,
         word_match: bool = False,
+        exact_match: bool = False,
         **kwargs: Any,
     ):
-        sizes = (vocabulary_size, embedding_size, dropout)
+        words = (vocabulary_size, embedding_size, dropout, trainable_vectors)
         start = 1.0 if log_odds else 0.1  # a cosine is at most 1, and its margin 0.2
-        super().__init__(*sizes, trainable_vectors, word_match, start, **kwargs)
+        super().__init__(*words, word_match, exact_match, start, **kwargs)
         _check(encoder, attention, reader, occam)
         if reader is not None and question_reader is reader:  # or it would be saved as two
             question_reader, shared = None, True
@@ -281,7 +284,7 @@ class AnswerSelector(AnswerNetwork):
 
     def build(self, input_shape=None):
         self.build_words()
-        words, size = (None, None, self.embedding_size), self.question_reader.size
+        words, size = (None, None, self.word_size), self.question_reader.size
         for reader in (self.reader, self.question_reader):
             if isinstance(reader, Reader) and not reader.built:
                 reader.build(words, size)
@@ -304,7 +307,7 @@ class AnswerSelector(AnswerNetwork):
         """Return scores `(B, N)` and weights of the candidates' words `(B, N, T)`, or None."""
         question, words, shape = self.pairs(inputs, training)
         asked, _ = self.question_reader(*question, training=training)
-        asked = ops.repeat(asked, shape[1], axis=0)
+        asked = self.for_candidates(asked, shape[1])
         answers, weights = self.reader(*words, query=asked, training=training)
         asked = _unit(self.dropout(asked, training=training))
         answers = _unit(self.dropout(answers, training=training))

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from ..common.arguments import KeepsArguments
-from ..common.network import Network
+from ..common.network import Network, with_matches
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -69,6 +69,8 @@ class AnswerNetwork(Network):
         dropout: rate of the dropout on word vectors.
         trainable_vectors: whether training changes the vectors of words.
         word_match: whether a `WordMatch` adds to the scores.
+        exact_match: whether a number beside each word's vector says that the other side has the
+            very word.
         match_start: its weights when training begins.
         **kwargs: `name`, `dtype` and the like of `Network`.
     """
@@ -85,12 +87,14 @@ class AnswerNetwork(Network):
         dropout: float,
         trainable_vectors: bool,
         word_match: bool = False,
+        exact_match: bool = False,
         match_start: float = 1.0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(vocabulary_size=vocabulary_size, embedding_size=embedding_size)
         self.keep(trainable_vectors=trainable_vectors, word_match=word_match)
+        self.keep(exact_match=exact_match)
         self.dropout_rate = dropout
         policy = {"dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
@@ -109,12 +113,29 @@ class AnswerNetwork(Network):
         """
         raise NotImplementedError
 
+    @property
+    def word_size(self) -> int:
+        """How many numbers a word is read from."""
+        return self.embedding_size + self.exact_match
+
     def pairs(self, inputs: Mapping[str, Any], training: bool) -> tuple[Any, Any, tuple]:
-        """Return questions `(B, S, E)`, candidates `(B N, T, E)`, with masks, and the shape."""
+        """Return questions and candidates, each vectors and a mask, and the candidates' shape.
+
+        Vectors are `(B, S, E)` and `(B N, T, E)`; with `exact_match` those of questions are
+        `(B N, S, E)`, as each candidate has other words in common with its question.
+        """
         question, candidates = inputs["question"], inputs["candidates"]
         shape = tuple(ops.shape(candidates)[axis] for axis in range(3))
         candidates = ops.reshape(candidates, (-1, shape[2]))
-        return self._embedded(question, training), self._embedded(candidates, training), shape
+        if self.exact_match:
+            question = ops.repeat(question, shape[1], axis=0)
+        sides = (question, candidates), (candidates, question)
+        asked, words = (self._embedded(*side, training) for side in sides)
+        return asked, words, shape
+
+    def for_candidates(self, asked: Any, count: Any) -> Any:
+        """Return what `pairs` gave of questions, or what was made of it, for each candidate."""
+        return asked if self.exact_match else ops.repeat(asked, count, axis=0)
 
     def build_words(self) -> None:
         """Make the weights of words."""
@@ -129,8 +150,10 @@ class AnswerNetwork(Network):
         question = inputs["question"]
         return scores + self.match(self.embedding(question), question, inputs["candidates"])
 
-    def _embedded(self, ids, training):
-        return self.dropout(self.embedding(ids), training=training), ops.not_equal(ids, 0)
+    def _embedded(self, ids, other, training):
+        vectors = self.dropout(self.embedding(ids), training=training)
+        vectors = with_matches(vectors, ids, other) if self.exact_match else vectors
+        return vectors, ops.not_equal(ids, 0)
 
     def set_vectors(self, vectors: np.ndarray) -> None:
         """Set the vectors of words, `(vocabulary_size, embedding_size)`."""

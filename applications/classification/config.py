@@ -27,6 +27,7 @@ DEFAULTS = {
     "embedding_dropout": (None, WITH_WORD_VECTORS),
     "layer_dropout": (0.1, STACKS),
     "word_dropout": (None, WITH_WORD_VECTORS),
+    "exact_match": (False, PAIRS),
     "linear": (None, ("pooling", "mean", "han", *STACKS)),
 }
 
@@ -255,6 +256,8 @@ class ModelConfig:
             null for 0.1).
         word_dropout: the part of the words that are made unknown in training, other ones each
             time (not backbone).
+        exact_match: a number beside each word's vector says whether the other text has the very
+            word (cross, inner only; null for false).
         linear: a linear model of words and pairs of neighbours whose scores join the network's once
             it is trained: naive_bayes, better for sentences, or nb_svm, better for long texts; null
             for none (pooling, mean, han, self-attention, transformer only).
@@ -280,6 +283,7 @@ class ModelConfig:
     embedding_dropout: float | None = None
     layer_dropout: float | None = None
     word_dropout: float = 0.0
+    exact_match: bool | None = None
     linear: Literal["naive_bayes", "nb_svm"] | None = None
     linear_weight: float = 1.0
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from ..common.network import with_matches
 from .layers import PACKAGE, Contextual, Part, mean_of
 
 SIDES = ("text", "second")
@@ -122,15 +123,28 @@ class PairEncoder(TextEncoder):
     """Base of the pair encoders: one network for both texts, then a layer over their comparison.
 
     With `u` and `v` the vectors of the two texts: `tanh(W [u; v; |u - v|; u ∘ v] + b)`.
+
+    Args:
+        *layers: those of the encoder.
+        exact_match: whether a number beside each word's vector says that the other text has the
+            very word.
+        **kwargs: the layers by name, and arguments of every Keras layer.
     """
 
     text_counts = (2,)
     has_attention = True
 
+    def __init__(self, *layers: keras.layers.Layer, exact_match: bool = False, **kwargs: Any):
+        super().__init__(*layers, **kwargs)
+        self.keep(exact_match=exact_match)
+
     def call(self, inputs, training=False):
         ids = [inputs[side] for side in SIDES]
         # Both texts in one batch, the first ones before the second: half as many loops.
-        vectors, mask = self.vectors(_stacked(*ids), training=training)
+        stacked = _stacked(*ids)
+        vectors, mask = self.vectors(stacked, training=training)
+        if self.exact_match:
+            vectors = with_matches(vectors, stacked, _exchanged(stacked))
         states = self.context(vectors, mask=mask, training=training)
         read, weights = self.read(states, mask, _exchanged(states), _exchanged(mask), training)
         first, second = ops.split(read, 2)

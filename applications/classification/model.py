@@ -194,6 +194,7 @@ def build_model(
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     sizes = vocabulary_size, config.embedding_size
+    marks = {"exact_match": config.chosen("exact_match")}
     options = {"name": "vectors", "dtype": dtype}
     vectors = WordVectors(*sizes, dropout, config.word_dropout, channels, **options)
     # Their order decides which weights a seed gives.
@@ -206,11 +207,11 @@ def build_model(
         compare, start = dense("tanh", "compare"), {"kernel_initializer": "identity"}
         cross = LuongAttention("general", **start, name="cross", dtype=dtype)
         match = cross, dense("relu", "match"), context("composition")
-        encoder = CrossEncoder(*words, *match, pooled, compare, **common)
+        encoder = CrossEncoder(*words, *match, pooled, compare, **marks, **common)
     elif name == "inner":
         compare = dense("tanh", "compare")
         grus = inner_gru("forward"), inner_gru("backward")
-        encoder = InnerEncoder(*words, *grus, pooled, compare, **common)
+        encoder = InnerEncoder(*words, *grus, pooled, compare, **marks, **common)
     else:
         encoder = FlatEncoder(*words, pooled, **common)
     prior, counts = None, (vocabulary_size, outputs)

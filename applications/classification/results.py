@@ -303,6 +303,15 @@ def table(report: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", report["signature"]])
 
 
+def check_confusion(one_label: bool) -> None:
+    """Refuse to draw the confusion matrix of what has not one label a text."""
+    if not one_label:
+        raise UserError(
+            "a confusion matrix is of tasks with one label a text (data.labels one). "
+            "Received: several labels a text, or a number."
+        )
+
+
 def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
     """Draw the confusion matrix of a report of `evaluate_text`: a row for each right label.
 
@@ -320,11 +329,7 @@ def draw_confusion(report: Mapping[str, Any], output: Path | str) -> Any:
         ValueError: where the report has no confusion matrix or the file cannot be written.
     """
     check_picture(output)
-    if "confusion" not in report:
-        raise UserError(
-            "a confusion matrix is of tasks with one label a text (data.labels one). "
-            f"Received: a report with {shown(list(report))}."
-        )
+    check_confusion("confusion" in report)
     counts = np.array(report["confusion"])
     names = list(map(str, report["label_names"]))
     parts = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -24,7 +24,7 @@ from ..common.verbs import (
 from .classifier import ClassificationTask
 from .config import DataConfig
 from .data import Examples, has_split, load_examples, read_examples, texts_of
-from .results import draw_confusion, table
+from .results import check_confusion, draw_confusion, table
 from .tables import SUFFIXES
 
 TEXTS_IN_A_CHUNK = 1024
@@ -34,8 +34,9 @@ SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip"
 
 def evaluate(task: ClassificationTask, options: Namespace) -> None:
     """Measure labels on one of the run's own sets, or on a table."""
-    if options.picture:  # first, as a wrong file should be refused before the work
+    if options.picture:  # first, as what is wrong should be refused before the work
         check_picture(options.picture)
+        check_confusion(task.preprocessor.labels.kind == "one")
     report = task.evaluate_examples(_examples(task, options))
     if options.picture:
         draw_confusion(report, options.picture)

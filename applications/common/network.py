@@ -9,7 +9,7 @@ import keras_hub
 from keras import ops
 
 from keras_attention.distribute import ReleasesGraphs
-from keras_attention.text import PAD_ID, START_ID
+from keras_attention.text import PAD_ID, START_ID, UNK_ID
 
 from .arguments import KeepsArguments, without
 from .errors import check_counts
@@ -219,6 +219,28 @@ class Network(OwnModel, keras_hub.models.Backbone):
                 options = {} if settings is None else {"config": settings}
                 layers[place].quantize(mode, **options)
         return network
+
+
+def with_matches(vectors: Any, ids: Any, other: Any) -> Any:
+    """Join a number to the vectors of words: 1 where another text has the very word, else 0.
+
+    Padding and unknown words have 0.
+
+    Args:
+        vectors: `(B, S, E)`.
+        ids: of these words, `(B, S)`.
+        other: ids of the other text, `(B, T)`.
+
+    Returns:
+        Vectors `(B, S, E + 1)`.
+
+    Reference:
+        - [Chen et al., 2017](https://arxiv.org/abs/1704.00051), section 3.2 ("exact match")
+    """
+    has = ops.any(ops.equal(ops.expand_dims(ids, 2), ops.expand_dims(other, 1)), axis=2)
+    is_known = ops.logical_and(ops.not_equal(ids, PAD_ID), ops.not_equal(ids, UNK_ID))
+    matches = ops.cast(ops.logical_and(has, is_known), vectors.dtype)
+    return ops.concatenate([vectors, ops.expand_dims(matches, 2)], axis=2)
 
 
 def bidirectional_gru(units: int, name: str, dtype: Any, **options: Any) -> keras.layers.Layer:

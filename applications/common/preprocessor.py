@@ -191,7 +191,7 @@ def pairs_of(
                     f"{single} to train with should have words. Received: {name}[{place}]{received}"
                 )
     if not found["x"]:
-        raise ValueError(f"Training needs at least one {pair}. Received: none")
+        raise ValueError(f"Give at least one {pair}. Received: none")
     return *found.values(), weights_of(sample_weight, **found)
 
 

@@ -36,7 +36,7 @@ def name(settings):
     return "-".join(str(value) for value in settings.values())
 
 
-@pytest.mark.parametrize("settings", CASES, ids=name)
+@pytest.mark.parametrize("settings", [*CASES, {"exact_match": True}], ids=name)
 def test_padding_and_company_change_nothing(settings):
     model = build(**settings)
     question, candidates = ids(2, 3), ids(2, 3, 4, seed=4)

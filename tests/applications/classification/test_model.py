@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "transformer": {"layers": 1, "heads": 2},
     "cross": {"encoder": "none"},
     "cross, gru": {"architecture": "cross"},
+    "cross, exact match": {"architecture": "cross", "encoder": "none", "exact_match": True},
     "inner": {"encoder": "none"},
     "inner, gru": {"architecture": "inner"},
     "inner, context": {"architecture": "inner", "encoder": "none", "inner_attention": "context"},
@@ -79,6 +80,24 @@ def test_a_word_of_a_pair_first_attends_to_its_like():
     _, weights = encoder.cross(vectors, others, return_attention_scores=True)
     found = np.argmax(ops.convert_to_numpy(weights[0]), axis=1)
     np.testing.assert_array_equal(found, np.arange(13)[::-1])
+
+
+@pytest.mark.parametrize("architecture", ["cross", "inner"])
+def test_a_pair_knows_the_words_that_both_texts_have(architecture):
+    """Without vectors the words differ in that alone."""
+    config = ModelConfig(architecture, embedding_size=5, units=5, exact_match=True)
+    model = build_model(config, VOCABULARY, OUTPUTS)
+    randomize(model)
+    model.encoder.vectors.embedding.embeddings.assign(np.zeros((VOCABULARY, 5)))
+    own, unknown = [4, 5, 6], 1
+    seconds = {"same": [6, 0, 0], "alike": [4, 0, 0], "none": [7, 0, 0], "unknown": [1, 0, 0]}
+    found = {}
+    for name, second in seconds.items():
+        text = [unknown, *own] if name == "unknown" else [8, *own]
+        inputs = {"text": np.array([text]), "second": np.array([second])}
+        found[name] = ops.convert_to_numpy(model(inputs))
+    assert np.abs(found["same"] - found["none"]).max() > 1e-3
+    np.testing.assert_allclose(found["unknown"], found["none"], atol=1e-6)
 
 
 # Of what differs in the encoder alone, one is a default test.

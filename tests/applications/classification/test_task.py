@@ -1,6 +1,7 @@
 """The verbs on a run that the real command trained, and what they refuse."""
 
 import json
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from keras_attention.applications.classification import (
     TextClassifier,
 )
 from keras_attention.applications.classification.tables import generate
+from keras_attention.applications.classification.verbs import evaluate
 from keras_attention.applications.common.errors import UserError
 from tests.applications.classification.conftest import (
     LABELS,
@@ -61,6 +63,13 @@ def test_evaluate_writes_a_table_json_and_a_picture(opinions_run, tmp_path, caps
     assert report["examples"] == 120 and report["label_names"] == ["bad", "good"]
     done = call_command(capsys, "evaluate", opinions_run, "--picture", picture)
     assert done.status == 2 and "already exists" in done.err
+
+
+def test_a_confusion_matrix_of_numbers_is_refused_before_the_work(tmp_path):
+    task = TextClassifier.from_texts(["so", "bad"], [1.0, 2.0], label_kind="number")
+    options = Namespace(picture=tmp_path / "confusion.png", input=tmp_path / "missing.tsv")
+    with pytest.raises(UserError, match="one label a text"):
+        evaluate(task, options)
 
 
 def test_evaluate_a_file_with_an_unseen_label(opinions_run, tmp_path, capsys):

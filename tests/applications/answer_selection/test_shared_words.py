@@ -1,4 +1,4 @@
-"""The score of shared words: against NumPy, padding, both networks, and the configuration."""
+"""Words that both sides have: as a score and as a mark, in every network; and what they are for."""
 
 import keras
 import numpy as np
@@ -11,6 +11,7 @@ from keras_attention.applications.answer_selection import (
     ModelConfig,
 )
 from keras_attention.applications.answer_selection.model import build_model
+from keras_attention.applications.common.network import with_matches
 
 VOCABULARY = 31
 SIZES = {"units": 7, "embedding_size": 5}
@@ -53,18 +54,41 @@ def test_shared_words_add_to_the_score(encoder):
     assert np.abs(added[:, 0]).min() > 0.01 and not np.abs(added[0, 1:]).max() > 1e-5
 
 
+def test_marks_of_shared_words():
+    random = np.random.default_rng(6)
+    ids, other = (random.integers(0, 7, (11, size)) for size in (5, 3))
+    vectors = random.normal(size=(11, 5, 2)).astype("float32")
+    marked = np.array(with_matches(vectors, ids, other))
+    np.testing.assert_array_equal(marked[..., :2], vectors)
+    expected = [[i > 1 and i in row for i in own] for own, row in zip(ids, other, strict=True)]
+    np.testing.assert_array_equal(marked[..., 2], expected)
+    assert 0 < marked[..., 2].sum() < marked[..., 2].size
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_marks_reach_the_score_of_every_network(encoder):
+    """Words whose vectors are all zero differ in the marks alone."""
+    model = build(encoder, exact_match=True)
+    model.set_vectors(np.zeros((VOCABULARY, 5)))
+    candidates = np.array([[[7, 9, 4], [7, 9, 6], [7, 9, 8]]])
+    scores = np.array(model({"question": np.array([[4, 5, 0]]), "candidates": candidates}))[0]
+    assert abs(scores[0] - scores[1]) > 1e-3 and abs(scores[1] - scores[2]) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["word_match", "exact_match"])
 @pytest.mark.parametrize("network", [AnswerSelector, CompareAggregate])
-def test_it_is_an_argument_of_both_networks(network):
-    model = network(VOCABULARY, word_match=True, **SIZES)
+def test_they_are_arguments_of_both_networks(network, name):
+    model = network(VOCABULARY, **{name: True}, **SIZES)
     again = network.from_config(model.get_config())
-    assert again.get_config() == model.get_config() and again.word_match
+    assert again.get_config() == model.get_config() and getattr(again, name)
     assert [each.shape for each in again.weights] == [each.shape for each in model.weights]
     before = model.get_config()
-    before.pop("word_match")  # as older versions saved it
-    assert network.from_config(before).match is None
+    before.pop(name)  # as older versions saved it
+    assert not getattr(network.from_config(before), name)
 
 
-def test_it_ranks_by_the_very_word_and_comes_back(tmp_path):
+@pytest.mark.parametrize("options", [("gru", "word_match"), ("compare-aggregate", "exact_match")])
+def test_they_rank_by_the_very_word_and_come_back(tmp_path, options):
     """Names that training never saw have vectors of chance: only the same word tells them apart."""
 
     def asked(name, other):
@@ -73,7 +97,8 @@ def test_it_ranks_by_the_very_word_and_comes_back(tmp_path):
     names = [f"n{number}" for number in range(80)]
     pairs = [asked(*pair) for pair in zip(names, names[1:] + names[:1], strict=True)]
     keras.utils.set_random_seed(3)
-    ranker = AnswerRanker.from_questions(pairs, encoder="gru", word_match=True, **SIZES)
+    encoder, name = options
+    ranker = AnswerRanker.from_questions(pairs, encoder=encoder, **{name: True}, **SIZES)
     ranker.compile(keras.optimizers.Adam(0.02))
     ranker.fit(pairs[:40], epochs=6, batch_size=10, verbose=0)
     assert ranker.evaluate_text(pairs[41:79])["map"] > 0.95
