@@ -103,6 +103,9 @@ REVIEWS_FROM_VECTORS = {
     "vectors.channels": "both",
     "vectors.length": 1.0,
     "model.embedding_size": 100,
+    "model.linear": "nb_svm",
+    "model.linear_weight": 2.0,
+    "training.early_stopping": "loss",
 }
 PAIRS = {
     "model.architecture": "cross",
@@ -112,6 +115,8 @@ PAIRS = {
     "model.word_dropout": 0.0,
     "model.max_pooling": "true",
     "model.dropout": 0.5,
+    "model.exact_match": "true",
+    "training.label_smoothing": 0.1,
     "training.learning_rate": 0.001,
     "training.schedule": "cosine",
     "training.epochs": 8,
