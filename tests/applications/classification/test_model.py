@@ -89,12 +89,9 @@ def test_a_pair_knows_the_words_that_both_texts_have(architecture):
     model = build_model(config, VOCABULARY, OUTPUTS)
     randomize(model)
     model.encoder.vectors.embedding.embeddings.assign(np.zeros((VOCABULARY, 5)))
-    own, unknown = [4, 5, 6], 1
-    seconds = {"same": [6, 0, 0], "alike": [4, 0, 0], "none": [7, 0, 0], "unknown": [1, 0, 0]}
     found = {}
-    for name, second in seconds.items():
-        text = [unknown, *own] if name == "unknown" else [8, *own]
-        inputs = {"text": np.array([text]), "second": np.array([second])}
+    for name, first, second in (("same", 8, 6), ("none", 8, 7), ("unknown", 1, 1)):
+        inputs = {"text": np.array([[first, 4, 5, 6]]), "second": np.array([[second, 0, 0]])}
         found[name] = ops.convert_to_numpy(model(inputs))
     assert np.abs(found["same"] - found["none"]).max() > 1e-3
     np.testing.assert_allclose(found["unknown"], found["none"], atol=1e-6)
