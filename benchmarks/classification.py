@@ -94,18 +94,20 @@ REVIEWS = {
     "model.embedding_size": 64,
     "model.word_dropout": 0.0,
     "tokenizer.min_count": 2,
+    "model.linear": "nb_svm",
+    "model.linear_weight": 2.0,
     "training.batch_size": 25,
     "training.epochs": 25,
+    "training.early_stopping": "loss",
 }
+# With more units, attention learns the words of the training reviews by heart.
+REVIEWS_HAN = {"model.architecture": "han", "model.attention_units": 4}
 REVIEWS_FROM_VECTORS = {
     **REVIEWS,
     "vectors.extra_words": 20000,
     "vectors.channels": "both",
     "vectors.length": 1.0,
     "model.embedding_size": 100,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
-    "training.early_stopping": "loss",
 }
 PAIRS = {
     "model.architecture": "cross",
@@ -169,9 +171,7 @@ ROWS = {
         76.1,
     ),
     "subjectivity": Row("subjectivity", "nltk", OPINIONS, True, 92.0, 89.6),
-    "reviews-han": Row(
-        "movie_reviews", "nltk", {**REVIEWS, "model.architecture": "han"}, True, 87.0
-    ),
+    "reviews-han": Row("movie_reviews", "nltk", {**REVIEWS, **REVIEWS_HAN}, True, 87.0),
     "reviews-mean": Row("movie_reviews", "nltk", {**REVIEWS, "model.architecture": "mean"}, True),
     "sick": Row("sick", "sick", PAIRS, goal=83.0),
     "trec-vectors": Row("trec", "trec", QUESTIONS_FROM_VECTORS, False, 93.0, 93.6, True),
@@ -190,8 +190,7 @@ ROWS = {
     "reviews-han-vectors": Row(
         "movie_reviews",
         "nltk",
-        # With more units, attention learns the words of the training reviews by heart.
-        {**REVIEWS_FROM_VECTORS, "model.architecture": "han", "model.attention_units": 4},
+        {**REVIEWS_FROM_VECTORS, **REVIEWS_HAN},
         True,
         87.0,
         pretrained=True,
