@@ -69,7 +69,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.by_default("transformer, all options", "rnnsearch")
+@pytest.mark.by_default("transformer, all options")
 def test_the_engine_finds_what_our_search_finds(case):
     model, options = CASES[case]
     translator = make_translator(**model)
@@ -82,6 +82,7 @@ def test_the_engine_finds_what_our_search_finds(case):
     assert_same([single], [expected[3]])
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_one_program():
     translators = [make_translator(architecture="transformer"), make_translator()]
     ensemble = Translator.ensemble(translators)
@@ -103,6 +104,7 @@ def test_a_search_that_cannot_be_converted_is_refused_in_a_line(transformer, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_search_that_needs_more_steps_has_another_program(transformer, conversions):
     options = {"beam_size": 2, "max_length": 45, "max_length_ratio": None}
     for min_length, rooms in ((0, [24]), (30, [24, 45])):
@@ -115,6 +117,7 @@ def test_a_search_that_needs_more_steps_has_another_program(transformer, convers
         conversions.clear()
 
 
+@pytest.mark.slow
 def test_longer_sources_have_programs_of_their_own(transformer, conversions):
     options = {"beam_size": 1, "max_length": 5, **ENGINE}
     lines = [" ".join(["a man"] * count) for count in (1, 4, 2, 5)]
@@ -125,6 +128,7 @@ def test_longer_sources_have_programs_of_their_own(transformer, conversions):
     assert [sizes[1] for sizes in conversions] == [16, 32]
 
 
+@pytest.mark.slow
 def test_a_preset_keeps_programs_until_its_weights_change(preset, conversions):
     translator = Translator.from_preset(preset)
     lines, options = SOURCE_LINES[:2], {"beam_size": 1}
@@ -184,6 +188,7 @@ def test_weights_know_any_change_and_hold_what_they_were():
     assert values.are(network)
 
 
+@pytest.mark.slow
 def test_only_the_last_programs_are_kept(preset, monkeypatch):
     from keras_attention.applications.translation import conversions
 

@@ -176,6 +176,7 @@ def test_a_run_has_no_other_loss_than_its_task(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
     assert fit(tmp_path / "whole", 3).step == 6  # 8 pairs, 4 batches an epoch, 2 of them an update
     config = load_config(TranslationConfig, [tmp_path / "whole" / "config.yaml"]).training

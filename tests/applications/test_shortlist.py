@@ -80,7 +80,7 @@ def test_a_batch_gets_the_words_with_the_largest_expected_counts(translators):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.by_default("rnnsearch", "transformer")
+@pytest.mark.by_default("rnnsearch")
 def test_a_list_of_all_words_changes_nothing(translators, name):
     task = translators[name]
     everything = some_words(task, size=10**6)
@@ -95,6 +95,7 @@ def test_a_list_of_all_words_changes_nothing(translators, name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.by_default("transformer", "ensemble")
 def test_words_of_the_list_alone_are_written(translators, name):
     """Their log-probability is that of the network's, or the networks', scores among them."""
     task = translators[name]

@@ -197,6 +197,7 @@ def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
     assert_same_runs(saved(run), saved(unbroken))
 
 
+@pytest.mark.slow
 def test_several_devices_resume_exactly(tmp_path):
     settings = {"distribute": DistributeConfig("mirrored", "CPU:0,CPU:1"), "epochs": 3}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
