@@ -173,8 +173,8 @@ def test_the_command_accepts_the_settings_of_each_recipe(name, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("relations", marks=pytest.mark.slow), "parsing", "tagging"]
-    + [pytest.param("reading", marks=pytest.mark.slow)],
+    [pytest.param("relations", marks=pytest.mark.slow), "parsing"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("reading", "tagging")],
 )
 def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, capsys, monkeypatch):
     def in_this_process(*words):

@@ -82,6 +82,7 @@ def test_the_table_of_luong_leaves_out_what_a_row_has_not():
     assert "AER" not in luong.table(rows[:1])
 
 
+@pytest.mark.slow
 def test_an_architecture_that_fails_ends_the_comparison_with_one_line(tmp_path, capfd):
     options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
     assert architectures.main(["--only", "luong dot", *options]) == 2

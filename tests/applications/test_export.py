@@ -165,6 +165,7 @@ def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere
     assert len(texts) > 5
 
 
+@pytest.mark.slow
 def test_an_exported_sampler_draws_anew_at_each_call(tmp_path):
     task = make_translator()
     task.export(tmp_path / "sampler", sample=True, temperature=3.0)

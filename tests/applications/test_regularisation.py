@@ -47,7 +47,7 @@ def make_task(consistency=0.0, variants=1, width=6, **options):
     return Translator(network, preprocessor, search, consistency=consistency, **options)
 
 
-def test_a_batch_passes_twice_with_other_dropouts():
+def test_a_batch_passes_twice_with_other_dropouts(traced_nowhere):
     task = make_task(consistency=3.0)
     inputs, labels = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
     features = task(inputs, training=True)
@@ -79,7 +79,7 @@ def test_a_batch_passes_twice_with_other_dropouts():
     assert task(inputs, training=False).shape[0] == COUNT
 
 
-def test_consistency_is_kept_and_refused_where_it_would_do_nothing():
+def test_consistency_is_kept_and_refused_where_it_would_do_nothing(traced_nowhere):
     task = make_task(consistency=3.0)
     assert Translator.from_config(task.get_config()).consistency == 3.0
     with pytest.raises(ValueError, match="no metrics of logits.*Received: consistency=3.0"):
@@ -214,7 +214,7 @@ def test_sampled_pieces_spell_the_text_and_depend_on_the_seed(model_type):
         assert sum(map(len, plain)) < counts[2] < counts[1] < counts[0]
 
 
-def test_each_pair_is_there_in_all_variants():
+def test_each_pair_is_there_in_all_variants(traced_nowhere):
     task = make_task(variants=3)
     corpus = task.read_columns(SOURCE_LINES, TARGET_LINES, np.arange(len(SOURCE_LINES)) + 1.0)
     plain, encoded = task.encode(corpus), task.encode_to_train(corpus)

@@ -95,7 +95,7 @@ def test_a_list_of_all_words_changes_nothing(translators, name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.by_default("transformer", "ensemble")
+@pytest.mark.by_default("transformer")
 def test_words_of_the_list_alone_are_written(translators, name):
     """Their log-probability is that of the network's, or the networks', scores among them."""
     task = translators[name]

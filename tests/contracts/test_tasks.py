@@ -114,6 +114,7 @@ def test_figures_of_texts_name_their_signature(trained, name):
     json.dumps(report)
 
 
+@pytest.mark.by_default("Translator", "PairClassifier")
 @pytest.mark.parametrize("name", TASKS)
 def test_a_preset_without_preprocessor_says_how_to_read_it(trained, name, tmp_path, capsys):
     whole, entry, path = trained[1][name], TASKS[name], tmp_path / "alone"
