@@ -66,8 +66,7 @@ def main(arguments=None) -> int:
 def measure(name: str, options: argparse.Namespace) -> dict:
     """Train one architecture and return its figures on the test set."""
     run = options.output / name.replace(" ", "-")
-    arguments = ["--resume"] if run.exists() else overrides(name, options)
-    command("train", "translation", *arguments, "--output", str(run))
+    command("train", "translation", *overrides(name, options), "--resume", "--output", str(run))
     reports = {
         beam: json.loads(command("evaluate", str(run), "--beam-size", str(beam), "--json"))
         for beam in (1, 5)

@@ -368,8 +368,8 @@ def _count(row: Row, options: argparse.Namespace) -> int:
 
 def _one(name: str, number: int, options: argparse.Namespace) -> dict:
     run = options.output / f"{name}-{number}"
-    arguments = ["--resume"] if run.exists() else overrides(name, number, options)
-    command("train", "classification", *arguments, "--output", str(run))
+    arguments = overrides(name, number, options)
+    command("train", "classification", *arguments, "--resume", "--output", str(run))
     report = json.loads(command("evaluate", str(run), "--json"))
     return {**report, "minutes": minutes_of(run)}
 

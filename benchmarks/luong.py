@@ -98,8 +98,8 @@ def folder(name: str, options: argparse.Namespace) -> Path:
 def measure(name: str, options: argparse.Namespace, more: list[str]) -> dict:
     """Train one row's model and return its figures on the test set."""
     run = folder(name, options)
-    arguments = ["--resume"] if run.exists() else overrides(name, options, more)
-    command("train", "translation", *arguments, "--output", str(run))
+    arguments = overrides(name, options, more)
+    command("train", "translation", *arguments, "--resume", "--output", str(run))
     row = {"name": name, "minutes": minutes_of(run), **bleu_of([run])}
     if options.aligned and ROWS[name].get("attention") != "none":
         source, target, gold = options.aligned

@@ -242,8 +242,7 @@ def _by_command(recipe: Recipe, parts: data.Parts, run: Path, seed: int, options
     key = "file" if recipe.head else "tsv"
     arguments = [f"--data.{split}_{key}={files[split]}" for split in ("train", "dev")]
     arguments += overrides(recipe, seed, options)
-    arguments = ["--resume"] if run.exists() else arguments
-    command("train", recipe.application, *arguments, "--output", str(run))
+    command("train", recipe.application, *arguments, "--resume", "--output", str(run))
     rows, asked = tables[options.split], files[options.split]
     if not recipe.head:  # a translator reads sentences
         asked = asked.with_suffix(".txt")

@@ -135,8 +135,8 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
     kept = run.with_suffix(".json")
     if kept.is_file():
         return json.loads(kept.read_text(encoding="utf-8"))
-    arguments = ["--resume"] if run.exists() else [*overrides(name, seed, options), *more]
-    command("train", "summarization", *arguments, "--output", str(run))
+    arguments = [*overrides(name, seed, options), *more]
+    command("train", "summarization", *arguments, "--resume", "--output", str(run))
     row = {
         "name": name,
         "seed": seed,
