@@ -356,7 +356,6 @@ def test_the_loss_takes_a_weight_for_each_document(task):
     )
 
 
-@pytest.mark.by_default("see2017")
 def test_a_summary_says_where_its_words_come_from(task, traced_nowhere):
     given = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
     results = task.summarize(given)
@@ -432,7 +431,6 @@ def test_an_exported_summariser_writes_the_same(name, tmp_path, traced_nowhere):
     assert serve(text=tf.constant([], tf.string))["summary"].shape == (0,)
 
 
-@pytest.mark.by_default("see2017")
 def test_evaluation_and_picture(task, tmp_path, traced_nowhere):
     summaries = [[summary, "b"] for summary in SUMMARIES]
     report = json.loads(json.dumps(task.evaluate_text(DOCUMENTS, summaries, lead=1)))
