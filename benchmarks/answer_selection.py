@@ -124,11 +124,9 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 
     start = time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
-    if run.exists():
-        outcome = resume_task(AnswerRanker, config_of(AnswerRanker, run), run)
-    else:
-        config = load_config(AnswerSelectionConfig, [], [*overrides(name, seed, options), *more])
-        outcome = train_task(AnswerRanker, config, run)
+    config = load_config(AnswerSelectionConfig, [], [*overrides(name, seed, options), *more])
+    start_or_continue = resume_task if run.exists() else train_task
+    outcome = start_or_continue(AnswerRanker, config, run)
     ranker, config = AnswerRanker.from_preset(run), config_of(AnswerRanker, run)
     dev, test = (ranker.evaluate_text(ranker.read(config, split)) for split in ("dev", "test"))
     row = {

@@ -34,6 +34,7 @@ CLASSES = {
     "data.on_unknown_label": "skip",
     "tokenizer.split": "whitespace",
     "training.schedule": "cosine",
+    "training.early_stopping": "score",
 }
 RELATIONS = {
     **CLASSES,
@@ -45,7 +46,6 @@ RELATIONS = {
     "training.batch_size": 32,
     "training.learning_rate": 0.002,
     "training.label_smoothing": 0.1,
-    "training.early_stopping": "score",
     "training.epochs": 10,
     "training.average_checkpoints": 2,
 }
@@ -64,7 +64,6 @@ READING = {
     "model.exact_match": "true",
     "training.batch_size": 32,
     "training.learning_rate": 0.002,
-    "training.early_stopping": "score",
     "training.epochs": 8,
 }
 PARSING = {
