@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.contenders import INEXACT, Contender, contenders_for
-from benchmarks.problems import SEARCHES, TRANSFORMERS, Problem, passes_of
+from benchmarks.problems import DECODERS, SEARCHES, TRANSFORMERS, Problem, passes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1e-3
@@ -163,7 +163,7 @@ def deviation(results, reference, size=None, negligible: float = 0.0) -> tuple[f
 
 
 def deviation_with_kinks(results, reference) -> tuple[float, str]:
-    """The same for gradients through ReLU, by the root of the sum of squares.
+    """The same by the root of the sum of squares, as for gradients through ReLU.
 
     Of millions of inputs to ReLU some lie so near zero that rounding decides whether one place of
     one sentence has a part in a row of the gradient.
@@ -186,18 +186,24 @@ def check_agreement(children: list[Child], problem: Problem, precision: str = "f
     """
     searches = passes_of(problem.kind) == SEARCHES
     compare, allowed = deviation, TOLERANCES[precision]
-    if problem.kind in TRANSFORMERS:
+    # In 16 bits rounding decides, in a few rows, which place a recurrent decoder attends to next,
+    # and a gradient through that step explodes.
+    by_outputs = precision != "float32" and problem.kind in DECODERS
+    if problem.kind in TRANSFORMERS or by_outputs:
         compare = deviation_with_kinks
     if searches:
         compare, allowed = disagreement, OTHER_WORDS
-    with np.load(children[0].check_file) as reference:
-        expected = dict(reference)
+
+    def read(child):
+        with np.load(child.check_file) as results:
+            return {k: v for k, v in results.items() if k == "outputs" or not by_outputs}
+
+    expected = read(children[0])
     for child in children[1:]:
         is_exact = child.contender.side not in INEXACT
         if not (is_exact or searches):
             continue
-        with np.load(child.check_file) as results:
-            gap, name = compare(dict(results), expected)
+        gap, name = compare(read(child), expected)
         child.measurement.deviation = gap
         if is_exact and not gap <= allowed:
             names = f"{child.contender.label} and {children[0].contender.label}"

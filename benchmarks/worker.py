@@ -62,7 +62,7 @@ def prepare(contender: Contender, problem: Problem):
         result = step()
         report[f"{name}_first_seconds"] = time.perf_counter() - start
         if name == "forward":
-            results["outputs"] = result.copy()
+            results["outputs"] = np.array(result, "float32")
         elif name != "train":
             results[name] = result
         else:

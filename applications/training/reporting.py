@@ -67,8 +67,8 @@ class WriteTensorBoard(keras.callbacks.Callback):
             import tensorflow as tf
         except ImportError:
             raise UserError(
-                "TensorBoard logs need the package tensorboard: install it, or set "
-                "training.tensorboard to false."
+                "TensorBoard logs need the packages tensorflow and tensorboard: install them, or "
+                "set training.tensorboard to false."
             ) from None
         self.summary, self.folder = tf.summary, folder
 

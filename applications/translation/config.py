@@ -301,6 +301,8 @@ class TrainingConfig(training_config.TrainingConfig):
     Args:
         batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
             included, counted on the longer side; batches of short sentences then hold more.
+        buckets: how many lengths batches are padded to. Fewer pad more, and start sooner on JAX,
+            which compiles a program for each.
         consistency: weight of R-Drop (Liang et al. 2021): each batch passes twice, with other
             dropouts, and the two predictions are drawn together. Takes twice the time; the paper
             has 5, 0 is off.
@@ -309,11 +311,12 @@ class TrainingConfig(training_config.TrainingConfig):
     label_smoothing: float = 0.1
     consistency: float = 0.0
     batch_tokens: int | None = None
+    buckets: int = 8
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
 
     def __post_init__(self):
         super().__post_init__()
-        check_range("training.batch_tokens", self.batch_tokens, at_least=1)
+        check_ranges("training", self, ("batch_tokens", "buckets"), at_least=1)
         check_number("training.consistency", self.consistency, 0)
 
     @property

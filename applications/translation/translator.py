@@ -116,9 +116,8 @@ class Translator(SearchTask):
             search: how translations are searched for.
             **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
         """
-        preprocessor = TranslationPreprocessor.adapt(
-            sources, targets, kind=kind, vocabulary_size=vocabulary_size
-        )
+        options = {"kind": kind, "vocabulary_size": vocabulary_size}
+        preprocessor = TranslationPreprocessor.adapt(sources, targets, **options)
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
         arguments |= {"embedding_size": embedding_size or units, "units": units}
         return cls(RNNSearch(*sizes, **arguments), preprocessor, search)
@@ -430,7 +429,8 @@ class Translator(SearchTask):
         return service(self, options, max_letters or self.served_letters)
 
     def batch_options(self, training) -> dict[str, Any]:
-        return {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
+        sizes = {"batch_size": training.batch_size, "tokens_per_batch": training.batch_tokens}
+        return sizes | {"number_of_buckets": training.buckets}
 
     @classmethod
     def read(cls, config, split) -> data.ParallelCorpus:

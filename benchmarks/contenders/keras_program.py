@@ -145,8 +145,9 @@ class KerasProgram:
             self.call_in_training(*(given.get(name, array) for name, array in named)), targets
         )
 
-    def forward(self) -> np.ndarray:
-        return to_numpy(self._forward(*self._arrays))
+    def forward(self) -> Any:
+        # Not as NumPy's: the copy from a GPU would take longer than the pass.
+        return self._forward(*self._arrays)
 
     def train(self):
         sources = self._arrays[: len(self.differentiated)]

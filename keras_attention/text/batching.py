@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 from .packed import PackedIds
@@ -162,9 +163,17 @@ class BucketedBatches:
         for step in itertools.count(start_step):
             yield self.batch(*divmod(step, len(self)))
 
-    def to_dataset(self, start_step: int = 0, epochs: int | None = None) -> "tf.data.Dataset":
-        """Return the stream as a dataset with open dimensions, of `epochs` counted from step 0."""
-        import tensorflow as tf
+    def to_dataset(
+        self, start_step: int = 0, epochs: int | None = None
+    ) -> "tf.data.Dataset | keras.utils.PyDataset":
+        """Return the stream as a dataset with open dimensions, of `epochs` counted from step 0.
+
+        Without TensorFlow, as JAX can train, it is a `PyDataset` of the same batches.
+        """
+        try:
+            import tensorflow as tf
+        except ImportError:
+            return _Steps(self, start_step, epochs)
 
         first = self.batch(0, 0)
         kinds = [np.asarray(array).dtype for array in tf.nest.flatten(first)]
@@ -208,6 +217,25 @@ class BucketedBatches:
         if self.shuffle:
             batches = [batches[i] for i in generator.permutation(len(batches))]
         return batches
+
+
+class _Steps(keras.utils.PyDataset):
+    """The batches from one step of the whole training on, for Keras."""
+
+    def __init__(self, batches: BucketedBatches, start: int, epochs: int | None) -> None:
+        super().__init__()
+        self._batches, self._start, self._epochs = batches, start, epochs
+
+    @property
+    def num_batches(self) -> int | None:
+        if self._epochs is None:
+            return None
+        return max(0, self._epochs * len(self._batches) - self._start)
+
+    def __getitem__(self, index: int) -> Any:
+        if self._epochs is not None and not 0 <= index < self.num_batches:
+            raise IndexError(index)  # which ends a loop over the batches
+        return self._batches.batch(*divmod(self._start + index, len(self._batches)))
 
 
 def _check(

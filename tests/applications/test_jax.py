@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 import keras
 import numpy as np
@@ -37,6 +38,19 @@ def test_two_devices_train_as_one(capsys, tmp_path, task):
         assert done.status == 0, done.err
         assert (keras.distribution.distribution() is None) == (name == "one")
     assert_same_figures(tmp_path / "one", tmp_path / "two")
+
+
+# Answer selection hashes the words that it does not know by TensorFlow.
+@pytest.mark.parametrize("task", sorted({*TASKS} - {"answer-selection"}))
+@pytest.mark.by_default("classification")
+def test_trains_where_tensorflow_is_not_installed(capsys, tmp_path, monkeypatch, task):
+    for name in ("with", "without"):
+        if name == "without":
+            monkeypatch.setitem(sys.modules, "tensorflow", None)  # an import fails
+        output = ["--output", tmp_path / name]
+        done = call_command(capsys, "train", task, *TASKS[task], *COMMON, *output)
+        assert done.status == 0, done.err
+    assert_same_figures(tmp_path / "with", tmp_path / "without")
 
 
 @pytest.mark.slow  # compiles a network twice

@@ -276,6 +276,7 @@ def test_sizes_by_name_and_free(overrides, sizes):
         (["--training.accumulate=0"], "training.accumulate must be at least 1"),
         (["--training.average_checkpoints=0"], "average_checkpoints must be at least 1"),
         (["--training.batch_tokens=0"], "training.batch_tokens must be at least 1"),
+        (["--training.buckets=0"], "training.buckets must be at least 1"),
         (["--data.dev_fraction=1"], "data.dev_fraction must be at least 0 and below 1"),
     ],
 )

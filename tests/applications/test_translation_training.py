@@ -84,3 +84,13 @@ def test_it_learns_to_write_dates(tmp_path):
     assert run_command(*train).returncode == 0
     report = json.loads(run_command("evaluate", tmp_path / "run", "--json").stdout)
     assert report["exact_match"] > 90
+
+
+def test_a_training_chooses_how_many_lengths_its_batches_have():
+    sources = [" ".join(["one", "two", "three"][: 1 + n % 3] * 2) for n in range(30)]
+    translator = Translator.from_texts(sources, sources, units=3)
+    encoded = translator.encode_to_train(translator.read_columns(sources, sources))
+    for more, lengths in (([], 3), (["--training.buckets=2"], 2)):
+        section = load_config(TranslationConfig, [], ["--training.batch_size=3", *more]).training
+        batches = translator.make_batches(encoded, **translator.batch_options(section))
+        assert len(batches.lengths) == lengths

@@ -299,3 +299,23 @@ def test_the_choice_of_the_backend_agrees_with_the_oracle(name, groups):
     context = attention(*map(ops.convert_to_tensor, given), reach_of(REACHES[name]))
     expected = oracle.attend(*given, **REACHES[name])[0]
     np.testing.assert_allclose(to_numpy(context), expected, atol=1e-5)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="cuDNN's kernel is asked for on JAX")
+def test_a_gpu_gets_even_lengths_alone(monkeypatch):
+    """Of odd ones the kernel has no gradient; Keras prints an error and goes another way."""
+    kernel, asked = ops.dot_product_attention, []
+
+    def counted(query, *others, **options):
+        asked.append(query.shape[1])
+        return kernel(query, *others, **options)
+
+    monkeypatch.setattr(ops, "dot_product_attention", counted)
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"])
+    for steps, length in ((12, 14), (11, 14), (12, 13)):
+        given = [ops.cast(x, "bfloat16") for x in arrays(HEADS, steps, length)]
+        given[2] = ops.concatenate([given[2], given[2][..., :2]], axis=-1)  # as wide as a key
+        context = attention(*given, Reach())
+        expected = oracle.attend(*(to_numpy(ops.cast(x, "float32")) for x in given))[0]
+        np.testing.assert_allclose(to_numpy(ops.cast(context, "float32")), expected, atol=0.05)
+    assert asked == [12]

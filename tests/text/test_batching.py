@@ -190,6 +190,20 @@ def test_dataset_from_any_step(columns):
     assert len(batches.to_dataset(start_step=5, epochs=0)) == 0
 
 
+def test_without_tensorflow_keras_gets_the_same_batches(columns, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # an import fails
+    batches = BucketedBatches(columns, batch_size=13)
+    expected = [batch for epoch in range(2) for batch in batches.epoch(epoch)][5:]
+    some, endless = batches.to_dataset(start_step=5, epochs=2), batches.to_dataset(start_step=5)
+    assert (some.num_batches, endless.num_batches) == (len(expected), None)
+    assert len(list(some)) == len(expected)
+    for got in (some, endless):
+        for index, batch in enumerate(expected):
+            for one, other in zip(got[index], batch, strict=True):
+                np.testing.assert_array_equal(one, other)
+    assert list(batches.to_dataset(start_step=5, epochs=0)) == []
+
+
 def test_a_dataset_leaves_tensors_their_pages():
     """TensorFlow makes memory fresh for each tensor after its `from_generator` (Python 3.11 on)."""
     pytest.importorskip("resource")  # not on Windows

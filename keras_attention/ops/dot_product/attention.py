@@ -4,7 +4,7 @@
 | --- | --- |
 | the weights are asked for | `attention_with_scores`: all at once, by automatic differentiation |
 | PyTorch, softmax without biases, `score_mod` or dropout | Keras' fused kernel of the backend |
-| JAX on a GPU, the same in half precision, with no mask but the causal one | the same |
+| JAX on a GPU, the same in half precision, lengths even, no mask but the causal one | the same |
 | lengths known only when the graph runs | `open_lengths` |
 | softmax with `score_mod` or `mask_mod` over long sequences | `block_sparse`, in square blocks |
 | anything else | `blocks`, in parts as the lengths ask for |
@@ -110,6 +110,8 @@ def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
         return (reach.window is None and reach.mods.mask is None) or pairs <= FUSED_WINDOW_PAIRS
     if backend != "jax" or reach.has_masks or reach.window is not None:
         return False
+    if query.shape[2] % 2 or key.shape[2] % 2:
+        return False  # no gradient there: Keras goes another way, but prints a long error first
     # Asked for GPUs alone, JAX raises where there are none.
     return half and any("gpu" in device for device in keras.distribution.list_devices())
 
