@@ -57,6 +57,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_nothing_breaks_it():
     done = run(
         *("-m", "tests.trial", "--tasks", "answer-selection"),

@@ -374,10 +374,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return super().predict(x, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size=None, sample_weight=None, **kwargs):
-        check_batches(self.preprocessor, x=x)
         if kwargs.get("_use_cached_eval_dataset"):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
+        check_batches(self.preprocessor, x=x)
         if _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))

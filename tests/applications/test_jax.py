@@ -13,6 +13,7 @@ from keras_attention.applications.common.errors import Preempted
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.devices import devices_of
 from keras_attention.applications.training.reporting import Progress
+from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import assert_same_training, call_command, run_command, write_dates
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures, figures
@@ -51,6 +52,16 @@ def test_trains_where_tensorflow_is_not_installed(capsys, tmp_path, monkeypatch,
         done = call_command(capsys, "train", task, *TASKS[task], *COMMON, *output)
         assert done.status == 0, done.err
     assert_same_figures(tmp_path / "with", tmp_path / "without")
+
+
+def test_fits_and_evaluates_where_tensorflow_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    sources, targets = ["one two", "two one"] * 8, ["eins zwei", "zwei eins"] * 8
+    translator = Translator.from_texts(sources, targets, units=8)
+    history = translator.fit(sources, targets, validation_split=0.25, epochs=2, verbose=0).history
+    held_out = translator.evaluate(sources[-4:], targets[-4:], verbose=0)
+    assert history["val_loss"][-1] == pytest.approx(held_out, rel=1e-5)
+    assert translator.translate("two one").score < 0
 
 
 @pytest.mark.slow  # compiles a network twice
