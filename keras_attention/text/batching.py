@@ -224,16 +224,15 @@ class _Steps(keras.utils.PyDataset):
 
     def __init__(self, batches: BucketedBatches, start: int, epochs: int | None) -> None:
         super().__init__()
-        self._batches, self._start, self._epochs = batches, start, epochs
+        self._batches, self._start = batches, start
+        self._count = None if epochs is None else max(0, epochs * len(batches) - start)
 
     @property
     def num_batches(self) -> int | None:
-        if self._epochs is None:
-            return None
-        return max(0, self._epochs * len(self._batches) - self._start)
+        return self._count
 
     def __getitem__(self, index: int) -> Any:
-        if self._epochs is not None and not 0 <= index < self.num_batches:
+        if self._count is not None and not 0 <= index < self._count:
             raise IndexError(index)  # which ends a loop over the batches
         return self._batches.batch(*divmod(self._start + index, len(self._batches)))
 
