@@ -110,10 +110,11 @@ def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
         return (reach.window is None and reach.mods.mask is None) or pairs <= FUSED_WINDOW_PAIRS
     if backend != "jax" or reach.has_masks or reach.window is not None:
         return False
-    if query.shape[2] % 2 or key.shape[2] % 2:
-        return False  # no gradient there: Keras goes another way, but prints a long error first
     # Asked for GPUs alone, JAX raises where there are none.
-    return half and any("gpu" in device for device in keras.distribution.list_devices())
+    if not half or not any("gpu" in device for device in keras.distribution.list_devices()):
+        return False
+    # Of odd lengths cuDNN has no gradient; Keras goes another way, but prints a long error first.
+    return query.shape[2] % 2 == 0 and key.shape[2] % 2 == 0
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
