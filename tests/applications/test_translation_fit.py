@@ -198,7 +198,9 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     assert_same_training(run, parts)
 
 
-def test_a_task_that_a_run_trained_is_saved_and_trains_another_run(preprocessor, tmp_path):
+def test_a_task_that_a_run_trained_is_saved_and_trains_another_run(
+    preprocessor, tmp_path, traced_nowhere
+):
     """`training` says how many epochs; its schedule and the count of tokens stay with the task."""
     task, training = make_task(preprocessor), TrainingConfig(schedule="cosine", epochs=2)
     options = {"training": training, "early_stopping": "loss", "label_smoothing": 0.0, **IN_A_RUN}
