@@ -171,11 +171,8 @@ def test_the_command_accepts_the_settings_of_each_recipe(name, tmp_path):
     assert ("--vectors.file" in " ".join(settings)) == recipe.vectors
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("relations", marks=pytest.mark.slow), "parsing"]
-    + [pytest.param(name, marks=pytest.mark.slow) for name in ("reading", "tagging")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["relations", "parsing", "reading", "tagging"])
 def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, capsys, monkeypatch):
     def in_this_process(*words):
         done = call_command(capsys, *words)

@@ -241,6 +241,7 @@ MORE = Option(
     "more",
     "more runs of the same vocabularies: the mean of all probabilities writes (an ensemble)",
     nargs="*",
+    default=[],  # without one argparse calls it required where RUN is missing
     metavar="RUN",
 )
 FORMAT = Option(

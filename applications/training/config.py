@@ -218,7 +218,8 @@ def _value(name: str, annotation: Any, given: Any) -> Any:
         if found:
             if type(value) in (int, float):
                 most = MOST.get(name.partition(".")[2], MOST_OF_OTHERS)
-                check_range(name, value, at_least=-most, at_most=most)
+                bound = {"at_most": most} if value > 0 else {"at_least": -most}
+                check_range(name, value, **bound)
             return value
     raise UserError(f"{name} must be {type_words(annotation)}. Received: {shown(given)}.")
 

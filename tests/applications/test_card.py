@@ -82,6 +82,7 @@ def test_a_preset_has_the_card_of_its_run_until_something_changes(trained, tmp_p
         assert (tmp_path / name / "README.md").read_text().count(MISSING) == 4
 
 
+@pytest.mark.slow
 def test_a_card_follows_its_run_and_an_edited_one_stays(traced_nowhere, tmp_path):
     sources, targets = zip(*(line.rstrip().split("\t") for line in LINES), strict=True)
     sides = list(sources), list(targets)

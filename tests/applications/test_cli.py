@@ -107,6 +107,7 @@ def test_predict_n_best_alignments_and_beam(trained_run, read_once, capsys, tmp_
     assert int(source) in range(3) and target == "0"
 
 
+@pytest.mark.slow
 def test_predict_sample_is_seeded(trained_run, read_once, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES * 4), encoding="utf-8")
@@ -196,6 +197,7 @@ def test_average_is_the_mean_of_the_weights(trained_run, capsys, tmp_path):
     assert_refused(dates, "no file")  # a preset is used as a run is
 
 
+@pytest.mark.slow
 def test_predict_answers_each_line_that_is_typed(trained_run):
     """On a terminal each line has its answer before the next is read."""
     ours, theirs = pty.openpty()

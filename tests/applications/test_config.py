@@ -126,6 +126,7 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         (["--training.epochs", "many"], "training.epochs must be a whole number. Received: 'many'"),
         (["--training.epochs", "2.5"], "training.epochs must be a whole number. Received: '2.5'"),
         (["--training.epochs", "0"], "training.epochs must be at least 1. Received: 0"),
+        (["--training.epochs", "9" * 30], "training.epochs must be at most 1e+09. Received: 999"),
         (["--training.epochs"], "--training.epochs needs a value"),
         (["--model.dropout=1"], "model.dropout must be at least 0 and below 1. Received: 1.0"),
         (

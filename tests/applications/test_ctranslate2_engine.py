@@ -105,6 +105,7 @@ def test_unknown_words_are_replaced_as_ours_are():
     assert all(each.alignment is None for each in theirs)
 
 
+@pytest.mark.slow
 def test_figures_of_a_test_set_are_those_of_our_search(transformer):
     targets = [each.text or "x" for each in transformer.translate(SOURCE_LINES, beam_size=1)]
     found = transformer.evaluate_text(SOURCE_LINES, targets, beam_size=1, engine=ENGINE)
@@ -112,6 +113,7 @@ def test_figures_of_a_test_set_are_those_of_our_search(transformer):
     assert found["perplexity"] == pytest.approx(transformer.perplexity(SOURCE_LINES, targets))
 
 
+@pytest.mark.slow
 def test_a_preset_keeps_the_conversion_until_its_weights_change(preset, conversions):
     translator = Translator.from_preset(preset)
     texts = [each.text for each in translator.translate(SOURCE_LINES, beam_size=1)]
@@ -148,6 +150,7 @@ def test_a_preset_keeps_the_conversion_until_its_weights_change(preset, conversi
     assert Translator.from_preset(preset).translate("a man", engine=ENGINE).text is not None
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_where_nothing_can_be(transformer, preset, conversions, tmp_path):
     texts = [each.text for each in transformer.translate(SOURCE_LINES, beam_size=1)]
 

@@ -54,6 +54,7 @@ def test_it_searches_as_it_scores(together):
         )
 
 
+@pytest.mark.slow
 def test_it_is_saved_as_one_task(together, tmp_path):
     expected = together.translate(SOURCE_LINES[0])
     together.save_to_preset(tmp_path / "preset")

@@ -293,6 +293,7 @@ def test_the_command_writes_a_page(tmp_path, capsys):
         assert done.status == 2 and message in done.err and done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_command_draws_sheets_and_self_attention(transformer, tmp_path, capsys, monkeypatch):
     drawn, plot = [], Explanation.plot
     monkeypatch.setattr(

@@ -133,7 +133,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.by_default("post")
+@pytest.mark.slow
 def test_ctranslate2_translates_as_translate_does(form, tmp_path, traced_nowhere):
     ctranslate2 = pytest.importorskip("ctranslate2")
     task = make_translator(architecture="transformer", **FORMS[form])

@@ -220,6 +220,7 @@ def test_lines_of_a_file(tmp_path, content, expected, suffix):
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".gz"])
+@pytest.mark.by_default(".txt")
 def test_predict_reads_a_file_of_any_length_in_the_same_memory(tmp_path, suffix):
     def peak(count):
         path = tmp_path / f"{count}{suffix}"

@@ -199,6 +199,7 @@ def test_only_the_last_programs_are_kept(preset, monkeypatch):
     assert len(list((preset / "litert").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_eight_bits_change_little_and_take_a_quarter(tmp_path):
     sizes = {"embedding_size": 64, "feed_forward_size": 128}
     translator = make_translator(architecture="transformer", **sizes)
@@ -215,6 +216,7 @@ def test_eight_bits_change_little_and_take_a_quarter(tmp_path):
     assert files["int8"].stat().st_size < 0.5 * files["float32"].stat().st_size
 
 
+@pytest.mark.slow
 def test_an_exported_program_translates_alone(transformer, tmp_path):
     options = {"beam_size": 3, "n_best": 2, "max_length": 9}
     transformer.export(tmp_path / "exported", format="litert", source_length=48, **options)
@@ -254,6 +256,7 @@ def test_what_the_engine_does_not_do_is_refused_with_a_way_out(transformer):
     refused("float32.*Received: bfloat16; load it with dtype='float32'", half)
 
 
+@pytest.mark.slow
 def test_the_command_searches_by_the_engine(preset, tmp_path, capsys):
     (tmp_path / "lines").write_text("\n".join(random_lines(3)) + "\n")
     arguments = ["predict", str(preset), "--input", str(tmp_path / "lines"), "--beam-size", "1"]

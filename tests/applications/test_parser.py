@@ -134,6 +134,7 @@ def test_a_run_takes_the_options_of_its_task(runs, capsys):
     )
     assert "unknown argument --top" in refusal(capsys, "predict", lines, "--top", 3)
     assert "required: --question" in refusal(capsys, "predict", answers)
+    assert "required: RUN (" in refusal(capsys, "predict")  # though it may be followed by more
 
 
 @pytest.mark.parametrize(

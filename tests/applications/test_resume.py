@@ -66,6 +66,7 @@ def kill_after_epochs(arguments, epochs, delay):
     return process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_weights(trained_run, dates_data, tmp_path):
     chance = random.Random(11)
     path = tmp_path / "killed"

@@ -95,7 +95,7 @@ def test_a_list_of_all_words_changes_nothing(translators, name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.by_default("transformer")
+@pytest.mark.by_default("rnnsearch")
 def test_words_of_the_list_alone_are_written(translators, name):
     """Their log-probability is that of the network's, or the networks', scores among them."""
     task = translators[name]
@@ -223,6 +223,7 @@ def test_the_command_learns_and_uses_it(translators, tmp_path, capsys):
         assert (done.status, done.out) == (2, "") and message in done.err, (arguments, done)
 
 
+@pytest.mark.slow
 def test_a_run_learns_it_from_its_own_training_pairs(trained_run, dates_data, tmp_path, capsys):
     done = call_command(capsys, "shortlist", trained_run, "--output", tmp_path / "list.tsv")
     assert done.status == 0, done.err

@@ -273,6 +273,7 @@ def test_a_preset_holds_the_streams_only_where_a_number_was_given(tmp_path):
         translator.translate("a man", streams=0)
 
 
+@pytest.mark.slow
 def test_many_streams_give_the_summaries_of_one():
     documents = [f"{line}. it rains. {' '.join(WORDS[k:])}." for k, line in enumerate(SOURCE_LINES)]
     keras.utils.set_random_seed(3)

@@ -223,6 +223,7 @@ def test_a_callback_may_end_a_run(preprocessor, tmp_path):
 
 
 @pytest.mark.parametrize("judged_by", ["loss", "bleu"])
+@pytest.mark.by_default("loss")
 def test_a_run_trains_in_silence_and_encodes_each_text_once(
     judged_by, preprocessor, tmp_path, monkeypatch, capfd
 ):

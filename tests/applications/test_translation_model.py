@@ -423,6 +423,7 @@ def test_the_example_of_the_docstring_runs(kind):
         ({"autoregression": "ssru"}, {"memory"}),
     ],
 )
+@pytest.mark.by_default("option0-shared_keys0")
 def test_hypotheses_that_share_memory_and_caches_find_the_same(option, shared_keys):
     sizes = {"embedding_size": 12, "layers": 2, "feed_forward_size": 17, "heads": 3}
     model = Transformer(31, 37, **option, **sizes)

@@ -230,6 +230,7 @@ WAYS = {
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system reserves no room")
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.by_default("folder", "file")
 def test_on_a_full_disk_keras_begins_no_file_and_nothing_is_lost(task, tmp_path, monkeypatch, name):
     path = tmp_path / name
     if path.suffix:

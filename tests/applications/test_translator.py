@@ -91,6 +91,7 @@ def test_greedy_takes_the_likeliest_token_of_each_sentence_alone(request, name):
 
 
 @pytest.mark.parametrize("name", ["pieces", "transformer"])
+@pytest.mark.by_default("pieces")
 def test_results_are_in_the_order_of_the_lines_whatever_the_batches(request, name, traced):
     translator = request.getfixturevalue(name)
     together = translator.translate(LINES, batch_size=64)
@@ -171,6 +172,7 @@ def test_sampling_from_one_token_is_greedy(pieces):
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("pieces", 1e-3), ("transformer", 1e-4)])
+@pytest.mark.by_default("pieces-0.001")
 def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance, traced):
     translator = request.getfixturevalue(name)
     results = translator.translate(LINES)

@@ -163,7 +163,7 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.by_default("TextClassifier", "PairClassifier")
+@pytest.mark.by_default("TextClassifier")
 def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
     entry = TASKS[name]
     entry.make()  # so that automatic names differ from those of a process that reads

@@ -48,6 +48,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.by_default("accumulation")
 def test_a_training_is_the_same_and_leaves_nothing_behind(name):
     optimizer = OPTIMIZERS[name]
     expected = trained(Small, optimizer)

@@ -449,6 +449,7 @@ def test_steps_that_do_not_fit_are_refused():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="compiles for TensorFlow")
+@pytest.mark.slow
 def test_parts_of_long_sequences_compile_under_xla():
     """Compiling took minutes while the places of a part depended on what had been computed."""
     import tensorflow as tf

@@ -204,6 +204,7 @@ def test_without_tensorflow_keras_gets_the_same_batches(columns, monkeypatch):
     assert list(batches.to_dataset(start_step=5, epochs=0)) == []
 
 
+@pytest.mark.slow
 def test_a_dataset_leaves_tensors_their_pages():
     """TensorFlow makes memory fresh for each tensor after its `from_generator` (Python 3.11 on)."""
     pytest.importorskip("resource")  # not on Windows

@@ -90,7 +90,7 @@ def test_nothing_left_out_gives_the_pieces_of_encode():
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-@pytest.mark.by_default("bpe")
+@pytest.mark.slow
 def test_a_seed_fixes_the_pieces_in_every_process(model_type):
     command = (
         "from tests.text.random_text import SENTENCES as lines\n"

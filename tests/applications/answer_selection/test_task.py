@@ -56,6 +56,7 @@ def test_training_learns_and_reports(answers_run):
     assert figures[-1]["val_loss"] < figures[0]["val_loss"]
 
 
+@pytest.mark.slow
 def test_a_run_continues_as_if_it_had_never_stopped(answers_run, capsys, tmp_path, traced):
     path = tmp_path / "run"
     one = train_arguments(path, "--training.epochs=1")

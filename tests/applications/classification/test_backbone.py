@@ -108,6 +108,7 @@ def test_texts_are_packed_as_the_backbones_own_preprocessor_does(bert, model, pa
         np.testing.assert_array_equal(value, ops.cast(expected[name], "int32"))
 
 
+@pytest.mark.slow
 def test_the_marks_of_a_family_with_two_separators(tmp_path):
     import keras_hub
 
@@ -258,6 +259,7 @@ def test_fine_tuning_resumes_bit_for_bit_without_the_folder(bert, tables, tmp_pa
         assert_same_training(whole, run)
 
 
+@pytest.mark.slow
 def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
     """With its tokenizer inside: none of them needs the folder of the backbone."""
     labels = Labels("one", ("no", "open", "yes"))

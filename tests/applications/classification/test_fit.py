@@ -44,6 +44,7 @@ class Batches(keras.utils.PyDataset):
         ([1.5, 2.5, -1.0, 0.5] * 6, "number"),
     ],
 )
+@pytest.mark.by_default("labels0-one", "labels1-many")
 def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
     import tensorflow as tf
 
@@ -61,6 +62,7 @@ def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
     assert "good" in result._repr_html_() and "good" in result.show(color=False)
 
 
+@pytest.mark.slow
 def test_keras_hub_preprocesses_nothing_that_a_fit_validates_on(monkeypatch):
     """Its `evaluate` may make ids of texts again, as that of version 0.21 does."""
     import tensorflow as tf

@@ -115,6 +115,7 @@ def test_the_scores_of_a_network_have_it_but_for_training():
 
 
 @pytest.mark.parametrize("architecture", ["pooling", "han"])
+@pytest.mark.by_default("pooling")
 def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path):
     options = {"units": 4, "architecture": architecture, "encoder": "none"}
     linear = {"linear": "naive_bayes", "linear_weight": 50.0}
@@ -133,6 +134,7 @@ def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ["pooling", "han"])
+@pytest.mark.by_default("pooling")
 def test_an_exported_model_has_it(architecture, tmp_path):
     import tensorflow as tf
 

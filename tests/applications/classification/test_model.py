@@ -198,7 +198,7 @@ def test_saved_and_read_again(models, name, tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("mode", ["int8", "int4", "blocks"])
 @pytest.mark.parametrize("name", ["han", "convolution", "self-attention", "transformer", "inner"])
-@pytest.mark.by_default("transformer-blocks-mixed_bfloat16", "han-int8-float32")
+@pytest.mark.by_default("han-int8-float32")
 def test_quantized_saved_and_read_again(name, mode, dtype, tmp_path):
     options = ARCHITECTURES.get(name, {}) | {"architecture": name}
     if name == "convolution":

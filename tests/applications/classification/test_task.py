@@ -147,6 +147,7 @@ def test_labels_that_cannot_be_are_refused(arguments, message):
         ({"architecture": "cross", "encoder": "none"}, Labels("number", mean=3.0, scale=2.0)),
     ],
 )
+@pytest.mark.by_default("sizes1-labels1")
 def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
     """Texts that are cut, empty or of many sentences, alone and in a batch."""
     pairs = sizes["architecture"] == "cross"
