@@ -40,7 +40,7 @@ if keras.backend.backend() == "tensorflow":
 def pytest_collection_modifyitems(items):
     """Leave to the slow tests what `by_default` does not choose of a parametrised test.
 
-    JAX compiles each case anew. Other backends test all cases; there, three stand for many.
+    JAX compiles each case anew. Other backends test all cases; there, two stand for many.
     """
     cases_of = {}
     for item in items:
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items):
     if keras.backend.backend() == "jax":
         for (path, _), cases in cases_of.items():
             if path.parent.name in ("ops", "layers", "decoding"):
-                kept = {cases[0], cases[len(cases) // 2], cases[-1]}
+                kept = {cases[0], cases[-1]}
                 for item in set(cases) - kept:
                     item.add_marker("slow")
 

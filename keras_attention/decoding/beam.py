@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops, tree
 
-from ..ops.axes import reshaped
+from ..ops.axes import reshaped, size_of, sizes_from
 from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
@@ -228,7 +228,7 @@ class _BeamLoop:
         results["tokens"] = ops.where(is_token, done["history"]["tokens"], self.problem.pad_id)
         if self.problem.keeps_attention:
             # Of each hypothesis' tokens the weights, (B, N, L, S), zero after the last.
-            steps, rows, memory = ops.shape(loop["weights"])
+            steps, rows, memory = sizes_from(loop["weights"], 0)
             first = ops.arange(rows // self.beam_size, dtype="int32") * self.beam_size
             places = step * rows + first[:, None, None] + done["history"]["beams"]
             picked = take_rows(ops.reshape(loop["weights"], (steps * rows, memory)), places)
@@ -259,7 +259,7 @@ class _BeamLoop:
             weights = problem.attention(problem.initial)
             loop["weights"] = loops.history_buffer(weights, problem.longest)
         if self.coverage_penalty:
-            live["coverage"] = self._by_beam(ops.zeros(ops.shape(weights), dtype="float32"))
+            live["coverage"] = self._by_beam(ops.zeros(sizes_from(weights, 0), dtype="float32"))
             if self.attention_mask is not None:
                 fixed["mask"] = ops.cast(self.attention_mask, "bool")[:, None, :]
         return loop, fixed
@@ -291,7 +291,7 @@ class _BeamLoop:
         done = gather_beams(both, order)
         going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
         if self.beam_size > 1:  # the rows of the state follow the beams
-            first = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.beam_size
+            first = ops.arange(size_of(parents, 0), dtype="int32")[:, None] * self.beam_size
             rows = ops.reshape(first + parents, (-1,))
             state = self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
         return {**advanced, "state": state, "live": going_on, "done": done}
@@ -305,10 +305,10 @@ class _BeamLoop:
         values, tokens = loops.chunked_top_k(allowed, count)
         values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
-        flat = (ops.shape(totals)[0], self.beam_size * count)
-        totals, places = loops.ordered_top_k(reshaped(totals, flat), 2 * self.beam_size)
+        flat = (-1, self.beam_size * count)
+        totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
-        last = gather_beams(reshaped(tokens, flat), places)
+        last = gather_beams(ops.reshape(tokens, flat), places)
         columns, grown = {"tokens": last, "beams": beams}, gather_beams(history, beams)
         return {
             "log_probabilities": totals,
@@ -331,7 +331,7 @@ class _BeamLoop:
         return {
             "scores": ops.where(best["complete"], scores, NEVER),
             "log_probabilities": best["log_probabilities"],
-            "lengths": ops.broadcast_to(length, ops.shape(scores)),
+            "lengths": ops.broadcast_to(length, sizes_from(scores, 0)),
             "history": best["history"],
         }
 
@@ -352,5 +352,5 @@ class _BeamLoop:
 
     def _by_beam(self, x: Tensor) -> Tensor:
         """`(R, ...)` is `(B, K, ...)`."""
-        rows, *rest = ops.shape(x)
+        rows, *rest = sizes_from(x, 0)
         return reshaped(x, (rows // self.beam_size, self.beam_size, *rest))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
-from ..ops.axes import reshaped
+from ..ops.axes import reshaped, size_of, sizes_from
 from ..ops.masks import sized_as
 from ..ops.types import Tensor
 from .problem import NEVER, Problem
@@ -157,7 +157,7 @@ class _Rooms:
         return {**state, **{key: self._widened(state, key, missing[key]) for key in self.axes}}
 
     def _room(self, state: dict, key: str) -> Tensor:
-        places = ops.shape(tree.flatten(state[key])[0])[self.axes[key]]
+        places = size_of(tree.flatten(state[key])[0], self.axes[key])
         return places // self.problem.places_of_a_step(key)
 
     def _widened(self, state: dict, key: str, steps: Tensor) -> Any:
@@ -185,16 +185,19 @@ class _Departures:
 
     def first(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
         """Return the variables and what is fixed, their numbers of rows unknown to a graph."""
-        count = known_when_run(ops.shape(self.is_open(loop))[0])
-        numbers = ops.arange(count, dtype="int32")
+        is_open = self.is_open(loop)
+        count, is_known = size_of(is_open, 0), is_open.shape[0] is not None
+        numbers = ops.arange(known_when_run(count) if is_known else count, dtype="int32")
         fixed = {**fixed, "numbers": numbers}
         fixed["results"] = results(loop, fixed)
-        return self._picked(loop, numbers), self._picked(fixed, numbers)
+        if is_known:
+            return self._picked(loop, numbers), self._picked(fixed, numbers)
+        return loop, fixed
 
     def are_due(self, loop: dict) -> Tensor:
         """Whether so many are finished that it pays to shrink the batch."""
         is_open = self.is_open(loop)
-        return ops.sum(ops.cast(is_open, "int32")) * OF <= ops.shape(is_open)[0] * OPEN
+        return ops.sum(ops.cast(is_open, "int32")) * OF <= size_of(is_open, 0) * OPEN
 
     def made(self, loop: dict, fixed: dict, results: Callable) -> tuple[dict, dict]:
         """Note the results, also of what is still open, and drop what is finished."""
@@ -234,7 +237,7 @@ def known_when_run(number: Tensor) -> Tensor:
 
 def history_buffer(weights: Tensor, length: Tensor) -> Tensor:
     """Return a buffer `(L, R, S)`: each step writes a block, and none moves when beams do."""
-    return ops.zeros((length, *ops.shape(weights)), dtype=weights.dtype)
+    return ops.zeros((length, *sizes_from(weights, 0)), dtype=weights.dtype)
 
 
 def write_step(buffer: Tensor, index: Tensor, weights: Tensor) -> Tensor:
@@ -245,7 +248,7 @@ def write_step(buffer: Tensor, index: Tensor, weights: Tensor) -> Tensor:
 
 def write_column(tokens: Tensor, index: Tensor, column: Tensor) -> Tensor:
     """Return `tokens (..., L)` with `column (...)` at place `index`."""
-    here = ops.arange(ops.shape(tokens)[-1], dtype="int32") == index
+    here = ops.arange(size_of(tokens, -1), dtype="int32") == index
     return ops.where(here, ops.expand_dims(column, -1), tokens)
 
 
@@ -256,7 +259,7 @@ def normalize(logits: Tensor, normalizer: Tensor) -> Tensor:
 
 def pick(x: Tensor, places: Tensor) -> Tensor:
     """Return `(R,)`: of each row of `(R, n)` the element at `places (R,)`."""
-    rows, size = ops.shape(x)
+    rows, size = sizes_from(x, 0)
     cells = ops.arange(rows, dtype="int32") * size + places
     return ops.take(ops.reshape(x, (-1,)), cells, axis=0)
 
@@ -276,11 +279,11 @@ def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     The `k` chunks of a row with the largest maxima hold its `k` largest elements, ties included.
     """
-    rows, size = ops.shape(x)
+    rows, size = sizes_from(x, 0)
     if size <= 2 * k * CHUNK:
         return ordered_top_k(x, k)
     chunks = cut_in_chunks(x, NEVER)
-    _, count, width = ops.shape(chunks)
+    count, width = sizes_from(chunks, 1)
     _, best = ordered_top_k(ops.max(chunks, axis=-1), k)
     if k > 1:
         best = ops.sort(best, axis=-1)  # places ascend again, so that ties still go to the first
@@ -295,7 +298,7 @@ def chunked_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def cut_in_chunks(x: Tensor, filling: float) -> Tensor:
     """Return `(R, n)` as `(R, chunks, width)`, the last chunk filled up."""
-    rows, size = ops.shape(x)
+    rows, size = sizes_from(x, 0)
     # A width that divides the size saves padding, a copy of it all.
     width = next((width for width in range(CHUNK, 2 * CHUNK) if size % width == 0), CHUNK)
     count = -(-size // width)

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from ..ops.axes import reshaped
+from ..ops.axes import reshaped, size_of, sizes_from
 from ..ops.masks import can_be_one
 from ..ops.types import Tensor, is_finite
 
@@ -106,7 +106,7 @@ class Problem:
             return _map_tensors(lambda x: broadcast_rows(x, self.copies), part)
         if key not in self.growing_axes:
             return part
-        return _map_tensors(lambda x: ops.repeat(x, self.copies, self.growing_axes[key]), part)
+        return _map_tensors(lambda x: broadcast_rows(x, self.copies, self.growing_axes[key]), part)
 
     def places_of_a_step(self, key: str) -> int:
         """Return how many places a step takes in an entry that grows."""
@@ -156,7 +156,7 @@ class Problem:
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram which the row's prefix already holds."""
         size, end_id = self.no_repeat_ngram, self.end_id
-        rows, length = ops.shape(prefix)
+        rows, length = sizes_from(prefix, 0)
         places = ops.arange(length, dtype="int32")
         repeats = ops.broadcast_to((places >= size - 1) & (places < index), (rows, length))
         for back in range(1, size):
@@ -196,7 +196,7 @@ def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     assert np.array_equal(mask, [[True, False, True, False], [True, False, False, True]])
     ```
     """
-    batch_size, count, longest = ops.shape(origins)
+    batch_size, count, longest = sizes_from(origins, 0)
     step, number = ops.arange(steps, dtype="int32"), ops.arange(count, dtype="int32")
     origins = ops.take(ops.cast(origins, "int32"), ops.minimum(step, longest - 1), axis=2)
     origins = ops.where(step == index, number[:, None], origins)
@@ -214,13 +214,16 @@ def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:
     return tree.map_structure(lambda x: None if x is None else function(x), parts)
 
 
-def broadcast_rows(x: Tensor, copies: int) -> Tensor:
-    """Repeat each row of `(B, ...)` to `(B * copies, ...)`; the copies of a row are neighbours."""
+def broadcast_rows(x: Tensor, copies: int, axis: int = 0) -> Tensor:
+    """Repeat each row of `(B, ...)` to `(B * copies, ...)`, or the entries of another axis.
+
+    The copies of a row are neighbours. On TensorFlow `ops.repeat` has four times the operations.
+    """
     if copies == 1:
         return x
-    rows, *rest = ops.shape(x)
-    x = ops.broadcast_to(ops.expand_dims(x, 1), (rows, copies, *rest))
-    return ops.reshape(x, (rows * copies, *rest))
+    before, rest = sizes_from(x, 0)[:axis], sizes_from(x, axis)
+    x = ops.broadcast_to(ops.expand_dims(x, axis + 1), (*before, rest[0], copies, *rest[1:]))
+    return ops.reshape(x, (*before, rest[0] * copies, *rest[1:]))
 
 
 def gather_beams(parts: Any, beams: Tensor) -> Any:
@@ -228,11 +231,12 @@ def gather_beams(parts: Any, beams: Tensor) -> Any:
 
     `parts` is a tensor, or a nested structure of such tensors, which are picked from alike.
     """
-    batch_size, count = ops.shape(tree.flatten(parts)[0])[:2]
+    first = tree.flatten(parts)[0]
+    batch_size, count = size_of(first, 0), size_of(first, 1)
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
 
     def picked(x: Tensor) -> Tensor:
-        return take_rows(reshaped(x, (batch_size * count, *ops.shape(x)[2:])), rows)
+        return take_rows(reshaped(x, (batch_size * count, *sizes_from(x, 2))), rows)
 
     return tree.map_structure(picked, parts)
 
@@ -243,7 +247,7 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     if tuple(taken.shape) == (*rows.shape, *x.shape[1:]):
         return taken
     # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
-    return reshaped(taken, (*ops.shape(rows), *ops.shape(x)[1:]))
+    return reshaped(taken, (*sizes_from(rows, 0), *sizes_from(x, 1)))
 
 
 def _length_limits(

@@ -22,6 +22,28 @@ def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
     return ops.reshape(tensor, sizes)
 
 
+def sizes_of(tensor: Tensor) -> tuple:
+    """Return a tensor's sizes for `ops.reshape`, which infers the only one that a graph misses.
+
+    `ops.shape` has five operations for each size that is not known, and in eager mode one.
+    """
+    sizes = tuple(tensor.shape)
+    if sizes.count(None) > 1 or (None in sizes and 0 in sizes):
+        return tuple(ops.shape(tensor))
+    return tuple(-1 if size is None else size for size in sizes)
+
+
+def size_of(tensor: Tensor, axis: int) -> Any:
+    """Return a tensor's size along an axis: an integer where it is known, without an operation."""
+    known = tensor.shape[axis]
+    return ops.shape(tensor)[axis] if known is None else known
+
+
+def sizes_from(tensor: Tensor, axis: int) -> list:
+    """Return a tensor's sizes from an axis on, each as `size_of` does."""
+    return [size_of(tensor, each) for each in range(axis, len(tensor.shape))]
+
+
 @dataclass(frozen=True)
 class Axes:
     """Folds inputs of any rank to `(batch, steps, features)`: the `attended` axes become steps."""

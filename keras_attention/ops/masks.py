@@ -27,7 +27,7 @@ def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
     if mask is None:
         return tensor
     mask = ops.cast(mask, "bool")
-    mask = ops.reshape(mask, (*ops.shape(mask), *(1,) * (len(tensor.shape) - 2)))
+    mask = ops.expand_dims(mask, tuple(range(len(mask.shape), len(tensor.shape))))
     return ops.where(mask, tensor, ops.zeros_like(tensor))
 
 

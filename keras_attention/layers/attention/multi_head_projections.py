@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import reshaped
+from ...ops.axes import reshaped, size_of, sizes_from, sizes_of
 from ...ops.dot_product.attention import attention_with_scores
 from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
@@ -57,11 +57,12 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         # One product for all: they read the same inputs, and share the inputs' gradient.
         kernel = kernels[0] if len(names) == 1 else ops.concatenate(kernels, axis=1)
         bias = None if not biases else ops.concatenate(biases) if biases[1:] else biases[0]
-        products = _dense(inputs, kernel, bias)
-        steps = ops.shape(products)[:2]
+        products, steps = _dense(inputs, kernel, bias), sizes_of(inputs)[:2]
         places = list(itertools.accumulate(sizes))[:-1]
         parts = ops.split(products, places, axis=-1) if places else [products]
-        return [reshaped(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)]
+        return [
+            ops.reshape(part, (*steps, *shape)) for part, shape in zip(parts, shapes, strict=True)
+        ]
 
     def _project_inputs(self, query, value, key, places=(None, None)):
         """Return queries `(B, H, T, d)`, keys and values `(B, G, S, d)`, and the gate."""
@@ -99,7 +100,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             heads = heads * self.cast(getattr(self, gain))
         if self.positions != "rotary":
             return heads
-        places = Span(0, ops.shape(heads)[1]).places() if places is None else places
+        places = Span(0, size_of(heads, 1)).places() if places is None else places
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(places, -1), *options)
 
@@ -118,11 +119,10 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         """Return the output `(B, T, ...)` of contexts `(B, H, T, dv)`."""
         context = _heads_first(context)
         context = context if gate is None else context * gate
-        batch_size, steps, heads, size = ops.shape(context)
-        context = reshaped(context, (batch_size, steps, heads * size))
         bias = self._matrix("output_bias", 1)[0] if self.use_bias else None
-        output = _dense(context, self._matrix("output_kernel", heads * size), bias)
-        return reshaped(output, (batch_size, steps, *self._sizes["output"]))
+        kernel = self._matrix("output_kernel", math.prod(context.shape[2:]))
+        steps = sizes_of(context)[:2]
+        return ops.reshape(_dense(context, kernel, bias), (*steps, *self._sizes["output"]))
 
     def _matrix(self, name, rows):
         return ops.reshape(self.cast(getattr(self, name)), (rows, -1))
@@ -206,7 +206,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
                 )
             memory = state = write_places(state, index, {"key": key, "value": value}, copies)
         query, gate = self._scaled(own, here)
-        key, value, length = memory["key"], memory["value"], ops.shape(memory["key"])[2]
+        key, value, length = memory["key"], memory["value"], size_of(memory["key"], 2)
         if attention_mask is not None:
             queries = None if key.shape[0] is None else key.shape[0] * copies
             heads = (self.num_heads,) if len(attention_mask.shape) == 3 else ()
@@ -268,25 +268,23 @@ def rank_4(mask):
 
 def _heads_first(heads):
     """Swap the second axis and the third; where one has a single entry, nothing has to move."""
-    batch_size, steps, count, size = ops.shape(heads)
     if 1 in heads.shape[1:3]:
-        return reshaped(heads, (batch_size, count, steps, size))
+        batch_size, steps, count, size = sizes_of(heads)
+        return ops.reshape(heads, (batch_size, count, steps, size))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 
 def _dense(inputs, kernel, bias):
-    """Return `x W + b` of `(B, T, D)`, as one product of matrices."""
-    batch_size, steps, features = ops.shape(inputs)
-    rows = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)
-    rows = rows if bias is None else rows + bias
-    return reshaped(rows, (batch_size, steps, kernel.shape[1]))
+    """Return `x W + b` of `(B, T, ...)`, as one product of matrices: `(B T, O)`."""
+    rows = ops.matmul(ops.reshape(inputs, (-1, kernel.shape[0])), kernel)
+    return rows if bias is None else rows + bias
 
 
 def _by_copies(mask, copies):
     """Return a mask `(B K, S)` or `(B K, H, S)` of queries, `K` of which share a row, of rank 4."""
     if copies == 1:
         return rank_4(ops.expand_dims(mask, -2))
-    parts = ops.reshape(mask, (-1, copies, *ops.shape(mask)[1:]))
+    parts = ops.reshape(mask, (-1, copies, *sizes_from(mask, 1)))
     return _heads_first(parts) if len(parts.shape) == 4 else rank_4(parts)
 
 
@@ -296,7 +294,7 @@ def write_places(state: dict, index: Tensor, entries: dict, copies: int) -> dict
         start = (0, 0, index * copies, 0)
         return {name: ops.slice_update(state[name], start, entries[name]) for name in entries}
     # There `slice_update` compiles for each shape; a scatter does not.
-    batch_size, groups, length, _ = ops.shape(state["key"])
+    batch_size, groups, length = (size_of(state["key"], axis) for axis in range(3))
     steps = length if copies == 1 else length // copies
     places = ops.arange(batch_size * groups, dtype="int32") * steps + index
     written = {}
@@ -304,5 +302,5 @@ def write_places(state: dict, index: Tensor, entries: dict, copies: int) -> dict
         size = entry.shape[3]
         rows, entry = (ops.reshape(x, (-1, copies * size)) for x in (state[name], entry))
         rows = ops.scatter_update(rows, ops.expand_dims(places, 1), entry)
-        written[name] = ops.reshape(rows, (batch_size, groups, length, size))
+        written[name] = reshaped(rows, (batch_size, groups, length, size))
     return written

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import reshaped
+from ...ops.axes import sizes_of
 from ...ops.masks import check_mask
 from ...ops.types import Tensor
 from .. import arguments
@@ -66,15 +66,15 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
 
     def call(self, inputs):
         # One product over all rows: backends differ in what they make of (B, T, D) by (D, F).
-        shape = ops.shape(inputs)
-        rows = ops.reshape(inputs, (-1, shape[-1]))
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         hidden = self._affine(rows, self.kernel, self.bias)
         if self.gated:
             gate, hidden = ops.split(hidden, 2, axis=-1)
             hidden = self._function(gate) * hidden
         else:
             hidden = self._function(hidden)
-        return reshaped(self._affine(hidden, self.output_kernel, self.output_bias), shape)
+        rows = self._affine(hidden, self.output_kernel, self.output_bias)
+        return ops.reshape(rows, sizes_of(inputs))
 
     def _affine(self, rows, kernel, bias):
         product = ops.matmul(rows, self.cast(kernel))

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import backend, ops
 
+from ...ops.axes import size_of
 from ...ops.positions import places, sinusoids
 from ...ops.types import Tensor
 from .. import arguments
@@ -30,7 +31,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         dtype = backend.result_type(self.compute_dtype, "float32")
         x = ops.cast(inputs, dtype)
         x = x * size**0.5 if self.scale else x
-        x = x + ops.cast(self.codes(places(ops.shape(inputs)[1], start_index), size), dtype)
+        x = x + ops.cast(self.codes(places(size_of(inputs, 1), start_index), size), dtype)
         return ops.cast(x, self.compute_dtype)
 
     def step(self, x: Tensor, position: Tensor) -> Tensor:

@@ -13,6 +13,7 @@
 import keras
 from keras import ops, random
 
+from ..axes import size_of
 from ..normalizers import entmax15, masked_softmax, sparsemax
 from ..types import Tensor
 from .block_sparse import block_sparse_attention
@@ -74,7 +75,7 @@ def attention_with_scores(
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
         return _nothing(query, value), ops.zeros(shape, query.dtype)
-    steps, length = ops.shape(query)[2], ops.shape(key)[2]
+    steps, length = size_of(query, 2), size_of(key, 2)
     reach = (reach or Reach()).of_inputs(query)
     pairs = rows or Span(0, steps, is_all=True), Span(0, length, is_all=True)
     mask, scores = reach.mask(*pairs), dot_products(query, key)

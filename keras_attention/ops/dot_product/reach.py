@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from ..axes import size_of
 from ..masks import combine_masks
 from ..types import Tensor
 from .mods import Mods
@@ -40,8 +41,9 @@ class Span(NamedTuple):
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
         if tensor.shape[axis] == 1 or self._is_all_of(tensor.shape[axis]):
             return tensor
-        starts, sizes = [0] * len(tensor.shape), list(ops.shape(tensor))
-        starts[axis], sizes[axis] = self.start, self.size
+        axes = range(len(tensor.shape))
+        starts = [self.start if each == axis else 0 for each in axes]
+        sizes = [self.size if each == axis else size_of(tensor, each) for each in axes]
         part = ops.slice(tensor, starts, sizes)
         # TensorFlow forgets the sizes that are known where one is not.
         return ops.reshape(part, sizes) if None in part.shape else part
@@ -75,7 +77,7 @@ class Reach:
     value_mask: Tensor = None  # boolean `(B, S)`: a masked place is not seen
     attention_mask: Tensor = None  # boolean, broadcasts to `(B, H, T, S)`
     mods: Mods = Mods()  # functions that change scores and hide pairs, by the two fields below
-    batch_size: Tensor = None
+    batch_size: Tensor = None  # which `mods` alone read
     heads: Any = None
 
     @property
@@ -86,7 +88,8 @@ class Reach:
 
     def of_inputs(self, query: Tensor) -> "Reach":
         """Return the reach for queries `(B, H, T, d)`."""
-        return replace(self, batch_size=ops.shape(query)[0], heads=Span(0, query.shape[1]))
+        batch_size = size_of(query, 0) if self.mods.any else None
+        return replace(self, batch_size=batch_size, heads=Span(0, query.shape[1]))
 
     def everywhere(self) -> "Reach":
         """Return the reach by masks alone, for places that lie in reach of all queries."""
