@@ -126,10 +126,7 @@ def _on_a_run(options):
         others = [task_class.from_preset(preset_folder(each), dtype=dtype) for each in more]
         task = task_class.ensemble([task, *others])
     if options.verb == "export":
-        form = getattr(options, "format", "saved_model")
-        if form == "saved_model":
-            require_backend("a SavedModel")
-        task.export(options.output, format=form)
+        task.export(options.output, format=getattr(options, "format", "saved_model"))
         say(f"wrote {options.output}")
         return
     task.require_preprocessor()

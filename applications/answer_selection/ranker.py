@@ -286,7 +286,7 @@ class AnswerRanker(TextTask):
     def encode(self, corpus: QuestionSet) -> EncodedQuestions:
         return encode(corpus, self.require_preprocessor())
 
-    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None):
+    def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None, fill=False):
         return TrainingBatches(encoded, batch_size, self.negatives, seed, shuffle)
 
     def default_loss(self) -> keras.losses.Loss:

@@ -15,7 +15,7 @@ from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from ..training.run_folder import CARD_FILE
 from . import presets
-from .backend import compiled
+from .backend import compiled, require_backend
 from .card import card_of_preset
 from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
@@ -106,11 +106,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
                     f"`{name}` of a {type(self).__name__} should be a {wanted.__name__}. "
                     f"Received: {name}={part!r}"
                 )
+        # First, or KerasHub keeps the backbone from Keras on PyTorch, and nothing is trained.
+        super().__init__(compile=False, **kwargs)
         self.backbone, self.preprocessor = backbone, preprocessor
         if preprocessor is not None:
             self.check_fit()
         self._compiled_functions: dict[Any, Callable] = {}
-        super().__init__(compile=compile, **kwargs)
+        if compile:
+            self.compile()
         self.built = True  # as the network is
 
     # ---- The hooks that a subclass may leave as they are.
@@ -312,9 +315,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             )
         if run is not None and not shuffle:
             raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
-        if epochs is None and kwargs.get("training") is None:
-            epochs = 1
-        kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        passes = 1 if epochs is None and kwargs.get("training") is None else epochs
+        kwargs |= {"epochs": passes, "steps_per_epoch": steps_per_epoch}
         if run is None:
             build_optimizer(self)
         if is_streamed:  # Keras refuses these beside a dataset
@@ -329,6 +331,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         elif held_out is None and validation_split and not is_streamed:
             corpus, held_out = corpus.split(validation_split)
         if run is not None:
+            require_backend("`fit` with `run`", "tensorflow", "jax")
             from ..training.tasks import fit_new_run
 
             sizes = {"batch_size": batch_size, "seed": seed}
@@ -361,7 +364,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:
             encoded = self.encode(held_out)
-            held_out = self.make_batches(encoded, size, shuffle=False, like=batches)
+            size = kwargs.pop("validation_batch_size", None) or size
+            held_out = self.make_batches(encoded, size, shuffle=False, like=batches, fill=False)
             held_out = held_out.to_dataset(epochs=1)
         kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
@@ -382,11 +386,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
         size = 32 if batch_size is None else batch_size
-        batches = self.make_batches(encoded, size, shuffle=False)
+        batches = self.make_batches(encoded, size, shuffle=False, fill=False)
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        if sample_weight is not None and len(y_pred.shape) == 3:
+        if sample_weight is not None and len(getattr(y_pred, "shape", ())) == 3:
             # Of each token its text's weight: Keras multiplies it with the mask of the tokens.
             sample_weight = ops.reshape(sample_weight, (-1, 1))
         return super().compute_metrics(x, y, y_pred, sample_weight)
@@ -467,6 +471,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             raise ValueError(f"`format` should be 'saved_model'. Received: format={format!r}")
         for name in options:
             check_choice("an option of `export`", name, self.service_options)
+        require_backend("a SavedModel")
         import tensorflow as tf
 
         self.require_preprocessor()

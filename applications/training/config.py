@@ -438,7 +438,7 @@ class TrainingConfig:
 
         Schedule cosine is spread over all epochs: with more of them it would be another.
         """
-        names = ("epochs", "max_minutes", "patience", "check_numerics")
+        names = ("epochs", "max_minutes", "patience", "check_numerics", "tensorboard")
         return names[1:] if self.schedule == "cosine" else names
 
     @property

@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import keras
 from keras import ops
@@ -57,20 +57,25 @@ class Figures(keras.callbacks.Callback):
         self.before = state["seconds"]
 
 
+def tensorboard_summary() -> Any:
+    """Return TensorFlow's module that writes logs; raise a UserError where it cannot."""
+    try:
+        import tensorboard  # noqa: F401 - TensorFlow's writer fails late and less clearly
+        import tensorflow as tf
+    except ImportError:
+        raise UserError(
+            "TensorBoard logs need the packages tensorflow and tensorboard: install them, or "
+            "set training.tensorboard to false."
+        ) from None
+    return tf.summary
+
+
 class WriteTensorBoard(keras.callbacks.Callback):
     """Writes the logs of each epoch as scalars, against the step."""
 
     def __init__(self, folder: Path):
         super().__init__()
-        try:
-            import tensorboard  # noqa: F401 - TensorFlow's writer fails late and less clearly
-            import tensorflow as tf
-        except ImportError:
-            raise UserError(
-                "TensorBoard logs need the packages tensorflow and tensorboard: install them, or "
-                "set training.tensorboard to false."
-            ) from None
-        self.summary, self.folder = tf.summary, folder
+        self.summary, self.folder = tensorboard_summary(), folder
 
     def on_train_begin(self, logs=None):
         self.writer = self.summary.create_file_writer(str(self.folder))

@@ -25,6 +25,7 @@ from . import devices
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
 from .fit import Outcome, at_epoch_end, train
+from .reporting import tensorboard_summary
 from .run_folder import (
     Checkpoints,
     RunFolder,
@@ -164,6 +165,7 @@ def fit_new_run(
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes | _of_task(task, section, changes))
     config = dataclasses.replace(config, training=section)
+    _check_logs(section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
     if is_free(output):
@@ -217,6 +219,7 @@ def with_absolute_paths(config: Any) -> Any:
 def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
     """Make the run folder; return the ids to train with, what to judge by, and its ids."""
     task_class.check_data(config)
+    _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -245,6 +248,12 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) 
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
             del corpus
         return fit_in_run(task, run, config, corpora, workers)
+
+
+def _check_logs(section: Any) -> None:
+    """Raise a UserError where logs cannot be written, before there is a run folder."""
+    if section.tensorboard:
+        tensorboard_summary()
 
 
 def _read(task_class, config):

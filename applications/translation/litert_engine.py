@@ -23,6 +23,7 @@ import numpy as np
 from keras_attention.decoding import DecodingResult, SearchOptions
 from keras_attention.text import PAD_ID
 
+from ..common.backend import require_backend
 from ..common.errors import UserError, check_choice, check_number, one_line
 from ..common.files import digest, new_folder
 from ..common.streams import default_streams, usable_cores
@@ -164,11 +165,7 @@ def export_litert(
 
 def _check(network: Any, options: SearchOptions, way_out: str) -> None:
     """Refuse what cannot be converted."""
-    if keras.backend.backend() != "tensorflow":
-        raise UserError(
-            "A search is converted for LiteRT from TensorFlow: set KERAS_BACKEND=tensorflow. "
-            f"Received: {keras.backend.backend()}; {way_out}"
-        )
+    require_backend("a program of LiteRT")
     if options.sample:
         raise UserError(f"A program of LiteRT draws no samples: {way_out}")
     kinds = {str(weight.dtype) for weight in network.weights} - {"float32"}

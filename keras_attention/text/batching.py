@@ -44,6 +44,8 @@ class BucketedBatches:
         variants: in how many ways the columns and `values` hold each example: all examples in the
             first, then all in the second. Epoch `e` has each once, in way `e % variants`; its
             bucket holds all its ways, so that all epochs have the same batches.
+        fill: whether rows of padding fill up a bucket's last batch. Without them it has fewer rows,
+            by which Keras weighs its loss.
 
     Raises:
         ValueError: where columns or `values` differ in rows, there are no rows, or an example fits
@@ -72,6 +74,7 @@ class BucketedBatches:
         like: "BucketedBatches | None" = None,
         values: Sequence[np.ndarray] = (),
         variants: int = 1,
+        fill: bool = True,
     ) -> None:
         _check(
             columns,
@@ -84,6 +87,7 @@ class BucketedBatches:
         )
         self.seed = seed
         self.shuffle = shuffle
+        self.fill = fill
         self._assemble = assemble or (lambda *arrays: arrays)
         self._columns = [
             column if isinstance(column, PackedIds) else PackedIds(column) for column in columns
@@ -130,14 +134,17 @@ class BucketedBatches:
     @property
     def padding_fraction(self) -> float:
         """The part of an epoch's ids that is padding, rows that fill up a batch included."""
-        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
-        area = sum(batches * rows * sum(bucket) for batches, rows, bucket in buckets)
+        batches = self._order(0)
+        area = sum(len(rows) * sum(self.lengths[bucket]) for bucket, rows in batches)
         return 1 - self._tokens / area if area else 0.0
 
     def shapes(self) -> list[tuple[tuple[int, int], ...]]:
-        """Return the shapes that occur: for each bucket, the shape of each column."""
-        buckets = zip(self._batches_of, self._rows, self.lengths, strict=True)
-        return [tuple((rows, n) for n in bucket) for batches, rows, bucket in buckets if batches]
+        """Return the shapes that occur, by bucket: the shape of each column."""
+        of_batches = sorted((bucket, len(rows)) for bucket, rows in self._order(0))
+        return [
+            tuple((rows, length) for length in self.lengths[bucket])
+            for bucket, rows in dict.fromkeys(of_batches)
+        ]
 
     def rows(self, epoch: int, index: int) -> np.ndarray:
         """Return which example each row of a batch is, -1 for a row of padding alone."""
@@ -213,7 +220,8 @@ class BucketedBatches:
             members = order[self._bucket_of[order] == bucket]
             filled = np.full(rows * count, -1)
             filled[: len(members)] = members
-            batches += [(bucket, part) for part in filled.reshape(count, rows)]
+            parts = filled.reshape(count, rows)
+            batches += [(bucket, part if self.fill else part[part >= 0]) for part in parts]
         if self.shuffle:
             batches = [batches[i] for i in generator.permutation(len(batches))]
         return batches

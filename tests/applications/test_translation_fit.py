@@ -1,5 +1,6 @@
 """Training a translator from Python: what `fit` takes, `compile`, runs, and what is refused."""
 
+import sys
 from collections import Counter
 
 import keras
@@ -323,7 +324,7 @@ def test_what_cannot_be_trained_with_is_refused(still, call, message):
         call(still)
 
 
-def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
+def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path, monkeypatch):
     dataset = tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(2)
     for data, options, message in (
         ((SOURCES, TARGETS), {}, "give `validation_data` or `validation_split`"),
@@ -348,7 +349,11 @@ def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             still.fit(*data, run=tmp_path / "run", **options)
+    with pytest.raises(ValueError, match="TensorBoard logs need .* training.tensorboard to false"):
+        monkeypatch.setitem(sys.modules, "tensorboard", None)  # as where it is not installed
+        still.fit(SOURCES, TARGETS, run=tmp_path / "run", validation_split=0.2)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file is not a run folder"):
-        still.fit(SOURCES, TARGETS, run=tmp_path / "file", validation_split=0.2)
+        options = {"validation_split": 0.2, "tensorboard": False}
+        still.fit(SOURCES, TARGETS, run=tmp_path / "file", **options)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from argparse import Namespace
 from contextlib import nullcontext
 
@@ -76,7 +77,7 @@ def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, sc
             Translator, dataclasses.replace(config, training=section), run.path
         )
 
-    assert resume(max_minutes=5.0) == "trained"
+    assert resume(max_minutes=5.0, tensorboard=False) == "trained"
     if message is None:
         assert resume(epochs=4) == "trained"
         return
@@ -122,13 +123,17 @@ def test_tokenizers_are_of_the_configured_kind(tmp_path, kind, shared):
 
 
 @pytest.mark.filterwarnings("ignore:The text is too small")
-def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path):
+def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path, monkeypatch):
     data = write_dates(tmp_path)
     wrong = ["--model.tie_embeddings=true", "--model.readout_size=5"]
     overrides = [f"{name}={value}" for name, value in zip(data[::2], data[1::2], strict=True)]
     small = "--tokenizer.vocabulary_size=120"
     config = load_config(TranslationConfig, [], [*overrides, *wrong, small])
     with pytest.raises(ValueError, match="[Tt]ied embeddings"):
+        tasks.train_task(Translator, config, tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # as where it is not installed
+    with pytest.raises(UserError, match="TensorBoard logs need"):
+        config = load_config(TranslationConfig, [], overrides)
         tasks.train_task(Translator, config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

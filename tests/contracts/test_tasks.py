@@ -21,7 +21,7 @@ from keras_attention.applications.command import main
 from keras_attention.applications.common.network import Network
 from keras_attention.applications.common.task import TextTask
 from keras_attention.distribute import ReleasesGraphs
-from tests.contracts.tasks import SIZES, TASKS, translator
+from tests.contracts.tasks import SIZES, TASKS, TEXTS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
 IN_A_FRESH_PROCESS = """
@@ -105,6 +105,18 @@ def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
     for name, entry in TASKS.items():
         expected = json.loads(json.dumps(entry.use(tasks[name])))
         assert results[name] == [expected, expected]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_texts_of_unequal_weights_train(name, traced_nowhere):
+    entry = TASKS[name]
+    task = entry.make()
+    before = [np.array(weight) for weight in task.backbone.get_weights()]
+    weights = np.linspace(0, 1, len(entry.data[0]))
+    history = task.fit(*entry.data, sample_weight=weights, batch_size=6, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    after = task.backbone.get_weights()
+    assert any(np.any(old != new) for old, new in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -256,6 +268,18 @@ def test_every_network_of_translation_trains(network):
     history = task.fit(*TASKS["Translator"].data, batch_size=6, epochs=1, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
     assert len(TASKS["Translator"].use(task)) == 3
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow writes all")
+def test_what_a_backend_cannot_write_is_refused_before_anything_is(tmp_path):
+    task = translator()
+    for form in ("saved_model", "litert"):
+        with pytest.raises(ValueError, match="needs TensorFlow in this version.*set KERAS_BACKEND"):
+            task.export(tmp_path / "exported", form)
+    if keras.backend.backend() == "torch":
+        with pytest.raises(ValueError, match="needs TensorFlow or JAX"):
+            task.fit(TEXTS, TEXTS, run=tmp_path / "run", validation_split=0.2)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow  # their own tests export each by default

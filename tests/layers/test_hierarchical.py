@@ -201,6 +201,16 @@ def test_dropout_drops_words_in_training_only():
     np.testing.assert_allclose(dropped[kept], 2 * to_numpy(quiet)[kept], rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # which JAX has not
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16", "float64"])
+def test_parts_of_another_dtype_read_queries_in_their_own(dtype):
+    layer = HierarchicalAttention(BahdanauAttention(3), LuongAttention("general"), dtype=dtype)
+    plain = HierarchicalAttention(layer.word_attention, layer.sentence_attention)
+    query, words = random(18, B, T, 5), random(19, B, N, 7, 6)
+    expected = to_numpy(plain(query, words))
+    np.testing.assert_allclose(to_numpy(layer(query, words)), expected, atol=0.02)
+
+
 @pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)], ids=str)
 @pytest.mark.parametrize("of_words", [BahdanauAttention, CoverageAttention])
 def test_sizes_of_zero(of_words, sizes):

@@ -13,6 +13,8 @@ from keras_attention.layers import (
     HierarchicalAttention,
     LuongAttention,
     MultiHeadAttention,
+    TransformerDecoder,
+    TransformerEncoder,
 )
 from keras_attention.layers.lora_and_quantization import AdaptableKernels
 from keras_attention.layers.transformer.encoder import FeedForward
@@ -95,6 +97,29 @@ def test_a_quantized_model_is_close_and_small_and_reloads(kind, mode, block_size
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(to_numpy(loaded(inputs)), result)
+
+
+@pytest.mark.parametrize(
+    ("mode", "autoregression"), [("int8", None), ("int4", "ssru"), ("int8", "self-attention")]
+)
+def test_a_quantized_block_reloads(mode, autoregression, tmp_path):
+    options = {"intermediate_dim": 7, "num_heads": 2, "key_dim": 3}
+    inputs, memory = keras.Input((None, 11)), keras.Input((None, 13))
+    if autoregression is None:
+        model, given = keras.Model(inputs, TransformerEncoder(**options)(inputs)), QUERY
+    else:
+        block = TransformerDecoder(**options, autoregression=autoregression)
+        model, given = keras.Model([inputs, memory], block(inputs, memory)), [QUERY, VALUE]
+    expected = to_numpy(model(given))
+    model.quantize(mode)
+    result = to_numpy(model(given))
+    assert np.any(result != expected)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(given)), result)
+    block = loaded.layers[-1]
+    assert block.feed_forward.quantization_mode == mode
+    assert type(block).from_config(block.get_config()).get_config() == block.get_config()
 
 
 def test_int8_is_as_exact_as_that_of_keras():

@@ -350,10 +350,11 @@ def test_half_precision_has_the_exact_zero_gradient_of_one_memory_place(dtype):
         assert np.all(by_name[name] == 0), np.abs(by_name[name]).max()
 
 
-@pytest.mark.parametrize("sizes", [(0, 4, 5), (2, 0, 5), (2, 4, 0)], ids=str)
-def test_empty_inputs_with_masks(sizes):
+@pytest.mark.parametrize("positions", [None, "alibi", "relative"])
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (2, 0, 5), (2, 4, 0), (2, 0, 0)], ids=str)
+def test_empty_inputs_with_masks(sizes, positions):
     batch, steps, length = sizes
-    layer = MultiHeadAttention(HEADS, SIZE)
+    layer = MultiHeadAttention(HEADS, SIZE, positions=positions)
     layer.build((None, None, QUERY))
     randomise(layer)
     masks = {

@@ -108,6 +108,21 @@ def test_few_shapes(columns):
     assert all(array.dtype == np.int32 for array in batches.batch(0, 0))
 
 
+def test_the_last_batch_of_a_bucket_may_have_fewer_rows(columns):
+    full = BucketedBatches(columns, batch_size=13, number_of_buckets=5)
+    batches = BucketedBatches(columns, batch_size=13, number_of_buckets=5, fill=False)
+    for index in range(len(full)):
+        real = full.rows(2, index) >= 0
+        assert list(batches.rows(2, index)) == list(full.rows(2, index)[real])
+        for one, other in zip(batches.batch(2, index), full.batch(2, index), strict=True):
+            np.testing.assert_array_equal(one, other[real])
+    seen = {tuple(array.shape for array in batch) for batch in batches.epoch(0)}
+    assert set(batches.shapes()) == seen > set(full.shapes())
+    area = sum(array.size for batch in batches.epoch(0) for array in batch)
+    tokens = sum(len(ids) for column in columns for ids in column)
+    assert batches.padding_fraction == pytest.approx(1 - tokens / area)
+
+
 def test_tokens_per_batch_bounds_the_area(columns):
     batches = BucketedBatches(columns, tokens_per_batch=150)
     for shapes in batches.shapes():

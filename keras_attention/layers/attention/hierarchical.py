@@ -191,12 +191,11 @@ class HierarchicalAttention(AttentionMechanism):
         }
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        _, words, word_state = self.word_attention.attend(
-            query, memory["word"], state["word"], query_mask
-        )
-        _, sentences, sentence_state = self.sentence_attention.attend(
-            query, memory["sentence"], state["sentence"], query_mask
-        )
+        def attend(part, name):  # in its own dtype
+            return part.attend(part.cast(query), memory[name], state[name], query_mask)[1:]
+
+        words, word_state = attend(self.word_attention, "word")
+        sentences, sentence_state = attend(self.sentence_attention, "sentence")
         batch_size, steps, count = ops.shape(sentences)
         places = ops.shape(memory["value"])[1]
         mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None

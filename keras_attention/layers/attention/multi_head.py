@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import Axes
+from ...ops.axes import Axes, size_of
 from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from ...ops.dot_product.mods import Mods, all_of
 from ...ops.dot_product.reach import Reach
@@ -290,7 +290,7 @@ class MultiHeadAttention(HeadProjections):
         value_mask = value_mask if key_mask is None else combine_masks(value_mask, key_mask)
         ready = self._ready(query, value, key, query_mask, value_mask)
         *heads, gate = self._project_inputs(*ready, places)
-        steps, length = ops.shape(heads[0])[2], ops.shape(heads[1])[2]
+        steps, length = size_of(heads[0], 2), size_of(heads[1], 2)
         mask_mods = [mod for mod in (self.mask_mod, mask_mod) if mod is not None]
         reach = Reach(
             use_causal_mask,

@@ -108,6 +108,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         """Return what `size` distances from the first add to the scores, `(H, size)`, or `None`."""
         if self.positions not in ("alibi", "relative"):
             return None
+        size = max(size, 0) if isinstance(size, int) else size  # -1 of no steps and no places
         distances = Span(first, size).places()
         if self.positions == "alibi":
             slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)

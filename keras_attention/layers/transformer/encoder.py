@@ -170,8 +170,31 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         self._residual_dropout = PackedDropout(dropout, seed=seed, dtype=self.dtype_policy)
+        # Policies by the names of sublayers, which the file that was read holds quantized.
+        self._quantized: dict[str, Any] = {}
         # The width comes with the inputs; all other wrong arguments raise here.
         self._attention("self_attention", self.num_heads * (key_dim or 2), seed=0)
+
+    def get_config(self) -> dict:
+        """Return the constructor arguments, and as `quantized` the policies of such sublayers."""
+        config, policies = super().get_config(), dict(self._quantized)
+        for each in self._flatten_layers(include_self=False, recursive=False):
+            if each.quantization_mode is not None:
+                policies[each.name] = each.dtype_policy
+        if policies:
+            of_name = {n: keras.dtype_policies.serialize(each) for n, each in policies.items()}
+            config["quantized"] = of_name
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict) -> "TransformerBlock":
+        config = dict(config)
+        quantized = config.pop("quantized", {})
+        block = super().from_config(config)
+        block._quantized = {
+            name: keras.dtype_policies.deserialize(each) for name, each in quantized.items()
+        }
+        return block
 
     def _add_attention(self, name, inputs_shape, value_shape):
         self._add(self._attention(name, inputs_shape[-1], self.seed), inputs_shape, value_shape)
@@ -193,6 +216,8 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         norm = keras.layers.LayerNormalization(
             epsilon=self.layer_norm_epsilon, name=f"{sublayer.name}_norm", dtype=self.dtype_policy
         )
+        if sublayer.name in self._quantized:
+            sublayer.dtype_policy = self._quantized[sublayer.name]
         sublayer.build(inputs_shape, *memory_shape)
         norm.build(inputs_shape)
         setattr(self, sublayer.name, sublayer)

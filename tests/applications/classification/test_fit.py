@@ -36,6 +36,25 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS), np.array(LABELS)
 
 
+def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
+    """Of 33 texts one is long: its bucket has one text, and that of the others 32."""
+    texts, labels = [*TEXTS, *TEXTS[:8], "long " * 90], [*LABELS, *LABELS[:8], "no"]
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=6)
+    task.compile(keras.optimizers.SGD(0.0))
+    found = task.classify(texts)
+    each = [np.log(one.probabilities[own]) for one, own in zip(found, labels, strict=True)]
+    expected = pytest.approx(-np.mean(each), rel=1e-5)
+    assert task.evaluate(texts, labels, verbose=0) == expected
+    sizes = []
+    seen = keras.callbacks.LambdaCallback(on_epoch_end=None)
+    seen.on_test_batch_end = lambda batch, logs=None: sizes.append(batch)
+    options = {"validation_data": (texts, labels), "callbacks": [seen], "verbose": 0}
+    assert task.fit(TEXTS, LABELS, **options).history["val_loss"] == [expected]
+    batches = len(sizes)
+    task.fit(TEXTS, LABELS, validation_batch_size=4, **options)
+    assert batches == 2 and len(sizes) - batches == 9
+
+
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [
