@@ -233,7 +233,7 @@ def count(encoded: Encoded | None, linear: Any) -> None:
     """Let a linear model count the examples to train with; a dataset (None) is refused."""
     if encoded is None:
         raise ValueError("A linear model counts texts before training: give lists, not a dataset.")
-    linear.count(encoded.columns[0], encoded.targets)
+    linear.count(encoded.columns[0], encoded.targets, encoded.weights)
 
 
 def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:

@@ -82,12 +82,18 @@ class LinearScores(Part):
         length = ops.maximum(ops.sum(is_word, axis=axes), 1.0)
         return self.weight * (self.bias + total * ops.expand_dims(ops.rsqrt(length), 1))
 
-    def count(self, texts: Iterable[Sequence[int]], targets: np.ndarray) -> None:
+    def count(
+        self,
+        texts: Iterable[Sequence[int]],
+        targets: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> None:
         """Set the scores from training texts.
 
         Args:
             texts: the ids of each text, with `END_ID` between sentences.
             targets: `(texts, outputs)`, 1 where a text has a label.
+            weights: how often each text counts; once by default.
         """
         from scipy import sparse
 
@@ -98,19 +104,23 @@ class LinearScores(Part):
         counts = sparse.csr_array(counts, shape=shape)
         counts.sum_duplicates()
         has = (counts > 0).astype("float64")
-        seen = has.sum(axis=0) > 0
+        weights = np.ones(len(rows)) if weights is None else np.asarray(weights, "float64")
+        counted = weights > 0
+        seen = has[counted].sum(axis=0) > 0
         roots = np.repeat(np.sqrt([len(row) / 2 for row in rows]), np.diff(counts.indptr))
         scores, biases = np.zeros((shape[1], self.outputs)), np.zeros(self.outputs)
         for label, is_label in enumerate(np.asarray(targets).T > 0):
-            p, q = (np.where(seen, 1 + has[of].sum(axis=0), 0) for of in (is_label, ~is_label))
+            sides = (is_label, ~is_label)
+            p, q = (np.where(seen, 1 + (weights * of) @ has, 0) for of in sides)
             ratio = np.zeros(shape[1])
             ratio[seen] = np.log(p[seen] / p.sum()) - np.log(q[seen] / q.sum())
-            if self.kind == "nb_svm" and len(set(is_label)) == 2:
+            if self.kind == "nb_svm" and len(set(is_label[counted])) == 2:
                 from sklearn.svm import LinearSVC  # slow to import
 
                 features = counts.copy()
                 features.data *= ratio[features.indices] / roots
-                machine = LinearSVC(C=10.0, random_state=0).fit(features, is_label)
+                machine = LinearSVC(C=10.0, random_state=0)
+                machine.fit(features[counted], is_label[counted], weights[counted])
                 ratio, biases[label] = ratio * machine.coef_[0], machine.intercept_[0]
             scores[:, label] = ratio
         self.words.assign(scores[: self.vocabulary_size])

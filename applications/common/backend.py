@@ -49,6 +49,40 @@ def compiled(
     return _compiled_by_jax(function, model, changing) if backend == "jax" else function
 
 
+class CompiledFunctions:
+    """Functions that read a network, each compiled once, by its key.
+
+    They go where the network has other variables: a graph would read those that LoRA froze, or that
+    quantization replaced.
+    """
+
+    def __init__(self) -> None:
+        self._functions: dict[Any, Callable] = {}
+        self._variables: tuple[int, ...] = ()
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._functions
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def clear(self) -> None:
+        """Forget all, so that the next call compiles."""
+        self._functions.clear()
+
+    def ready(
+        self, key: Any, function: Callable, model: keras.Model, *ranks: Any, changing: Any = ()
+    ) -> Callable:
+        """Return the function of a key as `compiled` makes it."""
+        variables = tuple(map(id, model.variables))
+        if variables != self._variables:
+            self.clear()
+            self._variables = variables
+        if key not in self._functions:
+            self._functions[key] = compiled(function, model, *ranks, changing=changing)
+        return self._functions[key]
+
+
 def _compiled_by_jax(function, model, changing):
     import jax
 

@@ -15,7 +15,7 @@ from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer
 from ..training.run_folder import CARD_FILE
 from . import presets
-from .backend import compiled, require_backend
+from .backend import CompiledFunctions, require_backend
 from .card import card_of_preset
 from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
@@ -111,7 +111,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         self.backbone, self.preprocessor = backbone, preprocessor
         if preprocessor is not None:
             self.check_fit()
-        self._compiled_functions: dict[Any, Callable] = {}
+        self._compiled_functions = CompiledFunctions()
         if compile:
             self.compile()
         self.built = True  # as the network is
@@ -481,10 +481,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Any = ()) -> Callable:
         """Return `function` compiled, once for each key."""
-        if key not in self._compiled_functions:
-            ready = compiled(function, self.backbone, *ranks, changing=changing)
-            self._compiled_functions[key] = ready
-        return self._compiled_functions[key]
+        ready = self._compiled_functions.ready
+        return ready(key, function, self.backbone, *ranks, changing=changing)
 
 
 def _need_logits(metrics: Any) -> bool:

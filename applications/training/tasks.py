@@ -390,6 +390,11 @@ def average_tasks(
     Return its task.
     """
     task = task_class.from_preset(folders[0])
+    if task.backbone.get_config().get("quantized"):
+        raise UserError(
+            "integers of quantized networks have no mean: average the networks they were made of, "
+            f"and quantize the mean. Received: {folders[0]}, which is quantized."
+        )
     if len(folders) == 1:
         sets = _weights_of_checkpoints(task, folders[0])
     else:

@@ -148,9 +148,14 @@ def specs(shapes: list[tuple], dtype: str) -> Any:
 def side_by_side(initializer: Any, count: int) -> Any:
     """Return an initializer of `count` kernels in one, along its last axis.
 
-    Each is drawn apart: otherwise the sizes of all would count in the initial scale of each.
+    Each is drawn apart: otherwise the sizes of all would count in the initial scale of each. Where
+    the initializer has a seed, each part after the first has another, or all would be equal.
     """
     parts = [fresh(initializer) for _ in range(count)]
+    for place, part in enumerate(parts):
+        config = part.get_config() if isinstance(part, keras.initializers.Initializer) else {}
+        if isinstance(config.get("seed"), int):
+            parts[place] = type(part).from_config({**config, "seed": config["seed"] + place})
 
     def draw(shape, dtype=None):
         size = (*shape[:-1], shape[-1] // count)

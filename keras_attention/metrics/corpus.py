@@ -191,12 +191,7 @@ def bleu_by_length(
 
 def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[Any]]:
     """Turn the references of each sentence into sacrebleu's streams, `None` where one lacks."""
-    for name, lines in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(lines, str):
-            raise ValueError(
-                f"`{name}` must be a list with an entry for each sentence. "
-                f"Received: the string {lines[:40]!r}"
-            )
+    groups = _groups(hypotheses, references)
     if len(hypotheses) != len(references):
         raise ValueError(
             "There must be as many references as hypotheses (several references of a sentence are "
@@ -205,24 +200,34 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
         )
     if not hypotheses:
         raise ValueError("A corpus score needs at least one sentence. Received: no hypotheses.")
-    groups = [[line] if isinstance(line, str) else list(line) for line in references]
     for number, group in enumerate(groups):
         if not group:
             raise ValueError(f"Each sentence needs a reference. Received: none at index {number}.")
     return [list(stream) for stream in itertools.zip_longest(*groups)]
 
 
+def _groups(hypotheses: Sequence[str], references: References) -> list[list[str]]:
+    """Return the references of each hypothesis as a list; refuse a string in place of a corpus."""
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(lines, str):
+            raise ValueError(
+                f"`{name}` must be a list with an entry for each hypothesis. "
+                f"Received: the string {lines[:40]!r}"
+            )
+    return [[line] if isinstance(line, str) else list(line) for line in references]
+
+
 def rouge(
     hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    references: References,
     stem: bool = True,
     resamples: int = 0,
 ) -> dict[str, float]:
     """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
 
     Args:
-        hypotheses, references: A summary of each document, and its references. Of several, the best
-            counts, for each measure by itself.
+        hypotheses, references: A summary of each document, and its references, a list or the only
+            one. Of several, the best counts, for each measure by itself.
         stem: Whether words are compared by their stems (Porter's), as is usual.
         resamples: From how many draws of the documents, with replacement, a 95 % confidence
             interval comes: `"rouge1_low"` and `"rouge1_high"`, and so on. 0 for none; 1,000 is
@@ -244,17 +249,17 @@ def rouge(
     """
     from rouge_score.rouge_scorer import RougeScorer
 
-    if len(hypotheses) != len(references) or not all(references):
+    groups = _groups(hypotheses, references)
+    if len(hypotheses) != len(groups) or not all(groups):
         raise ValueError(
             "Each summary needs at least one reference. "
-            f"Received: {len(hypotheses)} summaries, {sum(map(bool, references))} with references"
+            f"Received: {len(hypotheses)} summaries, {sum(map(bool, groups))} with references"
         )
     if resamples < 0:
         raise ValueError(f"`resamples` must be at least 0. Received: resamples={resamples}")
     scorer = RougeScorer(list(ROUGE), use_stemmer=stem)
     found = [
-        scorer.score_multi(list(targets), text)
-        for text, targets in zip(hypotheses, references, strict=True)
+        scorer.score_multi(targets, text) for text, targets in zip(hypotheses, groups, strict=True)
     ]
     scores = {
         name: np.array([100 * each[name].fmeasure for each in found] or [0.0]) for name in ROUGE
@@ -270,7 +275,9 @@ def rouge(
     return report
 
 
-def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count: int) -> list[int]:
+def oracle_sentences(
+    sentences: Sequence[str], references: Sequence[str] | str, count: int
+) -> list[int]:
     """Return the places of sentences of a document that make a good summary by ROUGE.
 
     The sum of ROUGE-1 and ROUGE-2 (F-measure, stemmed, best reference) chooses one sentence after
@@ -279,7 +286,7 @@ def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count:
 
     Args:
         sentences: Of the document.
-        references: Its summaries.
+        references: Its summaries, a list or the only one.
         count: The most sentences to choose.
 
     Reference:
@@ -294,6 +301,7 @@ def oracle_sentences(sentences: Sequence[str], references: Sequence[str], count:
 
     tokenize = DefaultTokenizer(use_stemmer=True).tokenize
     words = [tokenize(sentence) for sentence in sentences]
+    references = [references] if isinstance(references, str) else references
     wanted = [[_ngrams(tokenize(text), n) for text in references] for n in (1, 2)]
 
     def score(places: list[int]) -> float:

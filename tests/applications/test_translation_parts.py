@@ -24,6 +24,23 @@ BLOCKS = {"embedding_size": 8, "layers": 2, "feed_forward_size": U, "heads": 2}
 BUILDER = {**vars(ModelConfig()), "architecture": "rnn"}
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_tied_table_is_read_in_float_where_it_is_quantized(mode):
+    network = Transformer(TARGET, TARGET, **BLOCKS)
+    ids = np.random.default_rng(2).integers(4, TARGET, (B, T)).astype("int32")
+    words = np.array([4, 9, 11])
+
+    def read():
+        parts = network.output_of(words)[0], network.output_matrix()[0]
+        return [np.array(each) for each in (network({"source": ids, "target": ids}), *parts)]
+
+    before = read()
+    network.quantize(mode)
+    for one, other in zip(read(), before, strict=True):
+        assert 0 < np.abs(one - other).max() < {"int8": 0.03, "int4": 0.3}[mode] * np.abs(one).max()
+
+
 def stepped_without_its_number():
     model = Transformer(TARGET, TARGET, **BLOCKS)
     ids = np.full((B, S), 5, "int32")

@@ -176,7 +176,7 @@ def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.by_default("TextClassifier")
-def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
+def test_a_quantized_task_comes_back_equal(name, tmp_path, capsys, traced_nowhere):
     entry = TASKS[name]
     entry.make()  # so that automatic names differ from those of a process that reads
     task = entry.make()
@@ -189,6 +189,35 @@ def test_a_quantized_task_comes_back_equal(name, tmp_path, traced_nowhere):
         keras.saving.load_model(tmp_path / "task.keras"),
     ):
         assert entry.use(again) == expected
+    runs = [str(tmp_path / name)] * 2
+    assert main(["average", *runs, "--output", str(tmp_path / "mean")]) == 2
+    assert "average the networks they were made of" in capsys.readouterr().err
+    assert not (tmp_path / "mean").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_answers_follow_lora_and_quantization(tmp_path):
+    """Of a task that has compiled what it answers with."""
+    entry = TASKS["TextClassifier"]
+
+    def answers(task):
+        found = task.classify(TEXTS, return_weights=False)
+        return np.array([list(each.probabilities.values()) for each in found])
+
+    def adapted(task):
+        task.backbone.enable_lora(2)
+        for weight in task.backbone.trainable_weights:
+            weight.assign(np.full(weight.shape, 0.3))
+
+    for number, change in enumerate((adapted, lambda task: task.quantize("int8"))):
+        task = entry.make()
+        before = answers(task)
+        change(task)
+        after = answers(task)
+        assert np.abs(after - before).max() > 1e-5
+        task.save_to_preset(tmp_path / str(number))
+        again = answers(type(task).from_preset(tmp_path / str(number)))
+        np.testing.assert_allclose(again, after, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TASKS)

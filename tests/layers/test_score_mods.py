@@ -119,15 +119,21 @@ def test_blocks_equal_the_dense_form_forward_and_backward(form, normalizer):
         np.testing.assert_allclose(gradient, want, atol=2e-5)
 
 
-def test_gradients_reach_the_tensors_of_a_partial(form):
+@pytest.mark.parametrize("by_name", [True, False])
+def test_gradients_reach_the_tensors_of_a_partial(form, by_name):
     layer = layer_of()
     x, upstream = random(1, BATCH, STEPS, WIDTH), random(2, BATCH, STEPS, WIDTH)
 
     def biased(score, batch, head, query, key, bias):
         return score + look_up(bias, batch, key)
 
+    def partial(bias):
+        if by_name:
+            return functools.partial(biased, bias=bias)
+        return functools.partial(lambda bias, *given: biased(*given, bias), bias)
+
     def loss(bias, scores=False):
-        mods = {"score_mod": functools.partial(biased, bias=bias), "use_causal_mask": True}
+        mods = {"score_mod": partial(bias), "use_causal_mask": True}
         if scores:
             return weighted_sum(layer(x, return_attention_scores=True, **mods)[0], upstream)
         return weighted_sum(layer(x, **mods), upstream)
@@ -189,6 +195,30 @@ def test_functions_are_saved(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     x = random(1, BATCH, STEPS, WIDTH)
     np.testing.assert_allclose(to_numpy(again(x)), to_numpy(model(x)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("score_mod", "mask_mod"),
+    [
+        (alibi(HEADS), causal),
+        (None, all_of(first_places(3), sliding_window(5))),
+        (None, any_of(documents(np.arange(STEPS)[None].repeat(BATCH, 0) // 7), first_places(2))),
+    ],
+)
+def test_the_usual_functions_are_saved_and_cloned(score_mod, mask_mod, tmp_path):
+    layer = MultiHeadAttention(HEADS, SIZE, score_mod=score_mod, mask_mod=mask_mod)
+    model = keras.Sequential([keras.Input((STEPS, WIDTH)), layer])
+    model.save(tmp_path / "model.keras")
+    x = random(1, BATCH, STEPS, WIDTH)
+    expected = to_numpy(model(x))
+    assert np.any(expected != to_numpy(layer(x, mask_mod=first_places(1))))
+    for again in (
+        keras.models.load_model(tmp_path / "model.keras"),
+        keras.models.clone_model(model),
+        keras.models.model_from_json(model.to_json()),
+    ):
+        again.set_weights(model.get_weights())
+        np.testing.assert_allclose(to_numpy(again(x)), expected, atol=1e-6)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")

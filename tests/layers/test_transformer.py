@@ -247,3 +247,21 @@ def test_wrong_arguments_are_refused_by_the_constructor(options, message):
     with pytest.raises(ValueError) as error:
         TransformerDecoder(**{"intermediate_dim": F, "num_heads": H, **options})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "part"),
+    [
+        (TransformerEncoder, {"activation": "swiglu"}, "feed_forward"),
+        (TransformerDecoder, {"autoregression": "ssru"}, "ssru"),
+    ],
+)
+def test_a_seed_leaves_the_parts_of_a_kernel_different(kind, options, part):
+    def kernel():
+        block = kind(F, H, kernel_initializer=keras.initializers.GlorotUniform(seed=1), **options)
+        block.build((None, None, D))
+        return to_numpy(getattr(block, part).kernel)
+
+    first, second = np.split(kernel(), 2, axis=1)
+    assert np.all(first != second)
+    np.testing.assert_array_equal(kernel(), kernel())

@@ -155,6 +155,14 @@ def test_length_buckets_refuse_what_does_not_fit():
             bleu_by_length(["a"] * 5, HYPOTHESES, REFERENCES, edges)
 
 
+def test_a_summary_may_be_given_as_the_only_reference():
+    assert rouge(HYPOTHESES, REFERENCES) == rouge(HYPOTHESES, [[text] for text in REFERENCES])
+    with pytest.raises(ValueError, match="Received: the string 'abc'"):
+        rouge("abc", ["a", "b", "c"])
+    sentences = ["a cat sat", "it rained all day", "the cat slept"]
+    assert oracle_sentences(sentences, "the cat slept", 1) == [2]
+
+
 def test_the_interval_of_rouge_is_that_of_draws_of_its_documents():
     references = [[text] for text in REFERENCES]
     plain, report = rouge(HYPOTHESES, references), rouge(HYPOTHESES, references, resamples=1000)

@@ -192,13 +192,13 @@ class TranslationModel(Network):
         if words is not None:
             kernel, bias = words
             return flat_matmul(features, kernel) + bias
-        table = self.target_embedding.embeddings if self.tie_embeddings else None
+        table = self._table() if self.tie_embeddings else None
         return self.word_logits(features, table=table)
 
     def output_of(self, ids):
         """Return the matrix `(feature_size, n)` and the bias `(n,)` of `n` words, for `step`."""
         if self.tie_embeddings:  # rows are taken faster than columns
-            kernel = ops.transpose(ops.take(self.target_embedding.embeddings, ids, axis=0))
+            kernel = ops.transpose(ops.take(self._table(), ids, axis=0))
         else:
             kernel = ops.take(self.word_logits.kernel, ids, axis=1)
         bias = ops.take(self.word_logits.bias, ids)
@@ -208,8 +208,15 @@ class TranslationModel(Network):
         """Return the matrix `(feature_size, V)` and the bias `(V,)` of the word scores."""
         logits = self.word_logits
         if self.tie_embeddings:
-            return ops.transpose(self.target_embedding.embeddings), logits.bias
+            return ops.transpose(self._table()), logits.bias
         return logits.kernel, logits.bias
+
+    def _table(self):
+        """Return the target embedding's table `(V, D)`, in float where it is quantized."""
+        layer = self.target_embedding
+        if layer.quantization_mode is None:
+            return layer.embeddings
+        return layer(ops.arange(self.target_vocabulary_size, dtype="int32"))
 
     def embedded(self, table, ids):
         """Return the vectors of ids that the network reads, before dropout."""

@@ -36,7 +36,34 @@ from keras import ops
 from ..positions import alibi_slopes
 from ..types import Tensor
 
+register = keras.saving.register_keras_serializable("keras_attention")
 
+
+@register
+class Partial:
+    """A function of places with its first arguments, as `functools.partial`, that files keep."""
+
+    def __init__(self, function: Callable, *args: Any) -> None:
+        self.function, self.args = function, args
+
+    def __call__(self, *places: Tensor) -> Tensor:
+        return self.function(*self.args, *places)
+
+    def get_config(self) -> dict:
+        """Return the function and its arguments, serialized."""
+        parts = {"function": self.function, "args": list(self.args)}
+        return {name: keras.saving.serialize_keras_object(part) for name, part in parts.items()}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "Partial":
+        """Return the same function again."""
+        function, args = (
+            keras.saving.deserialize_keras_object(config[name]) for name in ("function", "args")
+        )
+        return cls(function, *args)
+
+
+@register
 def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Hide what follows the query."""
     return key <= query
@@ -44,42 +71,67 @@ def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def sliding_window(size: int) -> Callable:
     """Hide what is `size` places or more away."""
-    return lambda batch, head, query, key: ops.abs(query - key) < size
+    return Partial(_near, size)
+
+
+@register
+def _near(size: int, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    return ops.abs(query - key) < size
 
 
 def first_places(count: int) -> Callable:
     """Show the first `count` places: sinks (Xiao et al. 2024), or a prefix that all may read."""
-    return lambda batch, head, query, key: key < count
+    return Partial(_first, count)
+
+
+@register
+def _first(count: int, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    return key < count
 
 
 def documents(query_ids: Tensor, key_ids: Tensor = None) -> Callable:
     """Show pairs of one document: `query_ids (B, T)` are their numbers, `key_ids` may differ."""
-    key_ids = query_ids if key_ids is None else key_ids
+    return Partial(_same, query_ids, query_ids if key_ids is None else key_ids)
 
-    def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return ops.equal(look_up(query_ids, batch, query), look_up(key_ids, batch, key))
 
-    return same
+@register
+def _same(
+    query_ids: Tensor, key_ids: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
+) -> Tensor:
+    return ops.equal(look_up(query_ids, batch, query), look_up(key_ids, batch, key))
 
 
 def all_of(*masks: Callable) -> Callable:
     """Show what all masks show."""
-    return lambda *places: functools.reduce(ops.logical_and, [mask(*places) for mask in masks])
+    return Partial(_all, list(masks))
+
+
+@register
+def _all(masks: Sequence[Callable], *places: Tensor) -> Tensor:
+    return functools.reduce(ops.logical_and, [mask(*places) for mask in masks])
 
 
 def any_of(*masks: Callable) -> Callable:
     """Show what one mask shows at least."""
-    return lambda *places: functools.reduce(ops.logical_or, [mask(*places) for mask in masks])
+    return Partial(_any, list(masks))
+
+
+@register
+def _any(masks: Sequence[Callable], *places: Tensor) -> Tensor:
+    return functools.reduce(ops.logical_or, [mask(*places) for mask in masks])
 
 
 def alibi(num_heads: int) -> Callable:
     """Take a slope of each head times the distance off the score (Press et al. 2022)."""
+    return Partial(_less_by_distance, num_heads)
 
-    def linear(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        slopes = ops.reshape(alibi_slopes(num_heads), (-1,))
-        return score - look_up(slopes, head) * ops.cast(ops.abs(query - key), score.dtype)
 
-    return linear
+@register
+def _less_by_distance(
+    num_heads: int, score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
+) -> Tensor:
+    slopes = ops.reshape(alibi_slopes(num_heads), (-1,))
+    return score - look_up(slopes, head) * ops.cast(ops.abs(query - key), score.dtype)
 
 
 def look_up(table: Tensor, *places: Tensor) -> Tensor:
@@ -126,15 +178,17 @@ class Mods:
 
     def tensors(self) -> list:
         """Return the tensors that gradients reach."""
-        named = [self.score.keywords[name] for name in self._names()]
-        return [value for v, value in self.values if _is_float(v)] + named
+        return [value for v, value in self.values if _is_float(v)] + list(self._given().values())
 
     def scored(self, score: Tensor, places: tuple, tensors: Sequence[Tensor]) -> Tensor:
         """Return the scores of a block, computed with `tensors` in place of `self.tensors()`."""
-        given, names, function = list(tensors), self._names(), self.score
+        given, function = list(tensors), self.score
         mapping = [(v, given.pop(0) if _is_float(v) else value) for v, value in self.values]
-        if names:
-            function = functools.partial(function, **dict(zip(names, given, strict=True)))
+        if given:
+            new = dict(zip(self._given(), given, strict=True))
+            args = [new.get(place, value) for place, value in enumerate(function.args)]
+            keywords = {name: new.get(name, each) for name, each in function.keywords.items()}
+            function = functools.partial(function.func, *args, **keywords)
         with keras.StatelessScope(mapping):
             return ops.cast(function(score, *places), score.dtype)
 
@@ -143,9 +197,12 @@ class Mods:
         with keras.StatelessScope([(v, ops.stop_gradient(value)) for v, value in self.mask_values]):
             return ops.cast(self.mask(*places), "bool")
 
-    def _names(self) -> list[str]:
-        keywords = getattr(self.score, "keywords", {})  # of a functools.partial
-        return [n for n, value in keywords.items() if ops.is_tensor(value) and _is_float(value)]
+    def _given(self) -> dict:
+        """Return the float tensors of a `functools.partial`, by their places and names."""
+        if not isinstance(self.score, functools.partial):
+            return {}
+        given: dict[Any, Any] = {**dict(enumerate(self.score.args)), **self.score.keywords}
+        return {k: value for k, value in given.items() if ops.is_tensor(value) and _is_float(value)}
 
 
 class _Recorder(keras.StatelessScope):

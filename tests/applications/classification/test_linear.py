@@ -52,6 +52,28 @@ def expected(train, targets, text, weight):
     return scores
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_counts_as_often_as_its_weight_says(kind):
+    draw = np.random.default_rng(1)
+    texts = [draw.integers(4, 9, draw.integers(2, 9)).tolist() for _ in range(30)]
+    targets = draw.integers(0, 2, (30, 1))
+
+    def scores(*given):
+        layer = LinearScores(11, 1, kind)
+        layer.count(*given)
+        return [np.array(weight) for weight in layer.weights]
+
+    weights = np.arange(30) % 3
+    often = np.repeat(np.arange(30), weights)
+    # The machine stops near its optimum.
+    tolerance = {"naive_bayes": 1e-6, "nb_svm": 0.05}[kind]
+    repeated = scores([texts[row] for row in often], targets[often])
+    for one, other in zip(scores(texts, targets, weights), repeated, strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance)
+    for one, other in zip(scores(texts, targets), scores(texts, targets, np.ones(30)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_nb_svm_is_the_machine_of_its_ratios():
     """Its scores are those of scikit-learn's machine, on features made here in plain Python."""
     from sklearn.svm import LinearSVC
