@@ -34,6 +34,7 @@ ROWS = {
     "local-p (dot)": {"attention": "local-p", "score": "dot", **FEEDING},
 }
 ENSEMBLE = "ensemble of all with content-based attention"
+DIAGONAL = "each word to the source word at the same part of its sentence"
 SETTINGS = {
     "data.dataset": "multi30k",
     "tokenizer.kind": "words",
@@ -81,6 +82,8 @@ def main(arguments=None) -> int:
         if len(joined := [name for name in names if by_content(name)]) > 1:
             figures = bleu_of([folder(name, options) for name in joined])
             yield {"name": f"{ENSEMBLE} ({len(joined)})", **figures}
+        if options.aligned:
+            yield {"name": DIAGONAL, "aer": diagonal(*options.aligned)}
 
     return show(lambda: table(list(rows())))
 
@@ -106,6 +109,18 @@ def measure(name: str, options: argparse.Namespace, more: list[str]) -> dict:
         data = ["--source", source, "--target", target, "--gold", gold]
         row["aer"] = json.loads(command("evaluate", str(run), *data, "--json"))["alignment"]["aer"]
     return row
+
+
+def diagonal(source: str, target: str, gold: str) -> float:
+    """Return the alignment error rate of words linked by their part of the sentence alone."""
+    from keras_attention.metrics import alignment_error_rate, read_alignments
+
+    links = []
+    with open(source, encoding="utf-8") as read, open(target, encoding="utf-8") as written:
+        for pair in zip(read, written, strict=True):
+            words, own = (len(line.split()) for line in pair)
+            links.append({(int((place + 0.5) * words / own), place) for place in range(own)})
+    return 100 * alignment_error_rate(links, read_alignments(gold, one_indexed=True)).value
 
 
 def overrides(name: str, options: argparse.Namespace, more: list[str]) -> list[str]:

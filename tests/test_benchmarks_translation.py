@@ -58,6 +58,14 @@ def test_the_command_accepts_the_settings_of_each_row_of_luong(name):
     assert (config.training.epochs, config.training.seed) == (3, 7)
 
 
+def test_the_diagonal_links_words_by_their_part_of_the_sentence(tmp_path):
+    for name, text in (("a", "k l m n"), ("b", "o p"), ("right", "2-1 4-2"), ("half", "2-1 3-2")):
+        (tmp_path / name).write_text(text + "\n")
+    pair = tmp_path / "a", tmp_path / "b"
+    assert luong.diagonal(*pair, tmp_path / "right") == 0
+    assert luong.diagonal(*pair, tmp_path / "half") == pytest.approx(50)
+
+
 def test_each_row_of_luong_adds_one_thing_and_has_a_folder_of_its_own():
     rows = list(luong.ROWS.values())
     for before, after in zip(rows[:5], rows[1:5], strict=False):
