@@ -315,8 +315,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
             )
         if run is not None and not shuffle:
             raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
-        passes = 1 if epochs is None and kwargs.get("training") is None else epochs
-        kwargs |= {"epochs": passes, "steps_per_epoch": steps_per_epoch}
+        if epochs is None and kwargs.get("training") is None:
+            epochs = 1
+        kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
         if run is None:
             build_optimizer(self)
         if is_streamed:  # Keras refuses these beside a dataset

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from ..ops.axes import reshaped, size_of, sizes_from
+from ..ops.axes import reshaped, sizes_from
 from ..ops.masks import can_be_one
 from ..ops.types import Tensor, is_finite
 
@@ -221,9 +221,10 @@ def broadcast_rows(x: Tensor, copies: int, axis: int = 0) -> Tensor:
     """
     if copies == 1:
         return x
-    before, rest = sizes_from(x, 0)[:axis], sizes_from(x, axis)
-    x = ops.broadcast_to(ops.expand_dims(x, axis + 1), (*before, rest[0], copies, *rest[1:]))
-    return ops.reshape(x, (*before, rest[0] * copies, *rest[1:]))
+    sizes = sizes_from(x, 0)
+    before, size, after = sizes[:axis], sizes[axis], sizes[axis + 1 :]
+    x = ops.broadcast_to(ops.expand_dims(x, axis + 1), (*before, size, copies, *after))
+    return ops.reshape(x, (*before, size * copies, *after))
 
 
 def gather_beams(parts: Any, beams: Tensor) -> Any:
@@ -231,8 +232,7 @@ def gather_beams(parts: Any, beams: Tensor) -> Any:
 
     `parts` is a tensor, or a nested structure of such tensors, which are picked from alike.
     """
-    first = tree.flatten(parts)[0]
-    batch_size, count = size_of(first, 0), size_of(first, 1)
+    batch_size, count = sizes_from(tree.flatten(parts)[0], 0)[:2]
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
 
     def picked(x: Tensor) -> Tensor:

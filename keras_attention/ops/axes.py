@@ -40,8 +40,9 @@ def size_of(tensor: Tensor, axis: int) -> Any:
 
 
 def sizes_from(tensor: Tensor, axis: int) -> list:
-    """Return a tensor's sizes from an axis on, each as `size_of` does."""
-    return [size_of(tensor, each) for each in range(axis, len(tensor.shape))]
+    """Return a tensor's sizes from an axis on: integers where all of them are known."""
+    known = list(tensor.shape)[axis:]
+    return list(ops.shape(tensor))[axis:] if None in known else known
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ def write_places(state: dict, index: Tensor, entries: dict, copies: int) -> dict
         start = (0, 0, index * copies, 0)
         return {name: ops.slice_update(state[name], start, entries[name]) for name in entries}
     # There `slice_update` compiles for each shape; a scatter does not.
-    batch_size, groups, length = (size_of(state["key"], axis) for axis in range(3))
+    batch_size, groups, length = sizes_from(state["key"], 0)[:3]
     steps = length if copies == 1 else length // copies
     places = ops.arange(batch_size * groups, dtype="int32") * steps + index
     written = {}

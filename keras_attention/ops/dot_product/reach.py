@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from ..axes import size_of
+from ..axes import size_of, sizes_from
 from ..masks import combine_masks
 from ..types import Tensor
 from .mods import Mods
@@ -41,9 +41,8 @@ class Span(NamedTuple):
         """Return the span of a tensor along an axis; an axis of one entry serves all places."""
         if tensor.shape[axis] == 1 or self._is_all_of(tensor.shape[axis]):
             return tensor
-        axes = range(len(tensor.shape))
-        starts = [self.start if each == axis else 0 for each in axes]
-        sizes = [self.size if each == axis else size_of(tensor, each) for each in axes]
+        starts, sizes = [0] * len(tensor.shape), sizes_from(tensor, 0)
+        starts[axis], sizes[axis] = self.start, self.size
         part = ops.slice(tensor, starts, sizes)
         # TensorFlow forgets the sizes that are known where one is not.
         return ops.reshape(part, sizes) if None in part.shape else part

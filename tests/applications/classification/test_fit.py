@@ -45,14 +45,13 @@ def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
     each = [np.log(one.probabilities[own]) for one, own in zip(found, labels, strict=True)]
     expected = pytest.approx(-np.mean(each), rel=1e-5)
     assert task.evaluate(texts, labels, verbose=0) == expected
-    sizes = []
-    seen = keras.callbacks.LambdaCallback(on_epoch_end=None)
-    seen.on_test_batch_end = lambda batch, logs=None: sizes.append(batch)
-    options = {"validation_data": (texts, labels), "callbacks": [seen], "verbose": 0}
+    seen = []
+    count = keras.callbacks.LambdaCallback(on_test_batch_end=lambda batch, logs: seen.append(batch))
+    options = {"validation_data": (texts, labels), "callbacks": [count], "verbose": 0}
     assert task.fit(TEXTS, LABELS, **options).history["val_loss"] == [expected]
-    batches = len(sizes)
+    batches = len(seen)
     task.fit(TEXTS, LABELS, validation_batch_size=4, **options)
-    assert batches == 2 and len(sizes) - batches == 9
+    assert batches == 2 and len(seen) - batches == 9
 
 
 @pytest.mark.parametrize(
