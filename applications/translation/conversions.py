@@ -20,6 +20,7 @@ from ..common.errors import UserError
 from ..common.files import checksum, known_checksums, new_folder, write_checksums
 from ..common.presets import PRESETS
 from ..common.task import TextTask
+from .preprocessor import distinct_words
 
 WAY_OUT = "without the engine, our own search does it."
 MOST_KEPT = 12
@@ -59,9 +60,8 @@ def _contents(network: Any) -> Iterator[np.ndarray]:
 
 
 def words_of(task: TextTask) -> list[list[str]]:
-    """Return the vocabularies of source and target."""
-    sides = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
-    return [list(side.vocabulary) for side in sides]
+    """Return the vocabularies of source and target, no word twice in one."""
+    return [distinct_words(side) for side in task.preprocessor.tokenizers]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.decoding import DecodingResult, LengthPenalty, SearchOptions
-from keras_attention.text import PAD_ID, START_ID
+from keras_attention.text import END_ID, PAD_ID, START_ID
 
 from ..common.errors import UserError, check_choice
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
@@ -104,6 +104,7 @@ class _Search:
 
     def __post_init__(self):
         self._ids = {token: place for place, token in enumerate(self.written)}
+        self._end = self.written[END_ID]
 
     def __call__(self, source: np.ndarray) -> DecodingResult:
         options = self.options
@@ -115,20 +116,28 @@ class _Search:
                 f"A network in CTranslate2 has {LONGEST} positions. Received: a sentence or a "
                 f"limit of {longest} tokens; {WAY_OUT}"
             )
-        found = self._translated(rows, int(limits.max()))
-        # CTranslate2 has one limit for a batch: translate sentences again that passed their own.
-        passed = [
-            row for row, each in enumerate(found) if max(map(len, each.hypotheses)) > limits[row]
-        ]
-        for limit in {int(limits[row]) for row in passed}:
-            same = [row for row in passed if limits[row] == limit]
-            again = self._translated([rows[row] for row in same], limit)
-            for row, each in zip(same, again, strict=True):
-                found[row] = each
+        found = self._each_by_its_limit(rows, limits)
         results = self._as_arrays(found, source.shape[1])
         if self.attention and options.beam_size > 1:
             self._mend_first_step(results.attention, rows)
         return results
+
+    def _each_by_its_limit(self, rows: list[list[str]], limits: np.ndarray) -> list[Any]:
+        """Translate each row as if it were alone: CTranslate2 has one limit for a batch.
+
+        The smallest limit comes first. What is complete by then stands for every larger limit: all
+        else that the search held scored less, and further words only lower a score.
+        """
+        found: list[Any] = [None] * len(rows)
+        left = list(range(len(rows)))
+        while left:
+            limit = int(limits[left].min())
+            done = self._translated([rows[row] for row in left], limit)
+            for row, each in zip(left, done, strict=True):
+                if limits[row] == limit or all(x[-1:] == [self._end] for x in each.hypotheses):
+                    found[row] = each
+            left = [row for row in left if found[row] is None]
+        return found
 
     def _mend_first_step(self, weights: np.ndarray, rows: list[list[str]]) -> None:
         """Write the attention of the first words, which depends on the sentence alone.

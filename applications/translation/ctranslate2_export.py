@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.layers import PositionalEncoding
-from keras_attention.text import END_ID, START_ID, UNK_ID
+from keras_attention.text import END_ID, SPECIAL_TOKENS, START_ID, UNK_ID
 
 from ..common.errors import UserError
 from ..common.files import new_folder
@@ -49,6 +49,13 @@ def export_ctranslate2(task: TextTask, output: Path | str) -> None:
     """
     check_network(task.backbone, "--format saved_model exports it.")
     require_ctranslate2("--format ctranslate2")
+    for words in words_of(task):
+        if spelt := [word[1:] for word in words if word[1:] in SPECIAL_TOKENS]:
+            raise UserError(
+                "CTranslate2 tells tokens apart by their spelling: no word of a vocabulary may be "
+                f"spelt as a special token. Received: {', '.join(spelt)}; --format saved_model "
+                "exports it."
+            )
     with new_folder(output) as folder:
         save_model(task, folder / MODEL_FOLDER)
         for side in ("source", "target"):

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer
 
 from ..common.errors import UserError, check_number
 from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
@@ -171,6 +171,16 @@ class TranslationPreprocessor(TextPreprocessor):
         if hasattr(texts, "dtype") and not isinstance(texts, np.ndarray):
             return self.in_graph(name).encode(texts)
         return getattr(self, name).encode(as_texts(texts, name.removesuffix("_tokenizer")))
+
+
+def distinct_words(tokenizer: Tokenizer) -> list[str]:
+    """Return the token of each id as a string of its own.
+
+    A typed word that is spelt as a special token, such as `</s>`, gets a space before it.
+    """
+    special = tokenizer.vocabulary[: len(SPECIAL_TOKENS)]
+    words = tokenizer.vocabulary[len(special) :]
+    return special + [f" {word}" if word in special else word for word in words]
 
 
 def as_pairs(sources: Any, targets: Any) -> tuple[Sequence[str], Sequence[str]]:

@@ -2,13 +2,20 @@
 
 import shutil
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from keras_attention.applications.command import main
-from keras_attention.applications.translation import Translator
-from keras_attention.applications.translation.ctranslate2_engine import CTranslate2
+from keras_attention.applications.translation import (
+    Transformer,
+    TranslationPreprocessor,
+    Translator,
+)
+from keras_attention.applications.translation.ctranslate2_engine import CTranslate2, _Search
+from keras_attention.decoding import SearchOptions
+from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import MAX_LENGTH, SOURCE_LINES, make_translator
 
@@ -227,3 +234,56 @@ def test_the_command_searches_by_the_engine(preset, tmp_path, capsys):
     shutil.rmtree(preset / "ctranslate2")
     status, out, error = predicted("--compute-type", "int8")
     assert (status, out) == (2, "") and "--compute-type goes with --engine" in error
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_translation_does_not_depend_on_its_batch(count):
+    """A search past the limit of a sentence may settle on another short translation."""
+    calls = []
+
+    def translate_batch(rows, max_decoding_length, **_):
+        calls.append((len(rows), max_decoding_length))
+        end, found = "</s>", []
+        for row in rows:  # of one word: what the limit cuts is the likeliest until it goes on
+            best = ["x"] * max_decoding_length if max_decoding_length < 30 else [end]
+            best = best if len(row) == 1 else ["y", end]
+            pairs = [(best, -1.0), (["z", end], -2.0), ([end], -3.0)][:count]
+            hypotheses, scores = map(list, zip(*pairs, strict=True))
+            found.append(SimpleNamespace(hypotheses=hypotheses, scores=scores))
+        return found
+
+    words = ["<pad>", "<unk>", "<s>", "</s>", "x", "y", "z"]
+    options = SearchOptions(beam_size=3, n_best=count, length_penalty=0.0)
+    engine = SimpleNamespace(translate_batch=translate_batch)
+    search = _Search(engine, words, words, options, attention=False)
+    (alone,) = search(np.array([[4]])).tokens
+    together = search(np.array([[4] + [0] * 19, [5] * 20])).tokens
+    (own, *_), (long, *_) = together.tolist()
+    length = calls[0][1]
+    assert alone[0].tolist() == own[:length] == [4] * length and long[:2] == [5, 3]
+    assert calls == [(1, length), (2, length)]  # none again: all others were complete
+
+
+@pytest.fixture(scope="module")
+def spelt_as_special():
+    """A translator whose words include some that are spelt as special tokens."""
+    words = ["a", "b", *SPECIAL_TOKENS, "c"]
+    pre = TranslationPreprocessor(*[WordTokenizer(words, split="whitespace") for _ in range(2)])
+    size, random = len(words) + 4, np.random.default_rng(0)
+    network = Transformer(size, size, embedding_size=8, layers=1, feed_forward_size=8, heads=2)
+    for weight in network.weights:
+        weight.assign(random.normal(0, 0.7, weight.shape))
+    return Translator(network, pre)
+
+
+def test_words_that_are_spelt_as_special_tokens_are_words(spelt_as_special, tmp_path):
+    lines = ["a b", "<unk> a", "q a", "</s> b c", "<s> <pad>", "c", "b b <unk> a"]
+    ours, theirs = (
+        spelt_as_special.translate(lines, beam_size=1, engine=engine) for engine in (None, ENGINE)
+    )
+    assert [each.ids for each in theirs] == [each.ids for each in ours]
+    assert any(6 <= id <= 9 for each in ours for id in each.ids)
+    for own, other in zip(ours, theirs, strict=True):
+        assert other.score == pytest.approx(own.score, rel=1e-3, abs=1e-4)
+    with pytest.raises(ValueError, match="spelt as a special token. Received: <pad>, .*saved_mod"):
+        spelt_as_special.export(tmp_path / "out", format=ENGINE)
