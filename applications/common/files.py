@@ -173,7 +173,10 @@ def check_picture(output: Path | str, more: Sequence[str] = ()) -> None:
 
 @contextmanager
 def output_file(path: Path | str | None) -> Iterator[TextIO]:
-    """Give a new file to write results to, whole or not at all; or standard output."""
+    """Give a new file to write results to, whole or not at all; or standard output.
+
+    A file whose name ends in .gz is compressed.
+    """
     try:
         if path is None:
             if hasattr(sys.stdout, "reconfigure"):  # not where it is redirected in Python
@@ -182,7 +185,7 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
         else:
             with (
                 replacing(path, new=True) as temporary,
-                open(temporary, "w", encoding="utf-8") as file,
+                _opened_to_write(temporary) as file,
             ):
                 yield file
     except UnicodeEncodeError as error:
@@ -190,6 +193,12 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
             f"{path or 'standard output'}: a text holds {error.object[error.start]!r}, half a "
             "surrogate pair, which no UTF-8 file can hold. Mend the input."
         ) from None
+
+
+def _opened_to_write(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", encoding="utf-8")
+    return open(path, "w", encoding="utf-8")
 
 
 # ---- Checksums.

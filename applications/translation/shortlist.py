@@ -10,7 +10,7 @@ from keras_attention.text import END_ID, PAD_ID
 
 from ..common.errors import UserError, check_counts, shown
 from ..common.files import lines_of, output_file
-from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
+from .preprocessor import TranslationPreprocessor, as_pairs, distinct_words, encode_checked
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -156,9 +156,9 @@ class Shortlist:
     def save(self, path: Path | str) -> None:
         """Write a new text file: lines of source word, tab, target word, tab, probability.
 
-        Lines whose source word is empty hold the frequencies.
+        Lines whose source word is empty hold the frequencies. A file named .gz is compressed.
         """
-        read, written = (each.vocabulary for each in self.preprocessor.tokenizers)
+        read, written = map(distinct_words, self.preprocessor.tokenizers)
         table = self.probabilities.tocoo()
         with output_file(path) as file:
             for word in np.flatnonzero(self.frequencies):
@@ -183,7 +183,7 @@ class Shortlist:
         from scipy import sparse
 
         sides = [
-            {word: id for id, word in enumerate(x.vocabulary)} for x in preprocessor.tokenizers
+            {word: id for id, word in enumerate(distinct_words(x))} for x in preprocessor.tokenizers
         ]
         entries = list(_entries(path, {**sides[0], "": -1}, sides[1]))
         rows, columns, shares = (np.array(each) for each in zip(*entries, strict=True))

@@ -8,8 +8,12 @@ import pytest
 from scipy import sparse
 
 from keras_attention.applications.common.preprocessor import padded
-from keras_attention.applications.translation import Shortlist, Translator
-from keras_attention.text import END_ID, START_ID
+from keras_attention.applications.translation import (
+    Shortlist,
+    TranslationPreprocessor,
+    Translator,
+)
+from keras_attention.text import END_ID, SPECIAL_TOKENS, START_ID, WordTokenizer
 from tests.applications.commands import call_command
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
 
@@ -165,6 +169,19 @@ def test_a_file_that_is_no_shortlist_is_refused(tmp_path, content, message):
     preprocessor = translator_of("rnnsearch", "words").preprocessor
     with pytest.raises(ValueError, match=message):
         Shortlist.load(tmp_path / "list", preprocessor)
+
+
+@pytest.mark.parametrize("name", ["list.tsv", "list.tsv.gz"])
+def test_words_that_are_spelt_as_special_tokens_are_read_back(tmp_path, name):
+    words = ["a", *SPECIAL_TOKENS, "b"]
+    pre = TranslationPreprocessor(WordTokenizer(words), WordTokenizer(words[:-1]))
+    shares = np.random.default_rng(0).random((10, 9)).round(3)
+    Shortlist(pre, sparse.csr_array(shares), shares[0]).save(tmp_path / name)
+    found = Shortlist.load(tmp_path / name, pre)
+    np.testing.assert_allclose(found.probabilities.toarray(), shares)
+    np.testing.assert_allclose(found.frequencies, shares[0])
+    is_compressed = (tmp_path / name).read_bytes().startswith(b"\x1f\x8b")
+    assert is_compressed == name.endswith(".gz")
 
 
 def test_what_does_not_fit_is_refused(translators):
