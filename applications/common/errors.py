@@ -134,6 +134,18 @@ def check_single(task: Any, verb: str, **texts: Any) -> None:
         if not isinstance(text, str):
             name = f"{type(task).__name__} {verb} a single {name}, a string"
             raise UserError(f"this {name}. Received: {shown(text)}.")
+        check_unicode(f"the {name}", text)
+
+
+def check_unicode(name: str, text: str) -> None:
+    """Refuse a text with half a surrogate pair, as bytes that are no UTF-8 become."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{name} must be Unicode text. Received: {shown(text)}, where "
+            f"{text[error.start]!r} is half a surrogate pair: mend the text, or its encoding."
+        ) from None
 
 
 def check_range(

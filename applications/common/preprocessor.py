@@ -14,7 +14,7 @@ from keras_attention import text
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
-from .errors import shown
+from .errors import check_unicode, shown
 from .lines import Lines, taken
 from .vectors import read_start
 
@@ -98,7 +98,7 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
     `Lines` stay what they are. Bytes are UTF-8. Anything else, such as None, NaN or ids, raises a
-    ValueError that names the argument `name`.
+    ValueError that names the argument `name`; so does half a surrogate pair.
     """
     if isinstance(values, Lines):
         return values
@@ -120,6 +120,8 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
                 f"`{name}` should hold strings only; the preprocessor makes the ids. "
                 f"Received: {name}[{place}]={shown(value)}"
             )
+        if not found.isascii():
+            check_unicode(f"{name}[{place}]", found)
         texts.append(str(found))
     return texts
 

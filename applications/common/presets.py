@@ -1,7 +1,8 @@
 """Presets: folders with a task's parts, found by name, path or handle."""
 
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import keras
 import keras_hub
 
 from ..training.config import MOST
-from .errors import UserError, check_range, one_line
+from .errors import UserError, check_choice, check_range, one_line, shown
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum
 from .weights import check_sizes
 
@@ -72,11 +73,12 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def making(what: str, path: Path) -> Iterator[None]:
+def making(what: str, path: Path, given: Iterable[str] = ()) -> Iterator[None]:
     """Make something of a description; a `UserError` names the file where that fails.
 
-    An altered description fails in many ways.
+    An altered description fails in many ways, and so do arguments `given` to change it.
     """
+    wrong = "".join(f"`{name}`, as given, is wrong, or " for name in given)
     try:
         yield
     except UserError:
@@ -84,7 +86,22 @@ def making(what: str, path: Path) -> Iterator[None]:
     except Exception as error:
         raise UserError(
             f"{path} describes a {what} that this version cannot make "
-            f"({one_line(error)[:200]}): it is damaged, or from a newer keras-attention."
+            f"({one_line(error)[:200]}): {wrong}it is damaged, or from a newer keras-attention."
+        ) from None
+
+
+def _check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -> None:
+    """Refuse arguments that no file is to blame for."""
+    takes = [inspect.signature(each.__init__).parameters for each in task_class.__mro__]  # type: ignore[misc]
+    known = set().union(*takes) - {"self", "args", "kwargs"}
+    for name in changes:
+        check_choice("an argument of `from_preset`", name, sorted(known))
+    try:
+        keras.dtype_policies.get(dtype)
+    except (TypeError, ValueError):
+        raise UserError(
+            "`dtype` must be a dtype or policy of Keras, such as 'float32' or 'mixed_bfloat16'. "
+            f"Received: {shown(dtype)}."
         ) from None
 
 
@@ -98,12 +115,13 @@ def read_task(
         raise UserError(
             f"{folder} is a preset of `{described['class_name']}`. Expected: {task_class.__name__}."
         )
+    _check_arguments(found, dtype, changes)
     config = described["config"]
     if load_weights:
         check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
     if "preprocessor" in config and "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
-    with making("task", folder / TASK_FILE):
+    with making("task", folder / TASK_FILE, changes):
         for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
             check_range(name, (config.get("search") or {}).get(name), at_most=MOST[name])
         if dtype is not None:

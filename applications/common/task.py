@@ -468,10 +468,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: if there is something at `filepath`, or the format is unknown.
         """
-        if format not in ("saved_model", "tf_saved_model"):
-            raise ValueError(f"`format` should be 'saved_model'. Received: format={format!r}")
-        for name in options:
+        check_choice("`format`", format, ("saved_model", "tf_saved_model"))
+        for name, value in options.items():
             check_choice("an option of `export`", name, self.service_options)
+            if name == "max_letters" and value is not None:
+                check_number("`max_letters`", value, 1, whole=True)
         require_backend("a SavedModel")
         import tensorflow as tf
 
@@ -482,8 +483,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Any = ()) -> Callable:
         """Return `function` compiled, once for each key."""
-        ready = self._compiled_functions.ready
-        return ready(key, function, self.backbone, *ranks, changing=changing)
+        given = key, function, self.backbone, *ranks
+        return self._compiled_functions.ready(*given, changing=changing)
 
 
 def _need_logits(metrics: Any) -> bool:

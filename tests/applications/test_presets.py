@@ -212,3 +212,29 @@ def test_a_mean_is_written_whole_or_not_at_all(tmp_path):
     own = Translator.from_preset(folder).backbone.trainable_variables
     for one, other in zip(mean, own, strict=True):
         np.testing.assert_allclose(one, 1.5 * np.array(other), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dtype": "nonsense"}, "`dtype` must be a dtype or policy of Keras.*Received: 'nonsense'"),
+        ({"dictionry": {}}, "an argument of `from_preset`.*Did you mean 'dictionary'"),
+        ({"search": 3}, "Received: search=3.: `search`, as given, is wrong, or it is damaged"),
+    ],
+)
+def test_a_healthy_preset_is_not_blamed_for_its_arguments(given, message):
+    with pytest.raises(UserError, match=message):
+        Translator.from_preset("dates", **given)
+
+
+def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_reads_it():
+    translator = Translator.from_preset("dates")
+    for act in (translator.translate, translator.explain):
+        with pytest.raises(UserError, match="must be Unicode text.*is half a surrogate pair: mend"):
+            act("4 \ud800 juin")
+
+
+@pytest.mark.parametrize("letters", [0, -1, "a", 2.5])
+def test_how_long_a_served_text_may_be_is_a_positive_integer(letters, tmp_path):
+    with pytest.raises(UserError, match="`max_letters` must be a whole number of at least 1"):
+        Translator.from_preset("dates").export(tmp_path / "out", max_letters=letters)
