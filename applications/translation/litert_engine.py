@@ -235,12 +235,15 @@ def _write(
 def _quietly() -> Iterator[None]:
     """Hold back TensorFlow's warnings of gradients, which a search has none of."""
     logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+
+    def is_error(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    logger.addFilter(is_error)  # not a level: the converter sets that itself
     try:
         yield
     finally:
-        logger.setLevel(level)
+        logger.removeFilter(is_error)
 
 
 def _runner(file: Path, threads: int) -> Callable[..., dict[str, np.ndarray]]:

@@ -1,5 +1,7 @@
 """LiteRT as the engine of `translate`: our results, kept programs, and what it refuses."""
 
+import logging
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from keras_attention.applications.command import main
 from keras_attention.applications.translation import Translator, litert_engine
 from keras_attention.applications.translation.conversions import Weights
+from keras_attention.applications.translation.litert_engine import _quietly
 from keras_attention.text import load_tokenizer
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
@@ -83,6 +86,23 @@ def test_the_engine_finds_what_our_search_finds(case):
 
 
 @pytest.mark.slow
+def test_warnings_are_held_back_whatever_level_the_converter_sets(capfd):
+    logger = logging.getLogger("absl")
+    level, handler = logger.level, logging.StreamHandler()
+    logger.addHandler(handler)
+    try:
+        with _quietly():
+            logger.setLevel(logging.WARNING)  # as the converter does
+            logger.warning("of gradients")
+            logger.error("a failure")
+        logger.warning("later")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    said = capfd.readouterr().err
+    assert "of gradients" not in said and "a failure" in said and "later" in said
+
+
 def test_an_ensemble_is_one_program():
     translators = [make_translator(architecture="transformer"), make_translator()]
     ensemble = Translator.ensemble(translators)
