@@ -85,7 +85,6 @@ def test_the_engine_finds_what_our_search_finds(case):
     assert_same([single], [expected[3]])
 
 
-@pytest.mark.slow
 def test_warnings_are_held_back_whatever_level_the_converter_sets(capfd):
     logger = logging.getLogger("absl")
     level, handler = logger.level, logging.StreamHandler()
@@ -103,6 +102,7 @@ def test_warnings_are_held_back_whatever_level_the_converter_sets(capfd):
     assert "of gradients" not in said and "a failure" in said and "later" in said
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_one_program():
     translators = [make_translator(architecture="transformer"), make_translator()]
     ensemble = Translator.ensemble(translators)
