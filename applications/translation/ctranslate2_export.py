@@ -50,7 +50,7 @@ def export_ctranslate2(task: TextTask, output: Path | str) -> None:
     check_network(task.backbone, "--format saved_model exports it.")
     require_ctranslate2("--format ctranslate2")
     for words in words_of(task):
-        if spelt := [word[1:] for word in words if word[1:] in SPECIAL_TOKENS]:
+        if spelt := [token for token in SPECIAL_TOKENS if f" {token}" in words]:
             raise UserError(
                 "CTranslate2 tells tokens apart by their spelling: no word of a vocabulary may be "
                 f"spelt as a special token. Received: {', '.join(spelt)}; --format saved_model "
