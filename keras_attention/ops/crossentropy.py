@@ -1,5 +1,6 @@
 """Cross-entropy of single targets, with its gradient written out."""
 
+import math
 from dataclasses import dataclass
 
 from keras import ops
@@ -68,6 +69,8 @@ def _in_parts(
     rows, size = ops.shape(features)
     count = rows * kernel.shape[1] // LOGITS_AT_ONCE + 1
     length = -(-rows // count)
+    # At least 1, as a replica may have no rows.
+    length = max(length, 1) if isinstance(length, int) else ops.maximum(length, 1)
     if consistency:
         length = length + length % 2  # the two passes of a token stay together
 
@@ -123,7 +126,7 @@ class _Softmax:
 
     @classmethod
     def of(cls, logits: Tensor, index: Tensor) -> "_Softmax":
-        shifted = logits - ops.max(logits, axis=-1, keepdims=True)
+        shifted = logits - ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
         exponentials = ops.exp(shifted)  # kept for the gradient, in the place of the logits
         total = ops.sum(exponentials, axis=-1, keepdims=True)
         at_target = ops.take_along_axis(shifted, index, axis=-1)

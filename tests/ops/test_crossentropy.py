@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention.ops import crossentropy
-from keras_attention.ops.crossentropy import linear_crossentropy
+from keras_attention.ops.crossentropy import linear_crossentropy, smoothed_crossentropy
 from tests.contracts.backend import input_gradients, random, to_numpy
 
 N, D, V = 13, 5, 11
@@ -85,6 +85,26 @@ def test_pairs_of_passes_are_drawn_together(rows, monkeypatch):
             up, down = (pair_loss(*arrays, index, weights, 2.5) for arrays in moved)
             wanted[entry] = (up - down) / 2e-6
         np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_no_rows_give_no_loss(problem, consistency):
+    """As where a replica has no row of a batch."""
+    features, kernel, bias, *others = problem
+    index, weights = (each[:0] for each in others)
+
+    def loss(features, kernel, bias):
+        return linear_crossentropy(features, kernel, bias, index, weights, 0.1, consistency)
+
+    def each(logits):
+        return ops.sum(smoothed_crossentropy(index[:, None], logits, 0.1))
+
+    for function, *inputs in ((loss, features[:0], kernel, bias), (each, np.zeros((0, V), "f"))):
+        value = function(*map(ops.convert_to_tensor, inputs))
+        gradients = input_gradients(function, *inputs)
+        assert to_numpy(value) == 0.0
+        for gradient, wanted in zip(gradients, inputs, strict=True):
+            np.testing.assert_array_equal(gradient, np.zeros_like(wanted))
 
 
 @pytest.mark.parametrize("consistency", [0.0, 5.0])
