@@ -12,7 +12,7 @@ from keras import ops
 from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config, precision_of
-from ..training.fit import build_optimizer
+from ..training.fit import build_optimizer, check_run, with_scaled_loss
 from ..training.run_folder import CARD_FILE
 from . import presets
 from .backend import CompiledFunctions, require_backend
@@ -201,6 +201,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             **kwargs: more of `keras.Model.compile`.
         """
         optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
+        if kwargs.get("auto_scale_loss", True):
+            optimizer = with_scaled_loss(optimizer, self.backbone)
         loss = self.default_loss() if loss == "auto" else loss
         given = {"metrics": metrics, "weighted_metrics": weighted_metrics}
         of_logits = [name for name, each in given.items() if _need_logits(each)]
@@ -297,24 +299,16 @@ class TextTask(OwnModel, keras_hub.models.Task):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         check_batches(self.preprocessor, x=x, validation_data=validation_data)
         check_number("`validation_split`", validation_split, 0)
+        if steps_per_epoch is not None:
+            check_number("`steps_per_epoch`", steps_per_epoch, 1, whole=True)
         if kwargs.get("class_weight") is not None:
             raise ValueError(
                 "`fit` weighs texts: give a `sample_weight` for each. "
                 f"Received: class_weight={shown(kwargs['class_weight'])}"
             )
         is_streamed = _is_dataset(x) or self.preprocessor is None
-        if run is not None and (is_streamed or _is_dataset(validation_data)):
-            raise ValueError(
-                "`run` needs texts, which can be gone through again from any step: give lists. "
-                f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
-            )
-        if run is None and "training" in kwargs:
-            raise ValueError(
-                "`training` goes with `run`: name a folder, or `compile` the task. "
-                f"Received: training={type(kwargs['training']).__name__}"
-            )
-        if run is not None and not shuffle:
-            raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
+        batched = is_streamed or _is_dataset(validation_data)
+        check_run(run, x, validation_data, batched, shuffle, kwargs)
         if epochs is None and kwargs.get("training") is None:
             epochs = 1
         kwargs |= {"epochs": epochs, "steps_per_epoch": steps_per_epoch}

@@ -321,10 +321,17 @@ class SaveCheckpoint(keras.callbacks.Callback):
         # Checkpoints of before batches were accumulated know one batch an update.
         given = {"batches": checkpoint.step, "within": 0, "metrics": 0, **checkpoint.state}
         given.setdefault("batch_size", self.batch_size)
-        most = {"within": self.steps - 1, "metrics": len(checkpoint.arrays)}
+        most = {"metrics": len(checkpoint.arrays)}
         for name in ("epoch", "batches", "within", "metrics"):
             value = given.get(name)
             check(name, value, type(value) is int and 0 <= value <= most.get(name, 2**53))
+        check("within", given["within"], given["within"] <= given["batches"])
+        if given["within"] >= self.steps:
+            raise UserError(
+                f"the checkpoint of step {checkpoint.step} was written after {given['within']} "
+                f"batches of an epoch, which has {self.steps} now: continue with the data that the "
+                "run had, or with more. Received: fewer."
+            )
         states = given.get("callbacks")
         check("callbacks", states, isinstance(states, dict))
         for name, callback in self.stateful.items():

@@ -2,9 +2,10 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,7 +13,7 @@ from keras import ops
 from keras_attention import distribute
 from keras_attention.distribute import GlobalMean, Workers
 
-from ..common.errors import UserError, say
+from ..common.errors import UserError, say, shown
 from ..common.files import verify_checksum
 from . import callbacks as own
 from .config import TrainingConfig
@@ -68,6 +69,7 @@ def train(
     evaluate: Callable[[], dict[str, float]],
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    on_start: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
@@ -77,10 +79,11 @@ def train(
     that number, or a resumed run would differ. `evaluate` returns the figures on the development
     set, in the chief alone, with `val_loss` and the monitored one. The user's `callbacks` come
     after them and before the checkpoint, which keeps the state of those that have `get_state` and
-    `set_state`.
+    `set_state`. `on_start` is called where nothing is left to refuse.
     """
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
+    check_executions(config, steps)
     _compile(model, config, loss, steps)
     stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
@@ -89,6 +92,7 @@ def train(
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
     saver = own.SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     (epoch, step), stopped = _resume(saver, model), False
+    on_start()
 
     def outcome():
         reason = _finished(config, epoch, best, limit) or ("a callback ended it" * stopped)
@@ -105,7 +109,7 @@ def train(
         judged = [average, *judged, average.back]
     if workers.is_chief:
         judged += [Progress(config.epochs, steps, first=saver.within)]
-        judged += [at_epoch_end(MetricsLog(run.metrics, step).append)]
+        judged += [at_epoch_end(MetricsLog(run.metrics, step, epoch).append)]
         judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []
 
     def fit(first, last, number_of_steps):
@@ -163,13 +167,17 @@ def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
-def _compile(model, config, loss, steps) -> None:
-    if steps % config.steps_per_execution:  # an execution would run over the end of an epoch
+def check_executions(config: TrainingConfig, steps: int) -> None:
+    """Refuse executions that would run over the end of an epoch of so many batches."""
+    if steps % config.steps_per_execution:
         near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
         raise UserError(
             f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
             f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
         )
+
+
+def _compile(model, config, loss, steps) -> None:
     with scope_of(model):
         model.compile(
             make_optimizer(config, steps),
@@ -194,6 +202,45 @@ def build_optimizer(model: keras.Model) -> None:
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
+
+
+def with_scaled_loss(optimizer: Any, network: keras.Model) -> Any:
+    """Return an optimizer that scales the loss where a network is in mixed_float16.
+
+    Keras looks at the policy of the model that is compiled: a task's is the global one.
+    """
+    optimizer = keras.optimizers.get(optimizer)
+    scaling, policy = keras.optimizers.LossScaleOptimizer, network.dtype_policy
+    is_mixed = (policy.compute_dtype, policy.variable_dtype) == ("float16", "float32")
+    if optimizer is None or isinstance(optimizer, scaling) or not is_mixed:
+        return optimizer
+    return scaling(optimizer, name="loss_scale_optimizer")
+
+
+def check_run(
+    run: Any, x: Any, validation_data: Any, is_batched: bool, shuffle: bool, others: Mapping
+) -> None:
+    """Refuse arguments of a task's `fit` that do not go with a run folder, or with none."""
+    if run is None:
+        if "training" in others:
+            raise ValueError(
+                "`training` goes with `run`: name a folder, or `compile` the task. "
+                f"Received: training={type(others['training']).__name__}"
+            )
+        return
+    if is_batched:
+        raise ValueError(
+            "`run` needs texts, which can be gone through again from any step: give lists. "
+            f"Received: x={type(x).__name__}, validation_data={type(validation_data).__name__}"
+        )
+    more = validation_data[2:] if isinstance(validation_data, tuple) else ()
+    if any(each is not None for each in more):
+        raise ValueError(
+            "A training with `run` is judged by figures without weights: leave them out of "
+            f"`validation_data`. Received: sample_weight={shown(more[0])}"
+        )
+    if not shuffle:
+        raise ValueError("A training with `run` shuffles its data. Received: shuffle=False")
 
 
 def _parts(model, batches, start):

@@ -21,6 +21,7 @@ preparation leaves no run folder at all.
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import zipfile
@@ -280,12 +281,14 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
 class MetricsLog:
     """`metrics.jsonl`: read, cut back to a checkpoint, and appended to, always whole on disk.
 
-    Only the lines of updates up to `step` are kept, which a resumed run continues from.
+    Only the lines up to `step` updates and `epoch`, where a resumed run continues, are kept: an
+    epoch may make no update.
     """
 
-    def __init__(self, path: Path, step: int = 0):
+    def __init__(self, path: Path, step: int = 0, epoch: float = math.inf):
         self.path = path
-        self.lines = [line for line in read_metrics(path) if line["step"] <= step]
+        lines = [line for line in read_metrics(path) if line["step"] <= step]
+        self.lines = [line for line in lines if line.get("epoch", 0) <= epoch]
         self._write()
 
     def append(self, line: dict) -> None:

@@ -24,7 +24,7 @@ from ..common.task import TextTask
 from . import devices
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
-from .fit import Outcome, at_epoch_end, train
+from .fit import Outcome, at_epoch_end, check_executions, train
 from .reporting import tensorboard_summary
 from .run_folder import (
     Checkpoints,
@@ -51,7 +51,7 @@ def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> O
         return corpora
 
     with _started(config, output, "a new run", make) as corpora:
-        return _fit(task_class, output, corpora)
+        return _fit(task_class, RunFolder(output), config, corpora)
 
 
 def resume_task(
@@ -68,10 +68,10 @@ def resume_task(
     def take(held):
         # Before config.yaml is written: another process may be reading it.
         held.enter_context(writing(folder))
-        take_over(folder, config, accept_changes)
+        return take_over(folder, config, accept_changes)
 
-    with _started(config, output, *newest or ["no checkpoint"], take):
-        return _fit(task_class, output, None)
+    with _started(config, output, *newest or ["no checkpoint"], take) as record:
+        return _fit(task_class, folder, config, None, record=record)
 
 
 @contextmanager
@@ -96,11 +96,13 @@ def fit_in_run(
     corpora: Sequence[Any],
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    record: Callable[[], None] | None = None,
 ) -> Outcome:
     """Train a task in its run folder, from the last good checkpoint if there is one.
 
     The task was made in `model_scope`; the corpora are the ids to train with, what to judge by, and
-    its ids. The texts to train with are no longer needed, and may be large.
+    its ids. The texts to train with are no longer needed, and may be large. `record` is called once
+    the checkpoint is taken.
     """
     section, sizes = config.training, task.batch_options(config.training)
     encoded, held_out, encoded_held_out = corpora
@@ -128,6 +130,7 @@ def fit_in_run(
         task.development(held_out, judged, config),
         workers=workers,
         callbacks=callbacks,
+        on_start=record or (lambda: None),
     )
 
 
@@ -168,6 +171,7 @@ def fit_new_run(
     _check_logs(section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+    _check_epoch(task, section, corpora[0])
     if is_free(output):
         with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
@@ -181,8 +185,9 @@ def fit_new_run(
         if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
             raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0), seeded(section):
-        take_over(run, config, given=given)
-        return fit_in_run(task, run, config, corpora, callbacks=keras.tree.flatten(callbacks or []))
+        record = take_over(run, config, given=given)
+        own = keras.tree.flatten(callbacks or [])
+        return fit_in_run(task, run, config, corpora, callbacks=own, record=record)
 
 
 def _of_task(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,16 +235,22 @@ def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tup
     # be resumed with another configuration.
     task = task_class.configured(config, preprocessor, precision_of(config))
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
     with RunFolder.prepare(output, task_class.name_of_task) as folder:
         save_config(config, folder / "config.yaml")
         task.describe(folder)
     return corpora
 
 
-def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) -> Outcome:
-    run = RunFolder(output)
+def _fit(
+    task_class: type[TextTask],
+    run: RunFolder,
+    config: Any,
+    corpora: tuple | None,
+    record: Callable[[], None] | None = None,
+) -> Outcome:
     run.verify_parts()
-    config = devices.on_all_replicas(load_config(task_class.config_class, [run.config]))
+    config = devices.on_all_replicas(config)
     with seeded(config.training):
         with devices.model_scope(config) as workers:
             task = task_class.configured(config, preprocessor_of(task_class, run))
@@ -247,7 +258,14 @@ def _fit(task_class: type[TextTask], output: Path | str, corpora: tuple | None) 
             corpus, held_out = _read(task_class, config)
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
             del corpus
-        return fit_in_run(task, run, config, corpora, workers)
+        return fit_in_run(task, run, config, corpora, workers, record=record)
+
+
+def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:
+    """Raise a UserError where executions do not divide an epoch, before there is a run folder."""
+    if section.steps_per_execution > 1:
+        batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
+        check_executions(section, section.steps_per_epoch or len(batches))
 
 
 def _check_logs(section: Any) -> None:
@@ -345,8 +363,8 @@ def take_over(
     config: Any,
     accept_changes: bool = False,
     given: Mapping[str, str] | None = None,
-) -> None:
-    """Make `config` the run's own, where it differs only in what may be changed.
+) -> Callable[[], None]:
+    """Return what makes `config` the run's own; refuse one that differs in more than may be.
 
     With `accept_changes` a training goes on as another one: with other data, other keys of
     `ACCEPTED_SECTIONS` and `ACCEPTED_KEYS`, or other versions. FORMAT records it. `given` are the
@@ -376,10 +394,14 @@ def take_over(
             f"{'; '.join(differs[:5])}. {'Undo that, or give another `run`.' if given else way_out}"
         )
     differs += [f"{key} of the configuration" for key in changed if key not in allowed]
-    for line in differs:
-        say(f"accepted: {line}")
-    if changed or differs:
-        folder.write_config(config, differs)
+
+    def record() -> None:
+        for line in differs:
+            say(f"accepted: {line}")
+        if changed or differs:
+            folder.write_config(config, differs)
+
+    return record
 
 
 def average_tasks(

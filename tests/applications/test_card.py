@@ -8,6 +8,7 @@ import keras
 import pytest
 
 from keras_attention.applications.common.card import MISSING
+from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import checksum
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.run_folder import RunFolder
@@ -110,3 +111,14 @@ def test_a_run_that_was_continued_with_changes_says_so(trained, tmp_path):
     card = (copied / "README.md").read_text()
     assert "Continued after step-" in card
     assert "with changes: training.clip_norm of the configuration.\n" in card
+
+
+def test_a_resume_that_fails_changes_nothing(trained, tmp_path):
+    run, _ = trained
+    copied = shutil.copytree(run, tmp_path / "run")
+    overrides = ["--data.dev_tsv=missing.tsv"]
+    changed = load_config(TranslationConfig, [copied / "config.yaml"], overrides)
+    with pytest.raises(UserError, match="missing.tsv"):
+        resume_task(Translator, changed, copied, accept_changes=True)
+    for name in ("config.yaml", "FORMAT", "README.md"):
+        assert (copied / name).read_bytes() == (run / name).read_bytes()

@@ -176,6 +176,9 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path):
     assert [line["step"] for line in read_metrics(path)] == [3, 6]
     resumed.append({"step": 9, "loss": 0.1})
     assert read_metrics(path)[-1] == {"step": 9, "loss": 0.1}
+    resumed.append({"step": 9, "epoch": 4})  # an epoch without an update
+    MetricsLog(path, step=9, epoch=3)
+    assert read_metrics(path)[-1] == {"step": 9, "loss": 0.1}
     path.write_text(path.read_text()[:-9])
     with pytest.raises(UserError, match="metrics.jsonl is damaged"):
         MetricsLog(path, step=9)
@@ -344,7 +347,7 @@ def test_a_configuration_without_end_is_refused_at_once(tmp_path):
 @pytest.fixture
 def translation(tmp_path, monkeypatch):
     """A run folder with data of its own, before training, which is not done here."""
-    monkeypatch.setattr(tasks, "_fit", lambda *_: "trained")
+    monkeypatch.setattr(tasks, "_fit", lambda *_, record: record() or "trained")
     (tmp_path / "train.tsv").write_text("a\tb\n")
     config = TranslationConfig(
         data=DataConfig(train_tsv=str(tmp_path / "train.tsv"), dev_tsv=str(tmp_path / "train.tsv")),

@@ -280,7 +280,7 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
         (["a", " "], ["b", "c"], r"Received: x\[1\] without any"),
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
-        (None, None, "pairs of them"),
+        (iter([(["a"], ["b"])]), None, "a list of pairs of them.*Received: x=<list_iterator"),
         ({"a": "b"}, ["c"], r"`x` should be a sequence.*Received: x=\{'a': 'b'\}"),
     ],
 )

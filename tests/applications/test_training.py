@@ -453,6 +453,14 @@ def test_a_checkpoint_whose_state_cannot_be_is_refused(saver, key, value):
         saver.restore(model, dataclasses.replace(checkpoint, state=state))
 
 
+def test_a_checkpoint_of_longer_epochs_is_not_called_damaged(saver):
+    saver, model = saver
+    checkpoint, _ = saver.checkpoints.latest()
+    longer = dataclasses.replace(checkpoint, state={**checkpoint.state, "within": STEPS})
+    with pytest.raises(UserError, match="after 5 batches of an epoch, which has 5 now"):
+        saver.restore(model, longer)
+
+
 def test_a_checkpoint_that_is_gone_is_told_of_once(saver, capsys):
     saver, model = saver
     with open(saver.checkpoints.folder / "NEWEST", "a") as listed:

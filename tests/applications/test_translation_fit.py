@@ -131,6 +131,23 @@ def test_weighted_metrics_count_tokens_by_the_weights_of_their_texts(preprocesso
     assert expected != pytest.approx(right[labels > 0].mean())
 
 
+def test_float16_scales_the_loss(preprocessor):
+    """Gradients of 1e-8 are 0 in float16."""
+    keras.utils.set_random_seed(2)
+    sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+    options = {"embedding_size": 6, "layers": 1, "feed_forward_size": 8, "heads": 2}
+    task = Translator(Transformer(*sizes, **options, dtype="mixed_float16"), preprocessor)
+    loss = task.default_loss()
+    task.compile(keras.optimizers.SGD(1e6), loss=lambda *given: 1e-7 * loss(*given))
+    assert isinstance(task.optimizer, keras.optimizers.LossScaleOptimizer)
+    before = task.backbone.get_weights()
+    task.fit(SOURCES, TARGETS, batch_size=COUNT, verbose=0)
+    after = task.backbone.get_weights()
+    assert any(np.any(new != old) for new, old in zip(after, before, strict=True))
+    task.compile("sgd", auto_scale_loss=False)
+    assert not isinstance(task.optimizer, keras.optimizers.LossScaleOptimizer)
+
+
 def test_predict_wants_targets_and_says_so(still):
     with pytest.raises(ValueError, match="`translate` writes new ones. Received: no targets"):
         still.predict(SOURCES[:2], verbose=0)
@@ -314,6 +331,7 @@ def test_a_run_is_a_preset(preprocessor, run):
             "`validation_split` must be a finite number .*: -0.5",
         ),
         (lambda t: t.fit(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*Received: 0"),
+        (lambda t: t.fit(SOURCES, TARGETS, steps_per_epoch=0), "`steps_per_epoch` must .*ved: 0"),
         (lambda t: t.evaluate(SOURCES, TARGETS, batch_size=0), "`batch_size` must be .*ved: 0"),
         (lambda t: t.fit(SOURCES, TARGETS, validation_data=(["a"], [None])), r"y\[0\]=None"),
         (lambda t: t.evaluate(SOURCES, TARGETS[1:]), "equally many.*Received: 10 in x, 9 in y"),
@@ -346,6 +364,16 @@ def test_a_run_that_cannot_be_leaves_no_folder(still, tmp_path, monkeypatch):
             "`training` should be a .*translation.config.TrainingConfig. Received: .*'epochs': 2",
         ),
         ((SOURCES, TARGETS), {"shuffle": False}, "shuffles its data. Received: shuffle=False"),
+        (
+            (SOURCES, TARGETS),
+            {"validation_data": (SOURCES, TARGETS, [2.0] * COUNT)},
+            "judged by figures without weights.*Received: sample_weight=",
+        ),
+        (
+            (SOURCES, TARGETS),
+            {"validation_split": 0.2, "tensorboard": False, "steps_per_execution": 7},
+            "steps_per_execution must divide the .* batches of an epoch.*Received: 7",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             still.fit(*data, run=tmp_path / "run", **options)

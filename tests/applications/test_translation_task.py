@@ -131,6 +131,10 @@ def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path, monkeypatch):
     config = load_config(TranslationConfig, [], [*overrides, *wrong, small])
     with pytest.raises(ValueError, match="[Tt]ied embeddings"):
         tasks.train_task(Translator, config, tmp_path / "run")
+    with pytest.raises(UserError, match="steps_per_execution must divide the .* Received: 97"):
+        executions = "--training.steps_per_execution=97"
+        config = load_config(TranslationConfig, [], [*overrides, small, executions])
+        tasks.train_task(Translator, config, tmp_path / "run")
     monkeypatch.setitem(sys.modules, "tensorboard", None)  # as where it is not installed
     with pytest.raises(UserError, match="TensorBoard logs need"):
         config = load_config(TranslationConfig, [], overrides)
@@ -283,6 +287,11 @@ def test_sizes_by_name_and_free(overrides, sizes):
         (["--training.batch_tokens=0"], "training.batch_tokens must be at least 1"),
         (["--training.buckets=0"], "training.buckets must be at least 1"),
         (["--data.dev_fraction=1"], "data.dev_fraction must be at least 0 and below 1"),
+        (
+            ["--data.dev_fraction=0.1", "--data.dataset=multi30k", "--data.folder=."],
+            "data.dev_fraction goes with no other development set",
+        ),
+        (["--training.halve_after=2"], "training.halve_after goes with training.schedule halve"),
     ],
 )
 def test_what_cannot_be_is_refused(overrides, message):
