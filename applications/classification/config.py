@@ -117,8 +117,6 @@ class DataConfig:
         check_ranges("data", self, ("fold", "split_seed"), at_least=0)
         check_range("data.dev_fraction", self.dev_fraction, above=0, below=1)
         check_range("data.folds", self.folds, at_least=2)
-        if self.dev_file:
-            check_unused("data", self, ["dev_fraction"], "does not go with data.dev_file.")
         dataset = self.dataset
         file = next((f"data.{each}_file" for each in SPLITS if getattr(self, f"{each}_file")), None)
         _refuse(

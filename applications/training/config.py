@@ -14,15 +14,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from ..common.arguments import is_finite
-from ..common.errors import (
-    UserError,
-    check_key,
-    check_range,
-    check_ranges,
-    check_unused,
-    one_line,
-    shown,
-)
+from ..common.errors import UserError, check_key, check_range, check_ranges, one_line, shown
 from ..common.files import read_bytes, write_text
 
 C = TypeVar("C")
@@ -428,8 +420,6 @@ class TrainingConfig:
                 "training.warmup_steps does not go with training.schedule halve: use 0, or "
                 f"schedule constant, inverse_sqrt or cosine. Received: {self.warmup_steps}."
             )
-        if self.schedule != "halve":
-            check_unused("training", self, ["halve_after"], "goes with training.schedule halve.")
         if self.jit_compile and self.deterministic:
             raise UserError(
                 "training.jit_compile true needs training.deterministic false: XLA has no "

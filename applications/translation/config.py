@@ -73,8 +73,6 @@ class DataConfig:
             )
         for split in SPLITS:
             self._check_split(split)
-        if self.dev_source or self.dev_tsv or self.dataset:
-            check_unused("data", self, ["dev_fraction"], "goes with no other development set.")
 
     def _check_split(self, split):
         source, target, tsv = (getattr(self, f"{split}_{part}") for part in PARTS)
