@@ -52,7 +52,7 @@ setup(
         "tensorflow-text>=2.19",
         "keras-nlp>=0.21",
         "numpy>=2.1",
-        "sentencepiece>=0.2.1,!=0.2.2",  # on some texts 0.2.2 never ends training
+        "sentencepiece>=0.2.1,!=0.2.2",  # 0.2.2 takes minutes for some texts
         "sacrebleu>=2.4",
         "rouge-score>=0.1.2",
         "nltk>=3.9.1",

@@ -463,10 +463,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
             ValueError: if there is something at `filepath`, or the format is unknown.
         """
         check_choice("`format`", format, ("saved_model", "tf_saved_model"))
-        for name, value in options.items():
+        for name in options:
             check_choice("an option of `export`", name, self.service_options)
-            if name == "max_letters" and value is not None:
-                check_number("`max_letters`", value, 1, whole=True)
+        if options.get("max_letters") is not None:
+            check_number("`max_letters`", options["max_letters"], 1, whole=True)
         require_backend("a SavedModel")
         import tensorflow as tf
 
@@ -477,8 +477,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Any = ()) -> Callable:
         """Return `function` compiled, once for each key."""
-        given = key, function, self.backbone, *ranks
-        return self._compiled_functions.ready(*given, changing=changing)
+        ready = self._compiled_functions.ready
+        return ready(key, function, self.backbone, *ranks, changing=changing)
 
 
 def _need_logits(metrics: Any) -> bool:

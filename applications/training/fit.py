@@ -69,7 +69,7 @@ def train(
     evaluate: Callable[[], dict[str, float]],
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    on_start: Callable[[], None] = lambda: None,
+    on_start: Callable[[], None] | None = None,
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
@@ -92,7 +92,8 @@ def train(
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
     saver = own.SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     (epoch, step), stopped = _resume(saver, model), False
-    on_start()
+    if on_start:
+        on_start()
 
     def outcome():
         reason = _finished(config, epoch, best, limit) or ("a callback ended it" * stopped)

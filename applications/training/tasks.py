@@ -71,7 +71,7 @@ def resume_task(
         return take_over(folder, config, accept_changes)
 
     with _started(config, output, *newest or ["no checkpoint"], take) as record:
-        return _fit(task_class, folder, config, None, record=record)
+        return _fit(task_class, folder, config, None, on_start=record)
 
 
 @contextmanager
@@ -96,13 +96,13 @@ def fit_in_run(
     corpora: Sequence[Any],
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    record: Callable[[], None] | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Outcome:
     """Train a task in its run folder, from the last good checkpoint if there is one.
 
     The task was made in `model_scope`; the corpora are the ids to train with, what to judge by, and
-    its ids. The texts to train with are no longer needed, and may be large. `record` is called once
-    the checkpoint is taken.
+    its ids. The texts to train with are no longer needed, and may be large. `on_start` is as in
+    `train`.
     """
     section, sizes = config.training, task.batch_options(config.training)
     encoded, held_out, encoded_held_out = corpora
@@ -130,7 +130,7 @@ def fit_in_run(
         task.development(held_out, judged, config),
         workers=workers,
         callbacks=callbacks,
-        on_start=record or (lambda: None),
+        on_start=on_start,
     )
 
 
@@ -187,7 +187,7 @@ def fit_new_run(
     with writing(run), quietly(verbose == 0), seeded(section):
         record = take_over(run, config, given=given)
         own = keras.tree.flatten(callbacks or [])
-        return fit_in_run(task, run, config, corpora, callbacks=own, record=record)
+        return fit_in_run(task, run, config, corpora, callbacks=own, on_start=record)
 
 
 def _of_task(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def _fit(
     run: RunFolder,
     config: Any,
     corpora: tuple | None,
-    record: Callable[[], None] | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Outcome:
     run.verify_parts()
     config = devices.on_all_replicas(config)
@@ -258,7 +258,7 @@ def _fit(
             corpus, held_out = _read(task_class, config)
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
             del corpus
-        return fit_in_run(task, run, config, corpora, workers, record=record)
+        return fit_in_run(task, run, config, corpora, workers, on_start=on_start)
 
 
 def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:

@@ -104,7 +104,6 @@ class _Search:
 
     def __post_init__(self):
         self._ids = {token: place for place, token in enumerate(self.written)}
-        self._end = self.written[END_ID]
 
     def __call__(self, source: np.ndarray) -> DecodingResult:
         options = self.options
@@ -123,18 +122,19 @@ class _Search:
         return results
 
     def _each_by_its_limit(self, rows: list[list[str]], limits: np.ndarray) -> list[Any]:
-        """Translate each row as if it were alone: CTranslate2 has one limit for a batch.
+        """Translate each row as if it were alone, though CTranslate2 has one limit for a batch.
 
-        The smallest limit comes first. What is complete by then stands for every larger limit: all
-        else that the search held scored less, and further words only lower a score.
+        It first searches all rows with the smallest limit. A row is done if that is its own limit,
+        or if all its hypotheses have ended: the others scored less, and more words only lower a
+        score. The rows that are left are searched again with the next limit.
         """
         found: list[Any] = [None] * len(rows)
-        left = list(range(len(rows)))
+        left, end = list(range(len(rows))), [self.written[END_ID]]
         while left:
             limit = int(limits[left].min())
             done = self._translated([rows[row] for row in left], limit)
             for row, each in zip(left, done, strict=True):
-                if limits[row] == limit or all(x[-1:] == [self._end] for x in each.hypotheses):
+                if limits[row] == limit or all(words[-1:] == end for words in each.hypotheses):
                     found[row] = each
             left = [row for row in left if found[row] is None]
         return found

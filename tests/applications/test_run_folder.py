@@ -347,7 +347,7 @@ def test_a_configuration_without_end_is_refused_at_once(tmp_path):
 @pytest.fixture
 def translation(tmp_path, monkeypatch):
     """A run folder with data of its own, before training, which is not done here."""
-    monkeypatch.setattr(tasks, "_fit", lambda *_, record: record() or "trained")
+    monkeypatch.setattr(tasks, "_fit", lambda *_, on_start: on_start() or "trained")
     (tmp_path / "train.tsv").write_text("a\tb\n")
     config = TranslationConfig(
         data=DataConfig(train_tsv=str(tmp_path / "train.tsv"), dev_tsv=str(tmp_path / "train.tsv")),

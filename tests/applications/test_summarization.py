@@ -45,9 +45,8 @@ EVERY = [
 @pytest.fixture(scope="module", params=EVERY)
 def task(request):
     """A summariser of each architecture, and of the encoder transformer."""
-    name = request.param
-    is_encoder = name == "transformer"
-    return small_summarizer(f"--model.{'encoder' if is_encoder else 'architecture'}={name}")
+    key = "encoder" if request.param == "transformer" else "architecture"
+    return small_summarizer(f"--model.{key}={request.param}")
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +279,7 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
         (["a", " "], ["b", "c"], r"Received: x\[1\] without any"),
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
+        (None, None, "pairs of them"),
         (iter([(["a"], ["b"])]), None, "a list of pairs of them.*Received: x=<list_iterator"),
         ({"a": "b"}, ["c"], r"`x` should be a sequence.*Received: x=\{'a': 'b'\}"),
     ],

@@ -67,7 +67,7 @@ def prepared(path, training):
     ],
 )
 def test_a_schedule_over_all_epochs_keeps_their_number(monkeypatch, tmp_path, schedule, message):
-    monkeypatch.setattr(tasks, "_fit", lambda *_, record: record() or "trained")
+    monkeypatch.setattr(tasks, "_fit", lambda *_, on_start: on_start() or "trained")
     run = prepared(tmp_path / "run", {"schedule": schedule, "epochs": 3})
 
     def resume(**changes):
