@@ -64,8 +64,98 @@ def trainable_model(case, layer, arrays):
     return keras.Model(model.input, keras.layers.Dense(2)(model.output[case.output]))
 
 
+HUGE = 1e18  # its square is still a float32
+
+
+class Padded:
+    """What a case knows of padding: from `axes`, and `masks` (mask -> what can carry it)."""
+
+    def masks_carried_by(self, name):
+        """The masks that an input carries, at most one."""
+        return [mask for mask, carrier in self.masks.items() if carrier == name]
+
+    def output_mask(self):
+        """The name of the mask that the main result must carry, or None."""
+        axes = self.axes[self.output]
+        return next((mask for mask in self.masks if axes.startswith(self.axes[mask])), None)
+
+    def real(self, name, inputs):
+        """Where an array or result is not padding: boolean, broadcasts to it."""
+        axes = self.axes[name]
+        result = np.ones((1,) * len(axes), bool)
+        for mask in filter(inputs.__contains__, self.masks):
+            *leading, last = self.axes[mask]
+            if set(leading) <= set(axes):
+                for place in [i for i, letter in enumerate(axes) if letter == last]:
+                    result = result & aligned(inputs[mask], axes, leading, place)
+        return result
+
+    def attended(self, name, inputs):
+        """Where the last axis of a result of weights is not padding: boolean, broadcasts to it."""
+        axes = self.axes[name]
+        result = np.ones((1,) * len(axes), bool)
+        for mask in filter(inputs.__contains__, self.masks):
+            *leading, last = self.axes[mask]
+            if axes.endswith(last) and set(leading) <= set(axes):
+                result = result & aligned(inputs[mask], axes, leading, len(axes) - 1)
+        return result
+
+    @property
+    def padded_axes(self):
+        """The letters of the axes that can be padded."""
+        scores = [self.axes[name][-1] for name in self.inputs() if name.startswith("scores")]
+        return {*scores, *(letter for mask in self.masks for letter in self.axes[mask][1:])}
+
+    def padded(self, inputs, extra):
+        """The same examples in longer sequences, with garbage in all padding, old and new.
+
+        Padded attention weights stay zero: that is what every attention gives.
+        """
+        garbage, longer = np.random.default_rng(5), {}
+        for name, array in inputs.items():
+            widths = [(0, extra * (letter in self.padded_axes)) for letter in self.axes[name]]
+            longer[name] = np.pad(array, widths)
+        for name, array in longer.items():
+            if name in self.masks or name.startswith("scores"):
+                continue
+            if array.dtype == np.float32:
+                noise = HUGE * garbage.choice([-1.0, 1e-9, 1.0], array.shape)
+            else:
+                noise = garbage.choice(inputs[name].ravel(), array.shape)
+            inside = np.zeros(array.shape, bool)
+            inside[tuple(slice(size) for size in inputs[name].shape)] = True
+            inside = inside & self.real(name, longer)
+            longer[name] = np.where(inside, array, noise).astype(array.dtype)
+        return longer
+
+    def example(self, inputs, b):
+        """One example of a batch, without padding."""
+        sizes = {}
+        for mask in filter(inputs.__contains__, self.masks):
+            for axis, letter in enumerate(self.axes[mask][1:]):
+                others = tuple(i for i in range(inputs[mask].ndim - 1) if i != axis)
+                places = np.flatnonzero(inputs[mask][b].any(axis=others))
+                sizes[letter] = max(sizes.get(letter, 1), *(places + 1))
+        return {
+            name: array[b : b + 1][tuple(slice(sizes.get(a)) for a in self.axes[name])]
+            for name, array in inputs.items()
+        }
+
+
+def aligned(mask, axes, leading, place):
+    """A mask's array in the shape that broadcasts to an array of `axes`, its last axis at `place`.
+
+    The leading letters of the mask stand in `axes` in the same order.
+    """
+    places = [*(axes.index(letter) for letter in leading), place]
+    shape = [1] * len(axes)
+    for size, at in zip(mask.shape, places, strict=True):
+        shape[at] = size
+    return mask.reshape(shape)
+
+
 @dataclass(frozen=True)
-class Mechanism:
+class Mechanism(Padded):
     """A case of a mechanism: queries read a memory."""
 
     name: str
@@ -77,6 +167,7 @@ class Mechanism:
     key_size: int | None = None
 
     main_inputs = ("query", "value")
+    masks = {"value_mask": "value"}
     context, output = "context", "context"
     one_input_suffices, first = True, "value"
     axes = {
@@ -160,7 +251,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class Decoder(Padded):
     """A case of a recurrent decoder: a cell that reads a memory through a mechanism."""
 
     name: str
@@ -175,6 +266,7 @@ class Decoder:
     input_size: int = 2
 
     main_inputs = ("inputs", "value")
+    masks = {"value_mask": "value"}
     context, output = "contexts", "outputs"
     one_input_suffices, first = True, "value"
     axes = {

@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.contracts.backend import OPEN, tensors_of
-from tests.contracts.kinds import BATCH, LENGTHS, STEPS, randomise
-
-HUGE = 1e18  # its square is still a float32
+from tests.contracts.kinds import BATCH, LENGTHS, STEPS, Padded, randomise
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Padded):
     """A case of a layer.
 
     `arrays(seed, batch, steps, lengths)` gives NumPy arrays by the names of the layer's call
@@ -95,79 +93,6 @@ class Plain:
             return self.alone(x, mask)
         return {self.first: x} | dict.fromkeys(self.masks_carried_by(self.first), mask)
 
-    def masks_carried_by(self, name):
-        """The masks that an input carries, at most one."""
-        return [mask for mask, carrier in self.masks.items() if carrier == name]
-
-    # Padding
-
-    def output_mask(self):
-        """The name of the mask that the main result must carry, or None."""
-        axes = self.axes[self.output]
-        return next((mask for mask in self.masks if axes.startswith(self.axes[mask])), None)
-
-    def real(self, name, inputs):
-        """Where an array or result is not padding: boolean, broadcasts to it."""
-        axes = self.axes[name]
-        result = np.ones((1,) * len(axes), bool)
-        for mask in filter(inputs.__contains__, self.masks):
-            *leading, last = self.axes[mask]
-            if set(leading) <= set(axes):
-                for place in [i for i, letter in enumerate(axes) if letter == last]:
-                    result = result & aligned(inputs[mask], axes, leading, place)
-        return result
-
-    def attended(self, name, inputs):
-        """Where the last axis of a result of weights is not padding: boolean, broadcasts to it."""
-        axes = self.axes[name]
-        result = np.ones((1,) * len(axes), bool)
-        for mask in filter(inputs.__contains__, self.masks):
-            *leading, last = self.axes[mask]
-            if axes.endswith(last) and set(leading) <= set(axes):
-                result = result & aligned(inputs[mask], axes, leading, len(axes) - 1)
-        return result
-
-    @property
-    def padded_axes(self):
-        """The letters of the axes that can be padded."""
-        scores = [self.axes[name][-1] for name in self.inputs() if name.startswith("scores")]
-        return {*scores, *(letter for mask in self.masks for letter in self.axes[mask][1:])}
-
-    def padded(self, inputs, extra):
-        """The same examples in longer sequences, with garbage in all padding, old and new.
-
-        Padded attention weights stay zero: that is what every attention gives.
-        """
-        garbage, longer = np.random.default_rng(5), {}
-        for name, array in inputs.items():
-            widths = [(0, extra * (letter in self.padded_axes)) for letter in self.axes[name]]
-            longer[name] = np.pad(array, widths)
-        for name, array in longer.items():
-            if name in self.masks or name.startswith("scores"):
-                continue
-            if array.dtype == np.float32:
-                noise = HUGE * garbage.choice([-1.0, 1e-9, 1.0], array.shape)
-            else:
-                noise = garbage.choice(inputs[name].ravel(), array.shape)
-            inside = np.zeros(array.shape, bool)
-            inside[tuple(slice(size) for size in inputs[name].shape)] = True
-            inside = inside & self.real(name, longer)
-            longer[name] = np.where(inside, array, noise).astype(array.dtype)
-        return longer
-
-    def example(self, inputs, b):
-        """One example of a batch, without padding."""
-        sizes = {}
-        for mask in filter(inputs.__contains__, self.masks):
-            for axis, letter in enumerate(self.axes[mask][1:]):
-                others = tuple(i for i in range(inputs[mask].ndim - 1) if i != axis)
-                places = np.flatnonzero(inputs[mask][b].any(axis=others))
-                sizes[letter] = max(sizes.get(letter, 1), *(places + 1))
-        return {
-            name: array[b : b + 1][tuple(slice(sizes.get(a)) for a in self.axes[name])]
-            for name, array in inputs.items()
-        }
-
     def wrong_inputs(self):
         """Inputs that fit neither each other nor the layer, by what is wrong with them."""
         good = self.inputs()
@@ -184,15 +109,3 @@ class Plain:
                 wider = np.repeat(good[name][..., :1], good[name].shape[-1] + 1, axis=-1)
                 yield f"wider {name}", good | {name: wider}
         yield from (self.wrong(good) if self.wrong else {}).items()
-
-
-def aligned(mask, axes, leading, place):
-    """A mask's array in the shape that broadcasts to an array of `axes`, its last axis at `place`.
-
-    The leading letters of the mask stand in `axes` in the same order.
-    """
-    places = [*(axes.index(letter) for letter in leading), place]
-    shape = [1] * len(axes)
-    for size, at in zip(mask.shape, places, strict=True):
-        shape[at] = size
-    return mask.reshape(shape)

@@ -1,4 +1,4 @@
-"""Mechanisms and decoders: masks in and out; padding changes nothing; no memory gives zeros."""
+"""Masks implicit and explicit, in and out; padding changes nothing; no memory gives zeros."""
 
 import keras
 import numpy as np
@@ -7,67 +7,76 @@ from keras import ops
 
 from tests.contracts.backend import (
     gradients_of,
+    input_gradients,
+    open_shape,
     random,
     tensors_of,
     to_numpy,
+    weighted_sum,
 )
-from tests.contracts.kinds import BATCH, LENGTH, STEPS, VALUE_SIZE, Mechanism
+from tests.contracts.kinds import BATCH, STEPS
 from tests.contracts.registry import CASES, RECURRENT
 from tests.contracts.test_calls import (
     assert_close,
     built,
     called,
+    every_case,
     results_of,
     weights_of,
 )
 
-HUGE = 1e18  # its square is still a float32
+every_mask = pytest.mark.parametrize(
+    ("name", "mask"), [(name, mask) for name, case in CASES.items() for mask in case.masks]
+)
+SOURCES = ("embedding", "masking")
 
-every_recurrent_case = pytest.mark.parametrize("name", RECURRENT)
+
+def of_real_steps(case, results, inputs, like=None):
+    """Results at the steps that are no padding, cut to the shapes of `like`."""
+    cut = {
+        key: value[tuple(slice(size) for size in (like or results)[key].shape)]
+        for key, value in results.items()
+    }
+    return {key: np.where(case.real(key, inputs), value, 0) for key, value in cut.items()}
 
 
-def padded(inputs, extra):
-    """The same examples in a longer batch: everything past each length is garbage."""
-    garbage = np.random.default_rng(5)
-    mask = np.pad(inputs["value_mask"], ((0, 0), (0, extra)))
-    result = {**inputs, "value_mask": mask}
-    for name in ("value", "key"):
-        if name in inputs:
-            longer = np.pad(inputs[name], ((0, 0), (0, extra), (0, 0)))
-            noise = HUGE * garbage.choice([-1.0, 1e-9, 1.0], longer.shape)
-            result[name] = np.where(mask[:, :, None], longer, noise).astype("float32")
-    return result
+def assert_no_weight_on_padding(case, results, inputs):
+    """Attention weights are exactly zero where a mask hides what they weigh."""
+    for key, value in results.items():
+        if key.startswith("scores"):
+            hidden = ~np.broadcast_to(case.attended(key, inputs), value.shape)
+            assert np.all(value[hidden] == 0.0), key
 
 
 @pytest.mark.parametrize("extra", [0, 4, 24])
-@every_recurrent_case
+@every_case
 def test_more_padding_changes_nothing(name, extra):
     case, layer = CASES[name], built(name)
     inputs = case.inputs()
-    results = results_of(lambda x: case.call(layer, x), padded(inputs, extra))
-    assert np.all(results["scores"][:, :, LENGTH:] == 0.0)
-    hidden = ~np.broadcast_to(inputs["value_mask"][:, None], (BATCH, STEPS, LENGTH))
-    results["scores"] = results["scores"][:, :, :LENGTH]
-    assert np.all(results["scores"][hidden] == 0.0)
-    assert_close(results, called(name))
+    expected = called(name)
+    longer = case.padded(inputs, extra)
+    results = results_of(lambda x: case.call(layer, x), longer)
+    for given, arrays in ((expected, inputs), (results, longer)):
+        assert_no_weight_on_padding(case, given, arrays)
+    assert_close(
+        of_real_steps(case, results, inputs, expected), of_real_steps(case, expected, inputs)
+    )
 
 
-@every_recurrent_case
+@every_case
 def test_an_example_alone_gives_what_it_gives_in_a_batch(name):
     """No trace of the other examples, of their lengths or of the batch's padding."""
     case, layer = CASES[name], built(name)
     inputs = case.inputs()
-    for b, length in enumerate(inputs["value_mask"].sum(axis=1)):
-        alone = {key: array[b : b + 1] for key, array in inputs.items()}
-        del alone["value_mask"]
-        alone |= {key: alone[key][:, :length] for key in ("value", "key") if key in alone}
-        results = results_of(lambda x: case.call(layer, x), alone)
+    for b in range(BATCH):
+        example = case.example(inputs, b)
+        results = results_of(lambda x: case.call(layer, x), example)
         expected = {key: value[b : b + 1] for key, value in called(name).items()}
-        expected["scores"] = expected["scores"][:, :, :length]
-        assert_close(results, expected)
+        expected = of_real_steps(case, expected, example, results)
+        assert_close(of_real_steps(case, results, example), expected)
 
 
-@every_recurrent_case
+@pytest.mark.parametrize("name", RECURRENT)
 def test_later_queries_do_not_change_earlier_ones(name):
     case, layer = CASES[name], built(name)
     inputs, main = case.inputs(), case.main_inputs[0]
@@ -78,30 +87,55 @@ def test_later_queries_do_not_change_earlier_ones(name):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
-@every_recurrent_case
-def test_an_empty_memory_gives_zeros_and_finite_gradients(name, policy):
+@every_mask
+def test_a_fully_masked_row_agrees_with_the_oracle_and_has_finite_gradients(name, mask, policy):
     keras.config.set_dtype_policy(policy)
-    case = CASES[name]
-    layer = case.build()
-    inputs = case.inputs()
-    inputs["value_mask"] = inputs["value_mask"].copy()
-    inputs["value_mask"][1] = False
-    results = case.call(layer, tensors_of(inputs))
-    assert np.all(to_numpy(results["scores"])[1] == 0.0)
-    assert np.all(to_numpy(results[case.context])[1] == 0.0)
-    assert all(np.all(np.isfinite(to_numpy(value))) for value in results.values())
-    assert np.any(to_numpy(results["scores"])[0] != 0.0)
+    case, tolerance = CASES[name], {"float32": 1e-5, "mixed_float16": 2e-2}.get(policy, 8e-2)
+    layer, inputs = case.build(), case.inputs()
+    inputs[mask] = inputs[mask].copy()
+    inputs[mask][1] = False
+    expected = case.oracle(weights_of(case, layer), inputs)
+    results = results_of(lambda x: case.call(layer, x), inputs)
+    assert_no_weight_on_padding(case, results, inputs)
+    for key, value in results.items():
+        np.testing.assert_allclose(value, expected[key], atol=tolerance, rtol=tolerance)
+    moving = [key for key, array in inputs.items() if array.dtype == np.float32]
 
-    def loss(*main):
-        given = tensors_of(inputs) | dict(zip(case.main_inputs, main, strict=True))
+    def loss(*arrays):
+        given = tensors_of(inputs) | dict(zip(moving, arrays, strict=True))
         values = case.call(layer, given).values()
         return sum(ops.sum(ops.cast(value, "float32") ** 2) for value in values)
 
-    main = [inputs[key] for key in case.main_inputs]
-    gradients = gradients_of(loss, *main, layer=layer)
+    gradients = gradients_of(loss, *(inputs[key] for key in moving), layer=layer)
     for gradient in gradients:
         assert gradient is not None and np.all(np.isfinite(gradient))
-    assert np.all(gradients[-1][1] == 0.0), "a masked memory has a gradient"
+    if name in RECURRENT:  # a memory without an entry reads as zeros, and learns nothing
+        of_value = gradients[moving.index("value") - len(moving)]
+        assert np.all(results[case.context][1] == 0.0) and np.all(of_value[1] == 0.0)
+
+
+@every_case
+def test_padding_has_no_gradient(name):
+    """What is not real does not teach what is."""
+    case, layer = CASES[name], built(name)
+    inputs = case.inputs(2)
+    shapes = results_of(lambda x: case.call(layer, x), inputs)
+    factors = {
+        key: np.where(case.real(key, inputs), random(40 + place, *value.shape), 0)
+        for place, (key, value) in enumerate(shapes.items())
+    }
+    moving = [key for key, array in inputs.items() if array.dtype == np.float32]
+
+    def loss(*arrays):
+        given = tensors_of(inputs) | dict(zip(moving, arrays, strict=True))
+        results = case.call(layer, given)
+        return sum(weighted_sum(results[key], factors[key]) for key in results)
+
+    gradients = input_gradients(loss, *(inputs[key] for key in moving))
+    for key, gradient in zip(moving, gradients, strict=True):
+        assert np.any(gradient != 0.0), key
+        padding = ~np.broadcast_to(case.real(key, inputs), gradient.shape)
+        assert np.all(gradient[padding] == 0.0), key
 
 
 class MaskProbe(keras.layers.Layer):
@@ -117,61 +151,73 @@ class MaskProbe(keras.layers.Layer):
         return ops.cast(mask, "int32")
 
 
-def masked_source(kind, size, seed):
-    """A layer from inputs to a masked sequence, and inputs whose mask the second result is."""
-    mask = np.arange(STEPS if seed else LENGTH) < np.array([2, 5, 3])[:, None]
+def masked_source(kind, array, mask, seed):
+    """A layer from inputs to a masked sequence of the array's shape, and its inputs."""
     if kind == "embedding":
-        layer = keras.layers.Embedding(19, size, mask_zero=True)
+        layer = keras.layers.Embedding(19, array.shape[-1], mask_zero=True)
         layer.build()
-        layer.embeddings.assign(random(seed + 30, 19, size))
+        layer.embeddings.assign(random(seed + 30, 19, array.shape[-1]))
         ids = np.random.default_rng(seed).integers(1, 19, mask.shape)
-        return layer, np.where(mask, ids, 0).astype("int32"), mask
-    dense = random(seed + 40, *mask.shape, size)
-    return keras.layers.Masking(0.0), np.where(mask[:, :, None], dense, 0).astype("float32"), mask
+        return layer, np.where(mask, ids, 0).astype("int32")
+    return keras.layers.Masking(0.0), np.where(mask[..., None], array, 0).astype("float32")
 
 
 @pytest.mark.parametrize("kind", ["embedding", "masking"])
-@every_recurrent_case
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.masks])
 def test_implicit_masks_flow_in_and_out(name, kind):
     case, layer = CASES[name], built(name)
-    sizes = case.inputs()[case.main_inputs[0]].shape[-1], VALUE_SIZE
-    sources = [masked_source(kind, size, 1 - place) for place, size in enumerate(sizes)]
-    (_, query, query_mask), (_, value, mask) = sources
-    rest = {
-        key: array
-        for key, array in case.inputs().items()
-        if key not in (*case.main_inputs, "value_mask")
+    inputs, carriers, output_mask = case.inputs(2), case.masks, case.output_mask()
+    if name in RECURRENT:  # the mask of the queries is that of the result
+        output_mask = "query_mask"
+        inputs[output_mask] = np.arange(STEPS) < np.array([2, STEPS, 3])[:, None]
+        carriers = {output_mask: case.main_inputs[0]} | carriers
+    sources = {
+        carrier: masked_source(kind, inputs[carrier], inputs[mask], seed)
+        for seed, (mask, carrier) in enumerate(carriers.items())
     }
-    given = dict(
-        zip(case.main_inputs, [s(ops.convert_to_tensor(a)) for s, a, _ in sources], strict=True)
-    )
-    explicit = (
-        {key: to_numpy(tensor) for key, tensor in given.items()} | {"value_mask": mask} | rest
-    )
-    explicit |= {"query_mask": query_mask} if isinstance(case, Mechanism) else {}
+    rest = {key: a for key, a in inputs.items() if key not in sources and key not in carriers}
+    given = {key: source(ops.convert_to_tensor(array)) for key, (source, array) in sources.items()}
+    explicit = inputs | {key: to_numpy(tensor) for key, tensor in given.items()}
     expected = case.oracle(weights_of(case, layer), explicit)
 
-    eager = case.call(layer, given | tensors_of(rest))
+    eager = case.call(layer, in_order(case, given | tensors_of(rest)))
     assert_close({key: to_numpy(value) for key, value in eager.items()}, expected)
 
-    symbols = [keras.Input(a.shape[1:], dtype=str(a.dtype)) for a in (query, value)]
-    others = {key: keras.Input(array.shape[1:]) for key, array in rest.items()}
-    masked = [source(symbol) for (source, *_), symbol in zip(sources, symbols, strict=True)]
-    results = case.call(layer, dict(zip(case.main_inputs, masked, strict=True)) | others)
+    raw = {key: array for key, (_, array) in sources.items()} | rest
+    symbols = {
+        key: keras.Input(
+            batch_shape=open_shape(case.axes[key][: array.ndim], array),
+            dtype=str(array.dtype),
+            name=key,
+        )
+        for key, array in raw.items()
+    }
+    masked = {key: source(symbols[key]) for key, (source, _) in sources.items()}
+    results = case.call(layer, in_order(case, symbols | masked))
     probe = MaskProbe()(results[case.output])
-    model = keras.Model([*symbols, *others.values()], {**results, "probe": probe})
-    outputs = {k: to_numpy(v) for k, v in model([query, value, *rest.values()]).items()}
-    np.testing.assert_array_equal(outputs.pop("probe"), query_mask)
+    model = keras.Model(symbols, {**results, "probe": probe})
+    outputs = results_of(model, raw)
+    flag = outputs.pop("probe")
+    if output_mask is None:
+        assert np.all(flag == -1), "the main result carries a mask of steps that it has not"
+    else:
+        np.testing.assert_array_equal(flag, inputs[output_mask])
     assert_close(outputs, expected)
 
 
-@every_recurrent_case
-def test_an_explicit_mask_is_the_one_that_counts(name):
-    """A mask that is passed replaces the one that the memory carries."""
+def in_order(case, given):
+    """The tensors in the order of the case's arrays, the first input first."""
+    return {key: given[key] for key in case.inputs() if key in given}
+
+
+@every_mask
+def test_an_explicit_mask_is_the_one_that_counts(name, mask):
+    """A mask that is passed replaces the one that its input carries."""
     case, layer = CASES[name], built(name)
-    inputs = case.inputs()
-    source, array, _ = masked_source("masking", VALUE_SIZE, 0)
-    given = tensors_of(inputs) | {"value": source(ops.convert_to_tensor(array))}
-    expected = case.oracle(weights_of(case, layer), inputs | {"value": array})
+    inputs, carrier = case.inputs(), case.masks[mask]
+    other = np.roll(inputs[mask], 1, axis=0)
+    source, array = masked_source("masking", inputs[carrier], other, 0)
+    expected = case.oracle(weights_of(case, layer), inputs | {carrier: array})
+    given = tensors_of(inputs) | {carrier: source(ops.convert_to_tensor(array))}
     results = case.call(layer, given)
     assert_close({key: to_numpy(value) for key, value in results.items()}, expected)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.contracts.backend import BACKEND, random, tensors_of, to_numpy
 from tests.contracts.kinds import model_of, trainable_model
-from tests.contracts.registry import CASES, FIRST_CASES, PLAIN, STEPPED
-from tests.contracts.test_calls import every_case, weights_of
+from tests.contracts.registry import CASES, FIRST_CASES, STEPPED
+from tests.contracts.test_calls import every_case, of_real_queries, weights_of
 
 HALVES = {"mixed_float16": ("float16", 2e-2), "mixed_bfloat16": ("bfloat16", 8e-2)}
 
@@ -30,7 +30,7 @@ def test_results_are_in_the_compute_dtype_and_near_the_oracle(name, policy):
     for form, results in forms.items():
         for key, value in results.items():
             assert keras.backend.standardize_dtype(value.dtype) == dtype, (form, key)
-            real = case.real(key, inputs) if form == "steps" and name in PLAIN else True
+            real = of_real_queries(case, key, inputs) if form == "steps" else True
             np.testing.assert_allclose(
                 np.where(real, to_numpy(value), 0),
                 np.where(real, expected[key], 0),
