@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean, shown
-from ..common.files import json_value, lines_of, read_lines, records
+from ..common.files import json_object, lines_of, read_lines, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
@@ -75,9 +75,7 @@ def _objects(path, lines, columns) -> Iterator[Row]:
         place = f"{path}, line {number}"
         if not line.strip():
             continue
-        values = json_value(line, place, "expected a JSON object")
-        if not isinstance(values, dict):
-            raise UserError(f"{place}: expected a JSON object. Received: {line[:40]}")
+        values = json_object(line, place)
         for column in columns:
             check_column(column, list(values), place)
         yield Row(values, place)

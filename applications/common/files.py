@@ -435,8 +435,8 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
         ) from None
 
 
-def json_value(text: str | bytes, where: str, problem: str = "not JSON") -> Any:
-    """Return what a JSON text holds; `where` names file and line for the message."""
+def json_object(text: str | bytes, where: str) -> dict[str, Any]:
+    """Return the object that a JSON text holds; `where` names file and line for the message."""
     try:
         value = json.loads(text)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -448,16 +448,11 @@ def json_value(text: str | bytes, where: str, problem: str = "not JSON") -> Any:
     except json.JSONDecodeError as error:
         near = shown(error.doc[max(error.pos - 20, 0) :][:60])
         raise UserError(
-            f"{where}: {problem} ({error.msg}, column {error.colno}). Received: {near}."
+            f"{where}: expected a JSON object ({error.msg}, column {error.colno}). "
+            f"Received: {near}."
         ) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not JSON that can be read ({one_line(error)}).") from None
-    return value
-
-
-def json_object(text: str | bytes, where: str) -> dict[str, Any]:
-    """Return the object that a JSON text holds; refuse other values, too."""
-    value = json_value(text, where)
     if not isinstance(value, dict):
         raise UserError(f"{where}: expected a JSON object. Received: {type(value).__name__}.")
     return value

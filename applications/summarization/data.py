@@ -12,7 +12,7 @@ import numpy as np
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError, check_choice, counted, shown
-from ..common.files import json_value, lines_of
+from ..common.files import json_object, lines_of
 from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
 from .preprocessor import (
@@ -129,9 +129,7 @@ def documents_of(path: Path | str, with_summaries: bool = True) -> Iterator[Docu
 
 
 def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:
-    row = json_value(line, where)
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: expected an object. Received: {type(row).__name__}.")
+    row = json_object(line, where)
     columns = {"source": [], "target": []}
     for name in ("source", "target") if with_summaries else ("source",):
         value = row.get(name)

@@ -90,8 +90,8 @@ def test_files_hold_texts_or_lists(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{a", r"line 2: not JSON .*, column 2\). Received: '{a'"),
-        ("[1]", "line 2: expected an object"),
+        ("{a", r"line 2: expected a JSON object .*, column 2\). Received: '{a'"),
+        ("[1]", "line 2: expected a JSON object. Received: list"),
         pytest.param("[" * 10**5, "line 2: not JSON that can be read", id="deep"),
         ('{"source": "\\ud800", "target": "a"}', "line 2: expected Unicode text"),
         ('{"target": "a"}', "line 2: `source` must be a text or a list .* Received: nothing"),
