@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.errors import UserError, check_choice, counted, shown
-from ..common.files import read_lines, records
+from ..common.files import lines_of, records
 from ..common.preprocessor import Splits, as_texts, weights_of
 from .config import SPLITS, DataConfig
 
@@ -320,7 +320,7 @@ class _Row(NamedTuple):
 
 
 def _rows(path: str) -> Iterator[_Row]:
-    lines = read_lines(path)
+    lines = list(lines_of(path))
     rows = records(path, lines, quoted=lines[0].startswith(TRECQA))
     columns, places = 3, (None, 0, None, 1, 2)
     expected = "question, tab, candidate, tab, label"

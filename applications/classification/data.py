@@ -19,7 +19,7 @@ from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
-from .tables import Row, check_column, read_known, read_table, rows_of, splits_of
+from .tables import Row, check_column, read_known, rows_of, splits_of
 
 CORRECT = "correct the file, or skip"
 
@@ -139,7 +139,7 @@ def read_examples(data: DataConfig, path: str) -> Examples:
     Raises:
         UserError: where it cannot be read.
     """
-    rows = read_table(path, _columns(data, labelled=True), data.encoding)
+    rows = list(rows_of(path, _columns(data, labelled=True), data.encoding))
     return _examples(data, rows, str(path))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.errors import UserError, did_you_mean, shown
-from ..common.files import json_object, lines_of, read_lines, records
+from ..common.files import json_object, lines_of, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
@@ -26,13 +26,6 @@ class Row(NamedTuple):
 
     values: dict[str, object]
     place: str
-
-
-def read_table(
-    path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
-) -> list[Row]:
-    """Return the rows of a table, as `rows_of` yields them."""
-    return list(rows_of(path, columns, encoding, kind))
 
 
 def rows_of(
@@ -111,12 +104,12 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
         return list(_trec(Path(folder) / TREC[split]))
     if dataset == "sick":
         columns = ("sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-        return read_table(Path(folder) / SICK[split], columns, kind=".tsv")
+        return list(rows_of(Path(folder) / SICK[split], columns, kind=".tsv"))
     return list(_of_nltk(_unpacked(Path(folder), dataset), dataset))
 
 
 def _trec(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(read_lines(path, "latin-1"), 1):
+    for number, line in enumerate(lines_of(path, "latin-1"), 1):
         label, space, text = line.partition(" ")
         coarse, colon, _ = label.partition(":")
         if not (space and colon):

@@ -183,22 +183,15 @@ def output_file(path: Path | str | None) -> Iterator[TextIO]:
                 sys.stdout.reconfigure(encoding="utf-8")
             yield sys.stdout
         else:
-            with (
-                replacing(path, new=True) as temporary,
-                _opened_to_write(temporary) as file,
-            ):
-                yield file
+            with replacing(path, new=True) as temporary:
+                opened = gzip.open if temporary.suffix == ".gz" else open
+                with opened(temporary, "wt", encoding="utf-8") as file:
+                    yield file
     except UnicodeEncodeError as error:
         raise UserError(
             f"{path or 'standard output'}: a text holds {error.object[error.start]!r}, half a "
             "surrogate pair, which no UTF-8 file can hold. Mend the input."
         ) from None
-
-
-def _opened_to_write(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "wt", encoding="utf-8")
-    return open(path, "w", encoding="utf-8")
 
 
 # ---- Checksums.
@@ -357,11 +350,6 @@ LONGEST_FIELD = 2**31 - 1
 """Of CSV; Python's own limit, 131,072 characters, is less than a long text."""
 MOST_INFLATED = (64 << 20, 200)
 """A `.gz` may inflate to so many bytes, and to so many times its size beyond that."""
-
-
-def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file as a list; see `lines_of`."""
-    return list(lines_of(path, encoding))
 
 
 def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:

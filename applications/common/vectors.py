@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 
 from .errors import UserError, counted
-from .files import read_lines, verify_checksum
+from .files import lines_of, verify_checksum
 
 JOINER = "￭"
 FILE = "vectors.npy"
@@ -49,7 +49,7 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
     Raises:
         UserError: if there is no such file, or its vectors have another size.
     """
-    lines = read_lines(path)
+    lines = list(lines_of(path))
     header = lines[0].split()
     skipped = int(len(header) == 2 and all(word.isdigit() for word in header))
     vectors: dict[str, np.ndarray] = {}

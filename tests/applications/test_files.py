@@ -21,9 +21,9 @@ from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import (
     check_new_file,
     json_object,
+    lines_of,
     new_folder,
     output_file,
-    read_lines,
     replacing,
     verify_checksum,
     write_checksums,
@@ -167,7 +167,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
     if kind == "pipe":
         os.mkfifo(path)
     with pytest.raises(UserError, match="expected a file. Received: a "):
-        read_lines(path)
+        list(lines_of(path))
 
 
 def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
@@ -175,9 +175,9 @@ def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"a\n" * 500_000))
     with pytest.raises(UserError, match="inflates to more than"):
-        read_lines(path)
+        list(lines_of(path))
     path.write_bytes(gzip.compress(b"zwei hunde\n" * 500))
-    assert len(read_lines(path)) == 500
+    assert len(list(lines_of(path))) == 500
 
 
 def test_rows_of_an_array_are_an_array():
@@ -214,9 +214,9 @@ def test_lines_of_a_file(tmp_path, content, expected, suffix):
     path.write_bytes(gzip.compress(content) if suffix == ".gz" else content)
     if expected is None:
         with pytest.raises(UserError, match="is empty: expected one sentence a line"):
-            read_lines(path)
+            list(lines_of(path))
     else:
-        assert read_lines(path) == expected
+        assert list(lines_of(path)) == expected
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".gz"])
