@@ -9,17 +9,6 @@ from tests.contracts.backend import random, to_numpy
 B, S, D, U = 3, 7, 13, 5
 
 
-def test_it_takes_the_mask_of_an_embedding_and_hands_on_none():
-    ids = np.array([[3, 1, 2], [4, 0, 0]])
-    embed, layer = keras.layers.Embedding(5, D, mask_zero=True), AttentionPooling(U)
-    pooled = layer(embed(ids))
-    np.testing.assert_allclose(to_numpy(pooled)[1], to_numpy(embed(ids))[1, 0], atol=1e-6)
-    assert getattr(pooled, "_keras_mask", None) is None
-    model = keras.Sequential([keras.Input((None,), dtype="int32"), embed, layer])
-    assert model.output_shape == (None, D)
-    np.testing.assert_allclose(to_numpy(model(ids)), to_numpy(pooled), atol=1e-6)
-
-
 def test_words_then_sentences():
     """Yang's two levels: the layer under `TimeDistributed` makes one vector a sentence."""
     words, sentences = AttentionPooling(U), AttentionPooling(U)
