@@ -16,7 +16,6 @@ OF_A_LAYER = {
     "test_memory_and_state_are_batch_first_tensors_that_a_search_can_reorder",
     "test_model_add_gives_the_layer_its_one_input",
     "test_one_compiled_function_serves_every_batch_and_length",
-    "test_one_model_serves_every_batch_and_length",
     "test_results_are_in_the_compute_dtype_and_near_the_oracle",
     "test_the_layer_keeps_nothing_between_calls",
     "test_without_more_asked_for_a_call_returns_one_tensor",
