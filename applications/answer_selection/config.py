@@ -209,12 +209,6 @@ class TrainingConfig(training_config.TrainingConfig):
         why = "has no meaning for answer selection: use 0."
         check_unused("training", self, ["label_smoothing"], why)
 
-    @property
-    def monitor(self) -> tuple[str, str]:
-        if self.early_stopping in ("map", "mrr"):
-            return f"val_{self.early_stopping}", "max"
-        return "val_loss", "min"
-
 
 @dataclass(frozen=True)
 class AnswerSelectionConfig:

@@ -330,10 +330,6 @@ class TrainingConfig(training_config.TrainingConfig):
     early_stopping: Literal["score", "loss", "none"] = "score"
     class_weights: Literal["none", "balanced"] = "none"
 
-    @property
-    def monitor(self) -> tuple[str, str]:
-        return ("val_score", "max") if self.early_stopping == "score" else ("val_loss", "min")
-
 
 @dataclass(frozen=True)
 class ClassificationConfig:

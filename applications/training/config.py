@@ -444,4 +444,5 @@ class TrainingConfig:
     @property
     def monitor(self) -> tuple[str, str]:
         """Return the logged figure that chooses the best weights, and "min" or "max"."""
-        return "val_loss", "min"
+        name = "loss" if self.early_stopping == "none" else self.early_stopping
+        return f"val_{name}", "min" if name == "loss" else "max"

@@ -319,10 +319,6 @@ class TrainingConfig(training_config.TrainingConfig):
         check_ranges("training", self, ("batch_tokens", "buckets"), at_least=1)
         check_number("training.consistency", self.consistency, 0)
 
-    @property
-    def monitor(self) -> tuple[str, str]:
-        return ("val_bleu", "max") if self.early_stopping == "bleu" else ("val_loss", "min")
-
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig(SearchOptions):
