@@ -52,6 +52,11 @@ def intra_steps(layer, tensors):
     """The same one state at a time, the earlier ones in the state."""
     query = tensors["query"]
     memory = layer.prepare_memory(ops.zeros_like(query), mask=tensors.get("value_mask"))
+    return stepped(layer, memory, query)
+
+
+def stepped(layer, memory, query):
+    """Contexts and weights of one query at a time, and what search carries before and after."""
     state = layer.initial_state(memory)
     found, carried = [], [(memory, state)]
     for t in range(query.shape[1]):
@@ -105,17 +110,8 @@ def call_hierarchical(layer, tensors, **options):
 
 def hierarchical_steps(layer, tensors):
     """The same one query at a time."""
-    query = tensors["query"]
     document = [tensors.get(name) for name in ("words", "sentences", "word_mask", "sentence_mask")]
-    memory = layer.prepare_memory(*document)
-    state = layer.initial_state(memory)
-    found, carried = [], [(memory, state)]
-    for t in range(query.shape[1]):
-        context, scores, state = layer.step(query[:, t], memory, state)
-        found.append((context, scores))
-        carried.append((memory, state))
-    contexts, scores = (ops.stack(part, 1) for part in zip(*found, strict=True))
-    return {"outputs": contexts, "scores": scores}, carried
+    return stepped(layer, layer.prepare_memory(*document), tensors["query"])
 
 
 @dataclass(frozen=True)
