@@ -1,7 +1,9 @@
 """Texts of a file, kept small: a corpus of ten million sentences is no list of strings."""
 
+import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,3 +54,9 @@ def taken(column: Sequence, rows: Sequence[int] | np.ndarray) -> Sequence:
     if isinstance(column, np.ndarray):
         return column[rows]
     return column.take(rows) if hasattr(column, "take") else [column[row] for row in rows]
+
+
+def in_chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Return lists of `size` items each, the last one perhaps shorter."""
+    items = iter(items)
+    return iter(lambda: list(itertools.islice(items, size)), [])

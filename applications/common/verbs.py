@@ -1,6 +1,5 @@
 """Shared by the verbs of the command: lines in, results out, options of a search."""
 
-import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from ..training.config import MOST, MOST_OF_OTHERS
 from .errors import UserError, check_range, say
 from .explanation import Explanation
 from .files import decode_line, lines_of, output_file
+from .lines import in_chunks
 
 
 def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
@@ -49,12 +49,6 @@ def own_split(
     if options.config is None:
         raise UserError(f"{options.run} has no data of its own: give {wanted}.")
     return split or ("test" if has_split(options.config.data, "test") else "dev")
-
-
-def in_chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Return lists of `size` items each, the last one perhaps shorter."""
-    items = iter(items)
-    return iter(lambda: list(itertools.islice(items, size)), [])
 
 
 def chunks_of_file(read: Callable[[], Iterable[Any]], size: int) -> Iterator[list[Any]]:

@@ -1,7 +1,6 @@
 """From the `data` section of a configuration to sentence pairs, ids and batches."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, T
 from ..common import downloads
 from ..common.errors import UserError, check_choice, counted
 from ..common.files import lines_of
-from ..common.lines import Lines, taken
+from ..common.lines import Lines, in_chunks, taken
 from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
 from . import dates
 from .config import SPLITS, DataConfig
@@ -191,7 +190,7 @@ def in_variants(
     def sampled(side, column, likeliest, tokenizer):
         for variant in range(count):
             row = 0
-            for part, lines in enumerate(_parts(taken(column, rows))):
+            for part, lines in enumerate(in_chunks(taken(column, rows), LINES_AT_ONCE)):
                 seed = np.random.SeedSequence([variant, side, part]).generate_state(1)[0]
                 for ids in tokenizer.sample(lines, preprocessor.sampling, int(seed)):
                     yield likeliest[row] if limit and len(ids) > limit else ids
@@ -208,15 +207,9 @@ def in_variants(
 LINES_AT_ONCE = 4096
 
 
-def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
-    texts = iter(lines)
-    while some := list(itertools.islice(texts, LINES_AT_ONCE)):
-        yield some
-
-
 def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
     """Yield the ids of each line; those of a few lines are lists at a time."""
-    for some in _parts(lines):
+    for some in in_chunks(lines, LINES_AT_ONCE):
         yield from tokenizer.encode(some)
 
 
