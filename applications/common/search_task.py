@@ -88,8 +88,7 @@ class SearchTask(TextTask):
         # Samples are drawn batch after batch.
         streams = 1 if options.sample else stream_count(options.streams)
         most, is_free = options.batch_size, options.streams is None
-        # None of these shapes the graph.
-        options = dataclasses.replace(options, seed=None, batch_size=1, streams=None)
+        options = of_graph(options)
         settings = {"options": options, "seed": self._seed, "attention": attention}
         function = functools.partial(self.find, self.backbone, **settings)
         key, changing, ranks = (options, attention), [self._seed.state], [self.source_rank]
@@ -116,6 +115,11 @@ class SearchTask(TextTask):
         if streams > 1 and hasattr(find, "get_concrete_function"):
             find.get_concrete_function()  # traced here: Keras' settings are those of a thread
         in_streams(use, batches, streams)
+
+
+def of_graph(options: SearchOptions) -> SearchOptions:
+    """Return the options without those that no graph depends on."""
+    return dataclasses.replace(options, seed=None, batch_size=1, streams=None)
 
 
 def _among(find: Callable, size: int) -> Callable:

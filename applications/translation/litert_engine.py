@@ -4,7 +4,6 @@ LiteRT runs a program of fixed sizes without the overhead of single operations, 
 few rows by XNNPACK, in float32 or with weights of eight bits.
 """
 
-import dataclasses
 import logging
 import math
 import tempfile
@@ -26,6 +25,7 @@ from keras_attention.text import PAD_ID
 from ..common.backend import require_backend
 from ..common.errors import UserError, check_choice, check_number, one_line
 from ..common.files import digest, new_folder
+from ..common.search_task import of_graph
 from ..common.streams import default_streams, usable_cores
 from ..common.task import TextTask
 from .conversions import WAY_OUT, Weights, kept
@@ -78,7 +78,7 @@ class LiteRT:
         streams = options.streams or default_streams()
         size = ROWS if rows > streams and options.batch_size >= ROWS else 1
         streams = max(1, min(streams, math.ceil(rows / size)))
-        kind = (_of_graph(options), compute_type, attention)
+        kind = (of_graph(options), compute_type, attention)
         return partial(self._search, kind, size, streams), size, streams
 
     def _search(self, kind: tuple, rows: int, streams: int, source: np.ndarray) -> DecodingResult:
@@ -157,7 +157,7 @@ def export_litert(
     _check(task.backbone, chosen, "--format saved_model exports it.")
     with new_folder(output) as folder:
         sizes = 1, source_length, chosen.longest(source_length)
-        kind = _of_graph(chosen), compute_type, task.backbone.has_attention
+        kind = of_graph(chosen), compute_type, task.backbone.has_attention
         _write(task, *kind, sizes, folder)
         for side in ("source", "target"):
             getattr(task.preprocessor, f"{side}_tokenizer").save(folder / "tokenizers", side)
@@ -175,11 +175,6 @@ def _check(network: Any, options: SearchOptions, way_out: str) -> None:
             f"Received: {', '.join(sorted(kinds | {network.compute_dtype}))}; load it with "
             f"dtype='float32', or {way_out}"
         )
-
-
-def _of_graph(options: SearchOptions) -> SearchOptions:
-    """Return the options without those that no graph depends on."""
-    return dataclasses.replace(options, seed=None, batch_size=1, streams=None)
 
 
 def _width(length: int) -> int:
