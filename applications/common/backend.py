@@ -129,12 +129,13 @@ def seed_of_service(options: SearchOptions) -> keras.random.SeedGenerator | None
     return keras.random.SeedGenerator() if options.sample and options.seed is None else None
 
 
-def service_of(serve: Any, network: keras.Model, *tokenizers: Any) -> Any:
+def service_of(serve: Any, network: keras.Model, *kept: Any, seed: Any = None) -> Any:
     """Return a `tf.Module` that holds a `tf.function` and all that the function reads."""
     import tensorflow as tf
 
     module = tf.Module()
     module.serve = serve
     # The variables alone: the Keras model around them does not belong in the SavedModel.
-    module.kept = [*tokenizers, *(variable.value for variable in network.weights)]
+    variables = network.weights if seed is None else [*network.weights, seed.state]
+    module.kept = [*kept, *(variable.value for variable in variables)]
     return module

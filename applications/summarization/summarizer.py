@@ -325,8 +325,7 @@ class Summarizer(SearchTask):
             scores = tf.where(is_empty, 0.0, result.scores[:, 0])
             return {"summary": summary[:-1], "scores": scores[:-1]}
 
-        state = [] if seed is None else [seed.state.value]
-        return service_of(serve, model, tokenizer, *state)
+        return service_of(serve, model, tokenizer, seed=seed)
 
     # ---- The hooks of the command.
 

@@ -38,12 +38,10 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
     source, target = map(preprocessor.in_graph, ("source_tokenizer", "target_tokenizer"))
     vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
     replaces = preprocessor.replace_unknown and model.has_attention
-    seed, kept_too = seed_of_service(options), []
-    if seed is not None:
-        kept_too.append(seed.state.value)
+    seed, parts = seed_of_service(options), [source, target]
     if pairs := translator.dictionary:
         pairs = tf.lookup.KeyValueTensorInitializer(list(pairs), list(pairs.values()))
-        kept_too.append(dictionary := tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD))
+        parts.append(dictionary := tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD))
 
     def tokens_of(ids, source_tokens, alignments):
         tokens = tf.gather(vocabulary, ids)
@@ -102,7 +100,7 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
             results = {name: tensor[:, 0] for name, tensor in results.items()}
         return {**results, "source_tokens": source_tokens}
 
-    return service_of(serve, model, source, target, *kept_too)
+    return service_of(serve, model, *parts, seed=seed)
 
 
 def _scores(scores, empty):
