@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
-from typing import Any, TextIO
+from typing import Any
 
 
 class UserError(ValueError):
@@ -53,10 +53,10 @@ def shown(value: Any) -> str:
 _QUIET = ContextVar("quiet", default=False)
 
 
-def say(text: str = "", end: str = "\n", stream: TextIO | None = None) -> None:
-    """Print `text` to standard error, or `stream`, at once; nothing inside of `quietly`."""
+def say(text: str = "", end: str = "\n") -> None:
+    """Print `text` to standard error at once; nothing inside of `quietly`."""
     if not _QUIET.get():
-        print(text, end=end, file=stream or sys.stderr, flush=True)
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import keras
 from keras import ops
@@ -101,11 +101,10 @@ class Progress(keras.callbacks.Callback):
     `first` is how many batches of the first epoch were made before.
     """
 
-    def __init__(self, epochs: int, steps: int, stream: TextIO | None = None, first: int = 0):
+    def __init__(self, epochs: int, steps: int, first: int = 0):
         super().__init__()
         self.epochs, self.steps, self.first = epochs, steps, first
-        self.stream = stream or sys.stderr
-        self.live = self.stream.isatty()
+        self.live = sys.stderr.isatty()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.shown = time.monotonic()
@@ -125,7 +124,7 @@ class Progress(keras.callbacks.Callback):
         text += f"  {clock(left)} left"
         if self.live:
             text = f"\r\x1b[K[{'=' * (20 * done // self.steps):20}] {text}"
-        say(text, "" if self.live else "\n", self.stream)
+        say(text, "" if self.live else "\n")
 
     def on_epoch_end(self, epoch, logs=None):
         text = f"epoch {epoch + 1}/{self.epochs}  " + "  ".join(
@@ -136,7 +135,7 @@ class Progress(keras.callbacks.Callback):
         self.first = 0
         clear = "\r\x1b[K" if self.live else ""
         seconds = clock(time.monotonic() - self.start)
-        say(f"{clear}{text}  {seconds}", stream=self.stream)
+        say(f"{clear}{text}  {seconds}")
 
 
 def _short(value: float) -> str:

@@ -352,7 +352,8 @@ class Terminal(io.StringIO):
 def test_progress_redraws_on_a_terminal_and_only_there(stream, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    progress = Progress(epochs=3, steps=100, stream=stream)
+    monkeypatch.setattr("sys.stderr", stream)
+    progress = Progress(epochs=3, steps=100)
     progress.on_epoch_begin(1)
     for done in range(100):
         now[0] += 1.0
