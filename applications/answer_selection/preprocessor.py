@@ -11,7 +11,7 @@ from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
 from ..common.errors import check_counts, shown
-from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many
+from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor
 from ..common.vectors import with_words
 
 
@@ -144,7 +144,7 @@ class AnswerPreprocessor(TextPreprocessor):
                 f'`x` should be a dict of "question" and "candidates". Received: x={shown(x)}'
             )
         question, candidates = x["question"], x["candidates"]
-        if hasattr(question, "dtype") and not isinstance(question, np.ndarray):
+        if is_tensor(question):
             inputs = self._padded_in_graph(question, candidates)
         else:
             question = as_texts(question, "question")

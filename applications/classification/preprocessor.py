@@ -14,7 +14,13 @@ from keras_attention.text import END_ID, PAD_ID, Tokenizer
 
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, check_range, shown
-from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
+from ..common.preprocessor import (
+    TextPreprocessor,
+    as_texts,
+    check_equally_many,
+    is_tensor,
+    padded,
+)
 from . import backbones
 from .config import ClassificationConfig, TokenizerConfig
 from .encoders import SIDES
@@ -265,7 +271,7 @@ class ClassificationPreprocessor(TextPreprocessor):
 
     def call(self, x, y=None, sample_weight=None):
         columns = self._columns(x)
-        if _is_tensor(columns[0]):
+        if is_tensor(columns[0]):
             from . import serving
 
             read = [serving.read(self, column)[0] for column in columns]
@@ -305,17 +311,17 @@ class ClassificationPreprocessor(TextPreprocessor):
         """Return the texts of each side: lists, or tensors of strings."""
         if isinstance(x, Mapping):
             columns = {side: x.get(side) for side in SIDES[: 1 + self.pairs]}
-            if any(map(_is_tensor, columns.values())):
+            if any(map(is_tensor, columns.values())):
                 return list(columns.values())
             return [as_texts(column, side) for side, column in columns.items()]
-        if _is_tensor(x):
+        if is_tensor(x):
             return [x[:, 0], x[:, 1]] if self.pairs else [x]
-        if isinstance(x, (tuple, list)) and any(map(_is_tensor, x)):
+        if isinstance(x, (tuple, list)) and any(map(is_tensor, x)):
             return list(x)
         return as_columns([x] if isinstance(x, str) else x, self.pairs, "x")
 
     def _targets(self, y):
-        if _is_tensor(y):
+        if is_tensor(y):
             from . import serving
 
             return serving.targets(self.labels, y)
@@ -428,8 +434,3 @@ def in_sentences(ids: np.ndarray) -> np.ndarray:
     result = np.full(shape, PAD_ID, ids.dtype)
     result[row, sentence, word] = ids[row, column]
     return result
-
-
-def _is_tensor(x: Any) -> bool:
-    """Whether `x` is of TensorFlow, and so to be read inside a graph."""
-    return type(x).__module__.startswith("tensorflow")

@@ -88,6 +88,11 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         return cls(**{name: restored(value) for name, value in config.items()})
 
 
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is of TensorFlow, and so to be read inside a graph."""
+    return type(x).__module__.startswith("tensorflow")
+
+
 def is_column(values: Any) -> bool:
     """Whether there are values to go through: a list, an array, a column; no text, no mapping."""
     is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0

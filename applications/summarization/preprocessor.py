@@ -11,7 +11,13 @@ import numpy as np
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 
 from ..common.errors import check_counts, shown
-from ..common.preprocessor import TextPreprocessor, check_equally_many, is_column, padded
+from ..common.preprocessor import (
+    TextPreprocessor,
+    check_equally_many,
+    is_column,
+    is_tensor,
+    padded,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,8 +175,7 @@ class SummarizationPreprocessor(TextPreprocessor):
             x, summaries = x
         elif isinstance(x, dict):
             x, summaries = x["source"], x.get("target", y)
-        is_tensor = hasattr(x, "dtype") and not isinstance(x, np.ndarray)
-        encode = self.ids_in_graph if is_tensor else self._arrays
+        encode = self.ids_in_graph if is_tensor(x) else self._arrays
         source, target, labels, *_ = encode(x, summaries)
         inputs = {"source": source} if summaries is None else {"source": source, "target": target}
         if y is None:

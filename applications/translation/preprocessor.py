@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer
 
 from ..common.errors import UserError, check_number
-from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
+from ..common.preprocessor import (
+    TextPreprocessor,
+    as_texts,
+    check_equally_many,
+    is_tensor,
+    padded,
+)
 from .config import MOST_VARIANTS, TokenizerConfig
 
 KINDS = ("sentencepiece", "words")
@@ -168,7 +173,7 @@ class TranslationPreprocessor(TextPreprocessor):
         """Return the ids of strings: lists, or a ragged tensor of a tensor of strings."""
         if isinstance(texts, str):
             texts = [texts]
-        if hasattr(texts, "dtype") and not isinstance(texts, np.ndarray):
+        if is_tensor(texts):
             return self.in_graph(name).encode(texts)
         return getattr(self, name).encode(as_texts(texts, name.removesuffix("_tokenizer")))
 

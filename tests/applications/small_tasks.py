@@ -33,7 +33,9 @@ FAST = "answer-selection"
 
 
 class Column:
-    """A column as `datasets` and pandas have it: no list, and nothing but its values."""
+    """A column as `datasets` and pandas have it: no list, and nothing but its values and dtype."""
+
+    dtype = np.dtype(object)
 
     def __init__(self, *values):
         self.values = values

@@ -21,6 +21,7 @@ from keras_attention.applications.command import main
 from keras_attention.applications.common.network import Network
 from keras_attention.applications.common.task import TextTask
 from keras_attention.distribute import ReleasesGraphs
+from tests.applications.small_tasks import Column
 from tests.contracts.tasks import SIZES, TASKS, TEXTS, translator
 
 APPLICATIONS = (translation, summarization, answer_selection, classification)
@@ -290,7 +291,24 @@ def test_another_part_in_mixed_precision_trains(name):
     assert json.dumps(entry.use(task))
 
 
-@pytest.mark.slow  # their own tests train each by default
+@pytest.mark.parametrize("name", TASKS)
+def test_a_column_with_a_dtype_is_read_as_its_list(name):
+    """A Series of pandas has a dtype, and is no tensor."""
+    preprocessor = TASKS[name].make().preprocessor
+
+    def read(column):
+        x = column(*TEXTS), column(*TEXTS[::-1])
+        if name == "TextClassifier":
+            x = x[0]
+        elif name == "AnswerRanker":
+            x = {"question": x[0], "candidates": [x[1]] * len(TEXTS)}
+        return keras.tree.flatten(preprocessor(x))
+
+    for found, expected in zip(read(Column), read(lambda *texts: list(texts)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("network", list(SIZES)[1:])
 def test_every_network_of_translation_trains(network):
     task = translator(network)
