@@ -57,11 +57,11 @@ def measure(alignment: str, length: int, limit: float) -> tuple[float, float]:
     return tuple(least_time(lambda f=f: f(inputs, memory).numpy()) for f in (forward, both))
 
 
-def least_time(function, repeats: int = 10) -> float:
-    """Return the least of some times, in milliseconds; the first call compiles."""
+def least_time(function) -> float:
+    """Return the least of ten times, in milliseconds; the first call compiles."""
     function()
     times = []
-    for _ in range(repeats):
+    for _ in range(10):
         start = time.perf_counter()
         function()
         times.append(time.perf_counter() - start)

@@ -153,7 +153,7 @@ def evaluation_report(
 
 
 def by_words(
-    questions: QuestionSet, tokens: Callable[[str], list[str]], k1: float = 1.2, b: float = 0.75
+    questions: QuestionSet, tokens: Callable[[str], list[str]]
 ) -> dict[str, list[list[float]]]:
     """Return scores of candidates by the words that they share with their question.
 
@@ -161,6 +161,7 @@ def by_words(
     Zaragoza 2009, section 3.4) weighs each by how rare it is among all candidates, how often the
     candidate has it (more count less, by `k1`), and how long the candidate is (by `b`).
     """
+    k1, b = 1.2, 0.75
     bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
     every = [bag for row in bags for bag in row]
     spread = Counter(word for bag in every for word in bag)

@@ -121,7 +121,7 @@ class Labels:
         return next(label for label in wanted if label not in self.names)
 
 
-def kind_of(values: Any, name: str = "labels") -> str:
+def kind_of(values: Any) -> str:
     """Return what labels are: strings and whole numbers `"one"`, tuples, lists and sets `"many"`,
     other numbers `"number"`.
     """
@@ -132,7 +132,7 @@ def kind_of(values: Any, name: str = "labels") -> str:
         return "many"
     if isinstance(first, Real):
         return "number"
-    raise _bad_label(first, f"{name}[0]", "a string or a whole number, a tuple of them, or a float")
+    raise _bad_label(first, "labels[0]", "a string or a whole number, a tuple of them, or a float")
 
 
 def as_labels(values: Any, kind: str, name: str = "labels") -> list[Any]:

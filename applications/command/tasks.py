@@ -147,7 +147,9 @@ GOLD = [
     Option(
         "--gold-start",
         "the number of the first word in --gold (default: 1)",
-        **{"type": int, "choices": (0, 1), "default": 1},
+        type=int,
+        choices=(0, 1),
+        default=1,
     ),
 ]
 OF_A_TRANSFORMER = {"group": "with architecture transformer", "type": natural, "metavar": "N"}

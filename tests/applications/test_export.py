@@ -99,7 +99,7 @@ def test_saved_models_of_pieces_and_words_give_what_translate_gives(
     assert copied and looked_up
 
 
-def test_how_long_a_served_text_may_be_is_told_to_export(tmp_path):
+def test_how_long_a_served_text_may_be_is_told_to_export():
     import tensorflow as tf
 
     service = make_translator("words").service(max_letters=12, beam_size=1)

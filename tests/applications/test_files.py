@@ -185,7 +185,7 @@ def test_rows_of_an_array_are_an_array():
     np.testing.assert_array_equal(taken(ids, range(1, 3)), ids[1:])
 
 
-def test_lines_are_like_a_list_and_small(tmp_path):
+def test_lines_are_like_a_list_and_small():
     texts = ["", "été", "\U0001f600 a", "\ud800", "b" * 50] * 3000
     tracemalloc.start()
     lines = Lines(iter(texts))

@@ -214,7 +214,7 @@ def test_alignment_errors_of_known_attention(task, tmp_path):
         assert report == {"aer": 0.0, "precision": 100.0, "recall": 100.0, "sentences": 2}
 
 
-def test_a_model_without_attention_has_no_alignment_errors(task, monkeypatch, tmp_path):
+def test_a_model_without_attention_has_no_alignment_errors(task, monkeypatch):
     monkeypatch.setattr(type(task.backbone), "has_attention", False)
     with pytest.raises(UserError, match="no attention to measure"):
         alignment_errors(task, None, "gold", one_indexed=True)
