@@ -9,12 +9,11 @@ from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.text import END_ID, PAD_ID, START_ID
 
-from ..common.errors import check_choice, shown
+from ..common.errors import shown
 from ..common.network import without_unwritable
 from .models.base import TranslationModel
 from .shortlist import Shortlist
 
-ENGINES = ("ctranslate2", "litert")
 # Tokens that a state which grows has room for at first; the search makes more.
 FIRST_ROOM = 8
 
@@ -115,5 +114,3 @@ def check_engine(engine, compute_type, shortlist, preprocessor) -> None:
                 f"Received: engine={engine!r}"
             )
         shortlist.check_fits(preprocessor)
-    if engine is not None:
-        check_choice("`engine`", engine, ENGINES)

@@ -495,5 +495,6 @@ class Translator(SearchTask):
         check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
             return self._planned(lengths, options, attention, shortlist and shortlist.size)
+        check_choice("`engine`", engine, ENGINES)
         made = self._engines.setdefault(engine, ENGINES[engine][0](self))
         return made.planned(options, compute_type or "float32", attention, len(lengths))
