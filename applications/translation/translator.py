@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
-from keras_attention.text import END_ID, START_ID, BucketedBatches, load_tokenizer
+from keras_attention.text import END_ID, START_ID, load_tokenizer
 
 from ..common.arguments import settings_of
 from ..common.errors import check_choice, check_number, check_single
@@ -375,15 +375,13 @@ class Translator(SearchTask):
 
     read_columns = staticmethod(data.in_memory)
     check_data = staticmethod(data.check_data)
+    make_batches = staticmethod(data.make_batches)
 
     def encode(self, corpus) -> data.ParallelCorpus:
         return data.encode_corpus(corpus, *self.preprocessor.tokenizers)
 
     def encode_to_train(self, corpus) -> data.ParallelCorpus:
         return data.in_variants(corpus, self.encode(corpus), self.preprocessor)
-
-    def make_batches(self, encoded, batch_size, **options) -> BucketedBatches:
-        return data.make_batches(encoded, batch_size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy(label_smoothing=self.label_smoothing)
