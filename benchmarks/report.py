@@ -2,21 +2,8 @@
 
 import numpy as np
 
+from benchmarks import contenders
 from benchmarks.children import Measurement
-from benchmarks.contenders import (
-    BY_ENGINE,
-    BY_ENGINE_INT8,
-    BY_LITERT,
-    BY_LITERT_INT8,
-    ENGINE,
-    ENGINE_INT8,
-    GRU,
-    KERAS,
-    KERAS_HUB,
-    OURS,
-    OURS_HALF,
-    TORCH,
-)
 from benchmarks.problems import (
     INNER,
     PASSES,
@@ -46,20 +33,20 @@ NAMES = {
     "beam": "beam 4",
 }
 PEERS = {
-    TORCH: "PyTorch",
-    KERAS: "plain Keras",
-    KERAS_HUB: "KerasHub",
-    GRU: "keras.layers.GRU, which attends to nothing",
-    ENGINE: "CTranslate2 in float32",
-    ENGINE_INT8: "CTranslate2 in int8",
+    contenders.TORCH: "PyTorch",
+    contenders.KERAS: "plain Keras",
+    contenders.KERAS_HUB: "KerasHub",
+    contenders.GRU: "keras.layers.GRU, which attends to nothing",
+    contenders.ENGINE: "CTranslate2 in float32",
+    contenders.ENGINE_INT8: "CTranslate2 in int8",
 }
 COMPARED = {
-    OURS: tuple(PEERS),
-    OURS_HALF: tuple(PEERS),
-    BY_ENGINE: (ENGINE,),
-    BY_ENGINE_INT8: (ENGINE_INT8,),
-    BY_LITERT: (ENGINE,),
-    BY_LITERT_INT8: (ENGINE, ENGINE_INT8),
+    contenders.OURS: tuple(PEERS),
+    contenders.OURS_HALF: tuple(PEERS),
+    contenders.BY_ENGINE: (contenders.ENGINE,),
+    contenders.BY_ENGINE_INT8: (contenders.ENGINE_INT8,),
+    contenders.BY_LITERT: (contenders.ENGINE,),
+    contenders.BY_LITERT_INT8: (contenders.ENGINE, contenders.ENGINE_INT8),
 }
 """The peers that each of our programs is compared with."""
 
