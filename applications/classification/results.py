@@ -270,9 +270,8 @@ def _of_numbers(scores, targets, labels):
 
 def _correlation(first, second):
     """Return Pearson's correlation, 0 where one of both does not vary."""
-    first, second = first - first.mean(), second - second.mean()
-    scale = np.sqrt((first**2).sum() * (second**2).sum())
-    return float((first * second).sum() / scale) if scale else 0.0
+    varies = np.ptp(first) and np.ptp(second)
+    return float(np.corrcoef(first, second)[0, 1]) if varies else 0.0
 
 
 def signature(labels: Labels) -> str:
