@@ -26,7 +26,7 @@ class TokenCount(keras.metrics.Sum):
 
 
 class Figures(keras.callbacks.Callback):
-    """Completes the logs of an epoch: step, learning rate, seconds, tokens (or examples) a second.
+    """Completes the logs of an epoch: step, learning rate, seconds, tokens a second.
 
     `tokens` is taken out of the logs, as a rate says more. Seconds are those of training alone,
     without the evaluation that comes after the epoch.
