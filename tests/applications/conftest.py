@@ -6,6 +6,7 @@ import filelock
 import pytest
 
 from tests.applications.commands import run_command, train_arguments, write_dates
+from tests.applications.translation_runs import make_translator
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +31,16 @@ def trained_run(tmp_path_factory, dates_data):
             (runs / "stdout").write_text(done.stdout)
             (runs / "stderr").write_text(done.stderr)
     return runs / "dates"
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    """A translator by a small Transformer, with random weights."""
+    return make_translator(architecture="transformer")
+
+
+@pytest.fixture
+def preset(transformer, tmp_path):
+    """A preset of it, which a test may write to."""
+    transformer.save_to_preset(tmp_path / "preset")
+    return tmp_path / "preset"

@@ -1,5 +1,8 @@
 """A small training through the run module, and what it leaves behind."""
 
+import itertools
+import os
+import signal
 from types import SimpleNamespace
 
 import keras
@@ -64,6 +67,17 @@ def make_run(path):
     with RunFolder.prepare(path, "translation") as folder:
         (folder / "config.yaml").write_text("")
     return RunFolder(path)
+
+
+def terminate_at(count):
+    """A method that has the process end by SIGTERM at its so-many-th call."""
+    calls = itertools.count(1)
+
+    def method(self, *_, **__):
+        if next(calls) == count:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return method
 
 
 class Evaluate:

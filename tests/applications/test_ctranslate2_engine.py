@@ -26,17 +26,6 @@ ctranslate2 = pytest.importorskip(ENGINE)
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 
 
-@pytest.fixture(scope="module")
-def transformer():
-    return make_translator(architecture="transformer")
-
-
-@pytest.fixture
-def preset(transformer, tmp_path):
-    transformer.save_to_preset(tmp_path / "preset")
-    return tmp_path / "preset"
-
-
 @pytest.fixture
 def conversions(monkeypatch):
     """The folders that networks were converted into."""

@@ -1,8 +1,6 @@
 """The command trains on JAX, on one device and on several: run by `make test-jax`."""
 
 import json
-import os
-import signal
 import sys
 
 import keras
@@ -17,7 +15,7 @@ from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import assert_same_training, call_command, run_command, write_dates
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures, figures
-from tests.applications.small_training import assert_same_runs, fit, make_run, saved
+from tests.applications.small_training import assert_same_runs, fit, make_run, saved, terminate_at
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX")
 
@@ -96,15 +94,8 @@ def test_a_signal_saves_and_the_run_continues_to_the_same_weights(tmp_path, monk
     runs = [make_run(tmp_path / name) for name in ("unbroken", "broken")]
     settings = {"epochs": 2, "average_checkpoints": 2}
     fit(runs[0], **settings)
-    seen = []
-
-    def interrupt(self, *_, **__):
-        seen.append(None)
-        if len(seen) == batch:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with monkeypatch.context() as patch, pytest.raises(Preempted, match="ended by SIGTERM"):
-        patch.setattr(Progress, "on_train_batch_end", interrupt)
+        patch.setattr(Progress, "on_train_batch_end", terminate_at(batch))
         fit(runs[1], **settings)
     fit(runs[1], **settings)
     assert_same_runs(saved(runs[1]), saved(runs[0]))

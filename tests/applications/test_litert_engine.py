@@ -35,17 +35,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def transformer():
-    return make_translator(architecture="transformer")
-
-
-@pytest.fixture
-def preset(transformer, tmp_path):
-    transformer.save_to_preset(tmp_path / "preset")
-    return tmp_path / "preset"
-
-
 @pytest.fixture
 def conversions(monkeypatch):
     """The sizes of the programs that were converted."""

@@ -30,12 +30,7 @@ from keras_attention.applications.translation.config import (
     TrainingConfig,
     TranslationConfig,
 )
-
-
-def make_run(path):
-    with RunFolder.prepare(path, "translation") as folder:
-        (folder / "config.yaml").write_text("data: {}\n")
-    return RunFolder(path)
+from tests.applications.small_training import make_run
 
 
 def test_a_prepared_folder_can_be_opened(tmp_path):

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import io
 import math
-import os
 import signal
 
 import keras
@@ -36,6 +35,7 @@ from tests.applications.small_training import (
     make_model,
     make_run,
     saved,
+    terminate_at,
 )
 
 
@@ -53,16 +53,9 @@ def test_a_signal_saves_and_the_run_continues_to_the_same_weights(
     unbroken, tmp_path, monkeypatch, batch
 ):
     run = make_run(tmp_path / "run")
-    seen = []
-
-    def interrupt(self, *_, **__):
-        seen.append(None)
-        if len(seen) == batch:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch, pytest.raises(Preempted, match="ended by SIGTERM") as end:
-        patch.setattr(Progress, "on_train_batch_end", interrupt)
+        patch.setattr(Progress, "on_train_batch_end", terminate_at(batch))
         fit(run, schedule="halve", patience=3)
     assert end.value.exit_status == 143 and signal.getsignal(signal.SIGTERM) is before
     assert f"step-{batch:08d}.npz is written" in str(end.value)

@@ -22,6 +22,7 @@ from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID
 from tests.applications.translation_runs import randomize
+from tests.attention_oracle import softmax
 from tests.docs_examples import run_fences
 
 B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
@@ -128,11 +129,6 @@ def whole(model, ids):
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
-
-
-def softmax(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
 
 
 def weights(model) -> dict:

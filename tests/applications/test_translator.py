@@ -40,11 +40,6 @@ def plain():
     return make_translator(architecture="rnnencdec")
 
 
-@pytest.fixture(scope="module")
-def transformer():
-    return make_translator(architecture="transformer")
-
-
 def encoded(translator, line):
     return translator.preprocessor.source_tokenizer.encode([line])[0]
 

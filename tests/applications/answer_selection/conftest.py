@@ -1,9 +1,11 @@
 """The small run that the tests of a trained model share."""
 
+import numpy as np
 import pytest
 
 from tests.applications.commands import train_here
 
+VOCABULARY = 31
 SETTINGS = [
     "--data.dataset=facts",
     "--vocabulary.unknown_buckets=50",
@@ -13,6 +15,11 @@ SETTINGS = [
     "--training.early_stopping=mrr",
     "--training.negatives=3",
 ]
+
+
+def ids(*shape, seed=3):
+    """Words of networks of so many."""
+    return np.random.default_rng(seed).integers(1, VOCABULARY, shape).astype("int32")
 
 
 def train_arguments(output, *more):

@@ -8,8 +8,7 @@ from keras_attention.applications.answer_selection import AnswerRanker, CompareA
 from keras_attention.applications.answer_selection.config import ModelConfig
 from keras_attention.applications.answer_selection.model import build_model
 from keras_attention.applications.common.errors import UserError
-
-VOCABULARY = 31
+from tests.applications.answer_selection.conftest import VOCABULARY, ids
 
 
 def build(**settings):
@@ -18,10 +17,6 @@ def build(**settings):
     for variable in model.trainable_variables:
         variable.assign(random.normal(0, 0.7, variable.shape))
     return model
-
-
-def ids(*shape, seed=3):
-    return np.random.default_rng(seed).integers(1, VOCABULARY, shape).astype("int32")
 
 
 def softmax(scores):

@@ -7,8 +7,8 @@ import pytest
 from keras_attention import LuongAttention
 from keras_attention.applications.answer_selection import AnswerSelector, ModelConfig, Reader
 from keras_attention.applications.common.errors import UserError
+from tests.applications.answer_selection.conftest import VOCABULARY, ids
 
-VOCABULARY = 31
 ENCODERS = ("gru", "outer", "inner-word", "inner-context", "inner-gate")
 CASES = [
     *({"encoder": encoder} for encoder in ENCODERS),
@@ -26,10 +26,6 @@ def build(seed=5, log_odds=False, **settings):
     for variable in model.trainable_variables:
         variable.assign(random.normal(0, 0.7, variable.shape))
     return model
-
-
-def ids(*shape, seed=3):
-    return np.random.default_rng(seed).integers(1, VOCABULARY, shape).astype("int32")
 
 
 def name(settings):
