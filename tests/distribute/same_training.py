@@ -65,7 +65,7 @@ class Coverage(keras.layers.Layer):
     def __init__(self):
         super().__init__()
         self.embedding = keras.layers.Embedding(WORDS, 6, mask_zero=True)
-        self.attention = CoverageAttention(5, loss_weight=2.0)
+        self.attention = CoverageAttention(5, loss_weight=2.0, loss_start=2)
 
     def call(self, ids):
         words, real = self.embedding(ids), ids > 0

@@ -84,8 +84,11 @@ class CoverageAttention(BahdanauAttention):
         initializer = arguments.fresh(self.coverage_initializer)
         self._make_weight("coverage_vector", (self.units,), initializer)
         if self.loss_weight and self.loss_start:
-            options = {"dtype": "int32", "trainable": False, "aggregation": "only_first_replica"}
-            self._make_weight("loss_step", (), "zeros", **options)
+            # Each replica has its own: to update a shared one, replicas wait for each other in the
+            # middle of a step, and Keras then adds up wrong losses.
+            alone = {"aggregation": "only_first_replica", "synchronization": "on_read"}
+            options = {"dtype": "int32", "trainable": False, "name": "loss_step", **alone}
+            self.loss_step = keras.Variable("zeros", (), **options)
 
     def initial_state(self, memory):
         # In float32: a half has no digits left for what a hundred steps add up to.
