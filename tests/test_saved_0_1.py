@@ -84,8 +84,8 @@ def test_a_run_of_classification():
             assert_close(prediction.probabilities[label], probability)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", RUNS)
-@pytest.mark.by_default("classification")
 def test_a_run_goes_on_to_the_same_figures(task, tmp_path, capsys):
     path = tmp_path / task
     shutil.copytree(SAVED / task, path)

@@ -102,6 +102,7 @@ def test_a_card_follows_its_run_and_an_edited_one_stays(traced_nowhere, tmp_path
     RunFolder(tmp_path / "run").verify_parts()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_continued_with_changes_says_so(trained, tmp_path):
     run, _ = trained
     copied = shutil.copytree(run, tmp_path / "run")

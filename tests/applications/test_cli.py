@@ -133,6 +133,7 @@ def test_evaluate_gives_a_table_or_json(trained_run, read_once, capsys):
         assert line.split() == [name, f"{report[key]:.2f}"]
 
 
+@pytest.mark.slow
 def test_evaluate_on_files_with_gold_alignments(trained_run, read_once, capsys, tmp_path):
     source, target, gold = (tmp_path / name for name in ("s", "t", "gold"))
     source.write_text("2 ottobre 1999\nam 10.01.2095\n")

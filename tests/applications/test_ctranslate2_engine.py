@@ -209,6 +209,7 @@ def test_what_the_engine_does_not_do_is_refused_with_a_way_out(transformer, monk
     refused("needs the package ctranslate2: pip install ctranslate2")
 
 
+@pytest.mark.slow
 def test_the_command_searches_by_the_engine(preset, tmp_path, capsys):
     (tmp_path / "lines").write_text("\n".join(random_lines(9)) + "\n")
     arguments = ["predict", str(preset), "--input", str(tmp_path / "lines"), "--beam-size", "1"]

@@ -14,8 +14,8 @@ XLA = ["--training.jit_compile=true", "--training.deterministic=false"]
 MIRRORED = ["--distribute.strategy=mirrored", "--distribute.devices=CPU:0,CPU:1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.by_default(FAST)
 def test_two_devices_train_as_one(capsys, tmp_path, task):
     train_on_one_and_two(capsys, tmp_path, task)
 

@@ -67,6 +67,7 @@ def test_it_is_saved_as_one_task(together, tmp_path):
         assert (found.text, found.score) == (expected.text, pytest.approx(expected.score, rel=1e-5))
 
 
+@pytest.mark.slow
 def test_the_command_takes_several_runs(single, together, tmp_path, capsys):
     for name, task in zip("ab", single, strict=True):
         task.save_to_preset(tmp_path / name)

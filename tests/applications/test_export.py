@@ -67,8 +67,8 @@ def assert_same(served, place, rank, translation):
         assert alignment.sum() == pytest.approx(translation.alignment.sum(), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["rnnsearch", "transformer"])
-@pytest.mark.by_default("rnnsearch")
 def test_saved_models_of_pieces_and_words_give_what_translate_gives(
     tmp_path, architecture, traced_nowhere
 ):

@@ -60,8 +60,8 @@ def assert_same(found, expected):
                 np.testing.assert_allclose(mine.alignment, other.alignment, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.by_default("transformer, all options")
 def test_the_engine_finds_what_our_search_finds(case):
     model, options = CASES[case]
     translator = make_translator(**model)

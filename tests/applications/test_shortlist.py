@@ -98,8 +98,8 @@ def test_a_list_of_all_words_changes_nothing(translators, name):
             np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.by_default("rnnsearch")
 def test_words_of_the_list_alone_are_written(translators, name):
     """Their log-probability is that of the network's, or the networks', scores among them."""
     task = translators[name]

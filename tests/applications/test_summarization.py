@@ -34,10 +34,9 @@ from tests.applications.summarization_runs import (
 )
 
 # Each trains and searches for seconds: the default one and the one of another shape stand for all.
+FAST = "see2017", "nallapati2016-hierarchical"
 EVERY = [
-    pytest.param(
-        name, marks=() if name in ("see2017", "nallapati2016-hierarchical") else pytest.mark.slow
-    )
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST))
     for name in [*ARCHITECTURES, "transformer"]
 ]
 
@@ -321,6 +320,7 @@ def batch_of(task):
     return next(iter(make_batches(task.encode(CORPUS), 3, shuffle=False).to_dataset(epochs=1)))
 
 
+@pytest.mark.by_default("see2017")
 def test_every_architecture_learns_and_the_log_probabilities_are_logits(task, traced_nowhere):
     before = [np.asarray(weight) for weight in task.backbone.trainable_weights]
     inputs, labels = batch_of(task)

@@ -201,8 +201,8 @@ def test_several_devices_resume_exactly(tmp_path):
     assert_same_runs(saved(whole), saved(parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.by_default("mixed_float16")
 def test_16_bits_train_and_resume(tmp_path, precision):
     settings = {"precision": precision, "learning_rate": 0.02, "steps_per_execution": 5}
     whole, parts = make_run(tmp_path / "whole"), make_run(tmp_path / "parts")
@@ -215,6 +215,7 @@ def test_16_bits_train_and_resume(tmp_path, precision):
     assert losses[-1] < losses[0] - 0.05
 
 
+@pytest.mark.slow
 def test_steps_of_one_execution_are_the_same_steps(unbroken, tmp_path):
     run = make_run(tmp_path / "run")
     fit(run, schedule="halve", patience=3, steps_per_execution=STEPS)
@@ -223,6 +224,7 @@ def test_steps_of_one_execution_are_the_same_steps(unbroken, tmp_path):
         fit(make_run(tmp_path / "other"), steps_per_execution=2)
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_checkpoint(unbroken, tmp_path, monkeypatch):
     run = make_run(tmp_path / "run")
     fit(run, epochs=2, schedule="halve", patience=3)
@@ -273,6 +275,7 @@ def test_the_learning_rate_halves_on_a_plateau(tmp_path):
     assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
 
 
+@pytest.mark.slow
 def test_time_that_is_over_stops_training_in_mid_epoch(tmp_path, traced_nowhere):
     run = make_run(tmp_path / "run")
     outcome, _ = fit(run, max_minutes=1e-9)

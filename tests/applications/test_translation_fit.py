@@ -60,6 +60,7 @@ def mean_loss(task, sources, targets):
     return each[labels > 0].mean()
 
 
+@pytest.mark.slow
 def test_strings_of_every_kind_train_alike(still):
     expected = pytest.approx(mean_loss(still, SOURCES, TARGETS), rel=1e-5)
     batches = tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(COUNT)
@@ -77,6 +78,7 @@ def test_strings_of_every_kind_train_alike(still):
         assert still.evaluate(*data, **size, verbose=0) == expected
 
 
+@pytest.mark.slow
 def test_some_examples_may_be_held_out_or_weighted(still):
     most, rest = (SOURCES[:7], TARGETS[:7]), (SOURCES[7:], TARGETS[7:])
     expected = pytest.approx((mean_loss(still, *most), mean_loss(still, *rest)), rel=1e-5)
@@ -154,6 +156,7 @@ def test_predict_wants_targets_and_says_so(still):
     assert still.predict((SOURCES[:2], TARGETS[:2]), verbose=0).shape[0] == 2
 
 
+@pytest.mark.slow
 def test_it_learns_with_swapped_parts_and_calls_the_users_callbacks(
     preprocessor, traced, monkeypatch
 ):
@@ -202,6 +205,7 @@ def run(module_traced_nowhere, preprocessor, tmp_path_factory):
 IN_A_RUN = {"validation_split": 0.2, "batch_size": 4, "seed": 3}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     seen = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
@@ -229,6 +233,7 @@ def test_a_task_that_a_run_trained_is_saved_and_trains_another_run(
         assert Translator.from_preset(tmp_path / folder).backbone.count_params() > 0
 
 
+@pytest.mark.slow
 def test_a_callback_may_end_a_run(preprocessor, tmp_path):
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):

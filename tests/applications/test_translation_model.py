@@ -289,6 +289,7 @@ def test_encoder_gives_what_keras_gru_gives():
         assert not np.any(ours[2]) and not np.any((last, first)[index][2])
 
 
+@pytest.mark.by_default("transformer", "transformer-ssru", "rnnsearch", "luong-general-2")
 def test_steps_give_what_the_whole_sequence_gives(model, ids, whole):
     source, target = ids
     logits, scores = model.score(source, target)
@@ -345,7 +346,7 @@ def test_config_covers_every_argument(kind):
     assert names <= set(kind(SOURCE, TARGET, **sizes).get_config())
 
 
-@pytest.mark.by_default("rnnsearch", "luong-general-2", "luong-local-p", "transformer-pre-rotary")
+@pytest.mark.by_default("rnnsearch", "luong-local-p")
 def test_one_trace_serves_all_shapes(model):
     traces = []
     spec = tf.TensorSpec([None, None], tf.int32)
@@ -362,6 +363,7 @@ def test_one_trace_serves_all_shapes(model):
     assert len(traces) == 1
 
 
+@pytest.mark.by_default("Transformer", "RNNSearch")
 @pytest.mark.parametrize("kind", [RNNSearch, RNNEncDec, Luong, Transformer])
 def test_dropout_acts_in_training_only(kind, ids):
     extra = {"layers": 2} if kind is Luong else {}
@@ -411,6 +413,7 @@ def test_the_example_of_the_docstring_runs(kind):
     assert run_fences(inspect.getdoc(kind), kind.__name__) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "shared_keys"),
     [
@@ -419,7 +422,6 @@ def test_the_example_of_the_docstring_runs(kind):
         ({"autoregression": "ssru"}, {"memory"}),
     ],
 )
-@pytest.mark.by_default("option0-shared_keys0")
 def test_hypotheses_that_share_memory_and_caches_find_the_same(option, shared_keys):
     sizes = {"embedding_size": 12, "layers": 2, "feed_forward_size": 17, "heads": 3}
     model = Transformer(31, 37, **option, **sizes)

@@ -24,6 +24,7 @@ BLOCKS = {"embedding_size": 8, "layers": 2, "feed_forward_size": U, "heads": 2}
 BUILDER = {**vars(ModelConfig()), "architecture": "rnn"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_tied_table_is_read_in_float_where_it_is_quantized(mode):

@@ -35,6 +35,7 @@ def preset(task, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_preset_and_a_file_come_back_with_equal_scores(task, preset, tmp_path, traced_nowhere):
     task.save(tmp_path / "task.keras")
     expected = task.translate(SOURCE_LINES, n_best=2)

@@ -89,6 +89,14 @@ def test_symbolic_call_agrees_and_knows_its_shapes(name):
         assert tuple(symbol.shape) == results[key].shape, key
 
 
+@pytest.mark.by_default(
+    "bahdanau",
+    "decoder-previous-gru",
+    "inner-context",
+    "multi-head",
+    "transformer-decoder-post",
+    "pooling",
+)
 @every_case
 def test_one_compiled_function_serves_every_batch_and_length(name):
     case, layer = CASES[name], built(name)

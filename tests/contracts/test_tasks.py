@@ -108,6 +108,7 @@ def test_preset_and_keras_file_come_back_equal_in_a_fresh_process(trained):
         assert results[name] == [expected, expected]
 
 
+@pytest.mark.by_default("TextClassifier", "AnswerRanker")
 @pytest.mark.parametrize("name", TASKS)
 def test_texts_of_unequal_weights_train(name, traced_nowhere):
     entry = TASKS[name]
@@ -127,7 +128,7 @@ def test_figures_of_texts_name_their_signature(trained, name):
     json.dumps(report)
 
 
-@pytest.mark.by_default("Translator", "PairClassifier")
+@pytest.mark.by_default("PairClassifier")
 @pytest.mark.parametrize("name", TASKS)
 def test_a_preset_without_preprocessor_says_how_to_read_it(trained, name, tmp_path, capsys):
     whole, entry, path = trained[1][name], TASKS[name], tmp_path / "alone"
@@ -161,6 +162,7 @@ def test_an_explanation_says_what_was_attended_to(trained, name, traced_nowhere)
         assert shape[2:] == (len(each["rows"]["tokens"]), len(each["columns"]["tokens"]))
 
 
+@pytest.mark.by_default("TextClassifier", "PairClassifier", "AnswerRanker")
 @pytest.mark.parametrize("name", TASKS)
 def test_a_copy_from_the_config_has_the_same_config_and_weights(trained, name):
     task = trained[1][name]
@@ -221,8 +223,8 @@ def test_answers_follow_lora_and_quantization(tmp_path):
         np.testing.assert_allclose(again, after, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.by_default("PairClassifier")
 def test_lora_alone_learns_and_has_a_file_of_its_own(name, tmp_path, traced_nowhere):
     entry = TASKS[name]
     task = entry.make()

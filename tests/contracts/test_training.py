@@ -74,10 +74,8 @@ def test_gradients_are_the_slopes_of_the_oracle(name):
 
 # XLA compiles for seconds: these stand for layers that are computed alike. That every layer
 # trains, test_precision.py sees in float16.
+@pytest.mark.by_default("inner-cell-gate", "pointer-generator", "multi-head")
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.by_default(
-    *("decoder-previous-gru", "inner-cell-gate", "multi-head", "pointer-generator")
-)
 def test_one_compiled_training_step_changes_every_weight(name):
     case = CASES[name]
     layer, inputs = case.build(), case.inputs(6)

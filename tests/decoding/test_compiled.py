@@ -49,6 +49,7 @@ def test_beam_search_is_traced_once_for_all_sizes():
     assert len(traces) == TRACES
 
 
+@pytest.mark.by_default("greedy")
 @pytest.mark.parametrize("name", ["greedy", "sample"])
 def test_single_hypotheses_are_traced_once_for_all_sizes(name):
     chains = [Chain(batch, VOCABULARY, memory, seed=50 + batch) for batch, memory in SIZES]

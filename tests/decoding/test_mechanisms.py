@@ -21,7 +21,7 @@ from keras_attention.layers import (
 )
 from tests.contracts.backend import random, to_numpy
 from tests.contracts.kinds import randomise
-from tests.decoding.running import MODES, USUAL, prepare
+from tests.decoding.running import MODES, prepare
 
 BATCH, LENGTH, SIZE, VOCABULARY, LONGEST = 2, 6, 5, 4, 7
 START, END = 1, 0
@@ -116,9 +116,9 @@ def inputs_of(tokens):
 
 
 # To compile takes seconds, and the state is carried alike: one mechanism is compiled by default.
+@pytest.mark.by_default("coverage-eager", "temporal-eager", "coverage-tf.function")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.by_default(mode=[USUAL], name=["coverage"])
 def test_each_hypothesis_scores_what_it_scores_alone(name, mode):
     writer = Writer(name)
     state = writer.state()

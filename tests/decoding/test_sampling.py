@@ -73,6 +73,7 @@ TRUNCATIONS = {
 }
 
 
+@pytest.mark.by_default("613-8000-top-p", "101-7000-top-k, top-p, warm", vocabulary=[5])
 @pytest.mark.parametrize("options", TRUNCATIONS.values(), ids=TRUNCATIONS)
 @pytest.mark.parametrize("vocabulary,count", [(5, SAMPLES), (101, 7_000), (613, 8_000)])
 def test_frequencies_are_the_distribution(vocabulary, count, options):
@@ -169,6 +170,7 @@ def test_support(options, support):
     assert set(tokens.ravel().tolist()) == support
 
 
+@pytest.mark.by_default("eager")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_draws_the_same(mode):
     logits = np.random.default_rng(4).normal(size=(3, 50))

@@ -29,6 +29,7 @@ def check_equal(ours, theirs):
         np.testing.assert_array_equal(ops.convert_to_numpy(one), ops.convert_to_numpy(other))
 
 
+@pytest.mark.by_default("beam")
 @pytest.mark.parametrize(
     "options,function,arguments",
     [
@@ -62,6 +63,7 @@ def test_search_does_what_the_options_say(options, function, arguments):
     check_equal(found, function(chain.step, state, max_length=limits, **common, **arguments))
 
 
+@pytest.mark.by_default("eager")
 @pytest.mark.parametrize("mode", MODES)
 def test_source_lengths_that_only_the_graph_knows(mode):
     chain = Chain(seed=5)

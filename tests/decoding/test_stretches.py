@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention.decoding import beam_search, greedy_search, mask_of_origins, sample
 from tests.decoding.chains import END, START, Chain
-from tests.decoding.running import BACKEND, MODES, USUAL, in_python, prepare
+from tests.decoding.running import BACKEND, MODES, in_python, prepare
 
 BATCH, LIMITS = 11, np.array([2, 9, 3, 1, 13, 4, 9, 5, 2, 7, 3])
 SEARCHES = {
@@ -79,9 +79,9 @@ def found(
     return [ops.convert_to_numpy(x) for x in prepare(run, mode)(start)]
 
 
+@pytest.mark.by_default("greedy-eager", "covered-eager", "covered-tf.function")
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
 @pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.by_default(mode=[USUAL], name=["covered"])
 def test_nothing_that_is_found_changes(name, mode):
     expected = found(name, shrink_batch=False)
     assert len(np.unique(expected[1])) > 3  # lengths
@@ -93,9 +93,9 @@ def test_nothing_that_is_found_changes(name, mode):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_default("covered-eager")
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
 @pytest.mark.parametrize("name", [name for name in SEARCHES if "beam_size" in SEARCHES[name][1]])
-@pytest.mark.by_default(mode=[USUAL])
 def test_hypotheses_that_share_a_cache_find_the_same(name, mode):
     expected = found(name, shrink_batch=False)
     for attention in (True, False):
@@ -106,9 +106,9 @@ def test_hypotheses_that_share_a_cache_find_the_same(name, mode):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_default("greedy-eager", "covered-eager")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "sample"])
-@pytest.mark.by_default(mode=[USUAL])
 def test_a_search_with_room_for_so_many_steps_marks_what_needs_more(name, mode):
     expected = found(name, shrink_batch=False)
     for room in (LIMITS.max(), 2):
@@ -122,6 +122,7 @@ def test_a_search_with_room_for_so_many_steps_marks_what_needs_more(name, mode):
             np.testing.assert_allclose(ours[finished], theirs[finished], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.by_default("greedy", "covered")
 @pytest.mark.skipif(BACKEND == "jax", reason="sizes cannot change there")
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_is_finished_costs_no_more(name):

@@ -57,6 +57,7 @@ def test_a_cell_may_drop_in_its_own_way():
     assert np.isfinite(outputs(layer, training=True)).all()
 
 
+@pytest.mark.by_default("recurrent-feeding", "stack-previous", "attention-previous")
 @every_order
 @every_kind
 def test_dropout_acts_in_training_and_anew_each_time(kind, options):
@@ -70,6 +71,7 @@ def test_dropout_acts_in_training_and_anew_each_time(kind, options):
     np.testing.assert_array_equal(outputs(layer), quiet)  # no mask stays behind
 
 
+@pytest.mark.by_default("recurrent-feeding", "stack-previous", "cell-previous")
 @every_order
 @every_kind
 def test_one_mask_serves_all_steps(kind, options):

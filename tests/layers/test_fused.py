@@ -112,9 +112,9 @@ def assert_both_agree(monkeypatch, make, training=False, **options):
 
 
 # The order does not know the mechanism: by default, each of both beside one of the other.
+@pytest.mark.by_default("coverage-feeding", "concat-feeding", "coverage-current")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.by_default(mechanism=["coverage"], order=["feeding"])
 def test_loops_agree_for_every_mechanism_and_order(monkeypatch, mechanism, order):
     cell = {"previous": "gru", "previous-vector": "lstm", "current": "gru"}.get(order, "lstm-stack")
     assert_both_agree(

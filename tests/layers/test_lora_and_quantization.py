@@ -99,6 +99,7 @@ def test_a_quantized_model_is_close_and_small_and_reloads(kind, mode, block_size
     np.testing.assert_array_equal(to_numpy(loaded(inputs)), result)
 
 
+@pytest.mark.by_default("int8-None")
 @pytest.mark.parametrize(
     ("mode", "autoregression"), [("int8", None), ("int4", "ssru"), ("int8", "self-attention")]
 )

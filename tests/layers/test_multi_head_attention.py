@@ -387,6 +387,7 @@ def test_what_masked_memory_holds_reaches_no_result_or_gradient(content):
         np.testing.assert_allclose(given, wanted, atol=1e-6)
 
 
+@pytest.mark.by_default("int8-1.05")
 @pytest.mark.parametrize(("mode", "most"), [("int8", 1.05), ("int4", 1.25)])
 def test_quantized_kernels_are_as_close_as_those_of_keras(mode, most):
     width = 128

@@ -173,6 +173,7 @@ def test_masks_come_with_the_inputs_or_by_name():
     assert not close(implicit, other, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_stack_trains_by_model_add_and_reloads(tmp_path):
     keras.utils.set_random_seed(3)
     model = keras.Sequential(

@@ -87,6 +87,7 @@ def test_they_are_arguments_of_both_networks(network, name):
     assert not getattr(network.from_config(before), name)
 
 
+@pytest.mark.by_default("options0")
 @pytest.mark.parametrize("options", [("gru", "word_match"), ("compare-aggregate", "exact_match")])
 def test_they_rank_by_the_very_word_and_come_back(tmp_path, options):
     """Names that training never saw have vectors of chance: only the same word tells them apart."""

@@ -252,6 +252,7 @@ def test_what_is_wrong_is_said_in_one_line(answers_run, capsys, tmp_path, argume
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_run_of_another_task_and_an_encoder_without_weights(tmp_path):
     own = ["--model.encoder=gru", "--training.epochs=1", "--training.loss=log"]
     config = load_config(AnswerSelectionConfig, [], [*SETTINGS[:2], *own], PRESETS["facts"])

@@ -140,6 +140,7 @@ def test_a_vocabulary_that_inflates_without_end_is_refused(monkeypatch):
         BackboneTokenizer.from_config(config)
 
 
+@pytest.mark.by_default("single")
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
 def test_weights_are_of_words_alone_and_padding_has_no_say(bert, model, pairs):
     inputs, more = inputs_of(bert, pairs), inputs_of(bert, pairs, padding=5)
@@ -154,6 +155,7 @@ def test_weights_are_of_words_alone_and_padding_has_no_say(bert, model, pairs):
     np.testing.assert_allclose(total, [1, 1, 1 if pairs else 0, 1], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgotten", ["pool", "backbone"])
 def test_a_forgotten_mask_is_found_out(bert, model, forgotten, monkeypatch):
     packed = type(model.encoder)._packed

@@ -36,6 +36,7 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS), np.array(LABELS)
 
 
+@pytest.mark.slow
 def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
     """Of 33 texts one is long: its bucket has one text, and that of the others 32."""
     texts, labels = [*TEXTS, *TEXTS[:8], "long " * 90], [*LABELS, *LABELS[:8], "no"]
@@ -54,6 +55,7 @@ def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
     assert batches == 2 and len(seen) - batches == 9
 
 
+@pytest.mark.by_default("labels1-many")
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [
@@ -62,7 +64,6 @@ def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
         ([1.5, 2.5, -1.0, 0.5] * 6, "number"),
     ],
 )
-@pytest.mark.by_default("labels0-one", "labels1-many")
 def test_texts_of_every_kind_of_label_from_lists_and_datasets(labels, kind):
     import tensorflow as tf
 

@@ -177,6 +177,7 @@ def test_a_network_without_it_is_described_as_before():
     assert model.prior is None and "prior" not in model.get_config()
 
 
+@pytest.mark.slow
 def test_the_command_counts_too(tmp_path):
     table = tmp_path / "train.csv"
     rows = (f"{text},{label}" for text, label in zip(TEXTS, LABELS, strict=True))

@@ -135,6 +135,7 @@ def attention_of(model, name):
     return encoder.pool, "attention"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mean"])
 @most
 def test_attention_without_its_mask_is_found_out(models, name, monkeypatch):

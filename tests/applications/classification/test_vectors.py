@@ -67,6 +67,7 @@ def test_vectors_are_scaled_to_a_length_on_request(file):
     np.testing.assert_allclose(found, [*expected, np.zeros(3)], rtol=1e-6)
 
 
+@pytest.mark.by_default("both")
 @pytest.mark.parametrize("channels", ["tuned", "static", "both"])
 def test_training_changes_the_tuned_vectors_alone(file, channels, tmp_path):
     task = classifier(file, channels)
