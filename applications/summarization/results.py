@@ -163,7 +163,8 @@ def evaluation_report(
     return {
         "documents": len(results),
         **rouge(texts, references, resamples=RESAMPLES),
-        "signature": f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference",
+        "signature": f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference, "
+        "letters of all scripts",
         "exact_match": _percentage([exact]),
         "repeated_trigrams": repeated_ngrams([result.tokens for result in results]),
         "repeated_trigrams_of_references": repeated_ngrams(reference_tokens),

@@ -1,14 +1,23 @@
 """Scores of generated text: BLEU and chrF by sacrebleu, ROUGE by rouge-score, and repetition."""
 
+import functools
 import itertools
+import re
+import sys
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo, Chinese.
+_WITHOUT_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 References = Sequence[str] | Sequence[Sequence[str]]
 
 
@@ -225,10 +234,15 @@ def rouge(
 ) -> dict[str, float]:
     """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
 
+    Words are those of rouge-score, in lower case, but letters beyond a to z count too: rouge-score
+    takes them for spaces. A word is a run of letters, marks and numbers; of scripts without spaces
+    (Chinese, Japanese, Thai, Lao, Burmese, Khmer) each character is one. So texts in ASCII have the
+    figures that rouge-score gives them.
+
     Args:
         hypotheses, references: A summary of each document, and its references, a list or the only
             one. Of several, the best counts, for each measure by itself.
-        stem: Whether words are compared by their stems (Porter's), as is usual.
+        stem: Whether words of a to z are compared by their stems (Porter's), as is usual.
         resamples: From how many draws of the documents, with replacement, a 95 % confidence
             interval comes: `"rouge1_low"` and `"rouge1_high"`, and so on. 0 for none; 1,000 is
             usual. The draws are always the same.
@@ -246,6 +260,8 @@ def rouge(
     >>> scores = rouge(["the cat sat"], [["the cat sat down", "a dog"]])
     >>> round(scores["rouge1"], 1)
     85.7
+    >>> round(rouge(["天气好"], ["天气很好"])["rouge1"], 1)
+    85.7
     """
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -257,7 +273,7 @@ def rouge(
         )
     if resamples < 0:
         raise ValueError(f"`resamples` must be at least 0. Received: resamples={resamples}")
-    scorer = RougeScorer(list(ROUGE), use_stemmer=stem)
+    scorer = RougeScorer(list(ROUGE), tokenizer=_RougeWords(stem))
     found = [
         scorer.score_multi(targets, text) for text, targets in zip(hypotheses, groups, strict=True)
     ]
@@ -273,6 +289,35 @@ def rouge(
         ends = np.quantile([values[each].mean() for each in rows], (0.025, 0.975))
         report |= zip((f"{name}_low", f"{name}_high"), map(float, ends), strict=True)
     return report
+
+
+class _RougeWords:
+    """The words that ROUGE counts, in the form in which rouge-score takes a tokenizer."""
+
+    def __init__(self, stem: bool):
+        from rouge_score.tokenizers import DefaultTokenizer
+
+        self._words_of_ascii: Callable[[str], list[str]] = DefaultTokenizer(stem).tokenize
+
+    def tokenize(self, text: str) -> list[str]:
+        if text.isascii():
+            return self._words_of_ascii(text)
+        # Composed, as an accent may be a character of its own in one of two texts.
+        found = _rouge_pattern().findall(unicodedata.normalize("NFC", text.lower()))
+        return [
+            word
+            for each in found
+            for word in (self._words_of_ascii(each) if each.isascii() else [each])
+        ]
+
+
+@functools.cache
+def _rouge_pattern() -> re.Pattern[str]:
+    """Return the pattern of a word; Python's `\\w` has no marks, such as Indic vowel signs."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(each for each in characters if unicodedata.category(each)[0] == "M")
+    letter = f"[^\\W_][{marks}]*"
+    return re.compile(f"(?=[{_WITHOUT_SPACES}]){letter}|(?:(?![{_WITHOUT_SPACES}]){letter})+")
 
 
 def oracle_sentences(
@@ -297,9 +342,7 @@ def oracle_sentences(
     >>> oracle_sentences(["a cat sat", "it rained all day", "the cat slept"], ["the cat slept"], 1)
     [2]
     """
-    from rouge_score.tokenizers import DefaultTokenizer
-
-    tokenize = DefaultTokenizer(use_stemmer=True).tokenize
+    tokenize = _RougeWords(stem=True).tokenize
     words = [tokenize(sentence) for sentence in sentences]
     references = [references] if isinstance(references, str) else references
     wanted = [[_ngrams(tokenize(text), n) for text in references] for n in (1, 2)]

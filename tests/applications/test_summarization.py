@@ -436,7 +436,7 @@ def test_an_exported_summariser_writes_the_same(name, tmp_path, traced_nowhere):
 def test_evaluation_and_picture(task, tmp_path, traced_nowhere):
     summaries = [[summary, "b"] for summary in SUMMARIES]
     report = json.loads(json.dumps(task.evaluate_text(DOCUMENTS, summaries, lead=1)))
-    assert report["documents"] == 3
+    assert report["documents"] == 3 and report["signature"].endswith("letters of all scripts")
     assert 0 <= report["rouge1_low"] <= report["rouge1"] <= report["rouge1_high"] <= 100
     assert 0 < report["lead_rouge"]["rouge1"] <= report["oracle_rouge"]["rouge1"]
     assert all(name in table({"data": "here", **report}) for name in ("lead-1", "oracle-1"))

@@ -18,6 +18,7 @@ from keras_attention.metrics import (
     oracle_sentences,
     rouge,
 )
+from keras_attention.metrics.corpus import _RougeWords
 
 REFERENCES = [
     "The children are playing in the snow.",
@@ -181,6 +182,36 @@ def test_the_interval_of_rouge_is_that_of_draws_of_its_documents():
     assert rouge([], [], resamples=10) == dict.fromkeys(report, 0.0)
     with pytest.raises(ValueError, match="Received: resamples=-1"):
         rouge(HYPOTHESES, references, resamples=-1)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("天气很好。", "天 气 很 好"),
+        ("GPU加速 ひらがな", "gpu 加 速 ひ ら が な"),
+        ("ส้มโอ", "ส้ ม โ อ"),
+        ("Привет, мир!", "привет мир"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("한국어 문장", "한국어 문장"),
+        ("Cafe\u0301s ÉTÉ", "cafés été"),
+        ("❤\ufe0f “the dogs’ Zoë_x”", "the dog zoë x"),
+    ],
+)
+def test_rouge_counts_the_letters_of_every_script(text, words):
+    words = words.split()
+    assert _RougeWords(stem=True).tokenize(text) == words
+    scores = rouge([text], [text])
+    assert (scores["rouge1"], scores["rouge2"]) == pytest.approx((100, 100 * (len(words) > 1)))
+    assert oracle_sentences(["ôtô", text], [text], 2) == [1]
+
+
+def test_rouge_of_english_is_that_of_rouge_score():
+    assert rouge(["été"], ["ôtô"])["rouge1"] == 0
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    hypothesis, reference = HYPOTHESES[1] + " Its price_1: $3.50 - “good”…", OTHERS[1] + " ‘Good’"
+    expected = scorer.score(reference, hypothesis)
+    found = rouge([hypothesis], [reference])
+    assert found == pytest.approx({key: 100 * each.fmeasure for key, each in expected.items()})
 
 
 SENTENCES = ["the dogs ran", "a cat was sleeping there", "it rained", "cats sleep a lot", "the end"]
