@@ -148,7 +148,8 @@ class AnswerNetwork(Network):
         if self.match is None:
             return scores
         question = inputs["question"]
-        return scores + self.match(self.embedding(question), question, inputs["candidates"])
+        added = self.match(self.embedding(question), question, inputs["candidates"])
+        return ops.add(scores, added)  # of different types in mixed precision
 
     def _embedded(self, ids, other, training):
         vectors = self.dropout(self.embedding(ids), training=training)

@@ -87,6 +87,14 @@ def test_they_are_arguments_of_both_networks(network, name):
     assert not getattr(network.from_config(before), name)
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_shared_words_add_to_log_odds_in_mixed_precision(dtype):
+    question, answers = "who is it ?", ["it is a dog", "red"]
+    options = {"word_match": True, "log_odds": True, "dtype": dtype, **SIZES}
+    ranker = AnswerRanker.from_questions([(question, answers, [1, 0])], **options)
+    assert np.isfinite([each.score for each in ranker.rank(question, answers)]).all()
+
+
 @pytest.mark.by_default("options0")
 @pytest.mark.parametrize("options", [("gru", "word_match"), ("compare-aggregate", "exact_match")])
 def test_they_rank_by_the_very_word_and_come_back(tmp_path, options):
