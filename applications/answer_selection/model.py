@@ -11,6 +11,7 @@ from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerA
 
 from ..common.arguments import KeepsArguments
 from ..common.errors import check_choice, check_number
+from ..common.network import recurrent_start
 from .compare_aggregate import CompareAggregate
 from .config import OF_ALL, READERS, ModelConfig
 from .network import AnswerNetwork
@@ -124,6 +125,7 @@ class Reader(KeepsArguments, keras.layers.Layer):
         name = "backwards" if backwards else "forwards"
         settings = {"return_sequences": True, "go_backwards": backwards, "name": name}
         settings["dtype"] = self.dtype_policy
+        settings["recurrent_initializer"] = recurrent_start(self.dtype_policy)
         if self.attention not in INNER:
             # cuDNN refuses a row of padding alone.
             return keras.layers.GRU(self.units, use_cudnn=False, **settings)

@@ -243,12 +243,27 @@ def with_matches(vectors: Any, ids: Any, other: Any) -> Any:
     return ops.concatenate([vectors, ops.expand_dims(matches, 2)], axis=2)
 
 
+@keras.saving.register_keras_serializable("keras_attention.common")
+class OrthogonalOf16Bits(keras.initializers.Orthogonal):
+    """`Orthogonal` for 16 bits, drawn in float32: no backend decomposes a matrix of bfloat16."""
+
+    def __call__(self, shape, dtype=None):
+        return ops.cast(super().__call__(shape, "float32"), dtype)
+
+
+def recurrent_start(dtype: Any) -> Any:
+    """Return the initializer of recurrent kernels for a dtype policy: Keras' own, where it can."""
+    is_wide = keras.dtype_policies.get(dtype).variable_dtype in ("float32", "float64")
+    return "orthogonal" if is_wide else OrthogonalOf16Bits()
+
+
 def bidirectional_gru(units: int, name: str, dtype: Any, **options: Any) -> keras.layers.Layer:
     """Return a GRU that reads both ways, with `units` each way, and gives the states of all steps.
 
     Without cuDNN, which refuses padding between words, and a row of padding alone.
     """
     options |= {"return_sequences": True, "use_cudnn": False, "dtype": dtype}
+    options["recurrent_initializer"] = recurrent_start(dtype)
     gru = keras.layers.GRU(units, **options)
     both = keras.layers.Bidirectional(gru, name=name, dtype=dtype)
     # Kept: while a file is read, Keras takes a layer at the same address for this one.

@@ -121,7 +121,8 @@ def read_task(
         check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
     if "preprocessor" in config and "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
-    with making("task", folder / TASK_FILE, changes):
+    given = [*changes, *(["dtype"] if dtype is not None else [])]
+    with making("task", folder / TASK_FILE, given):
         for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
             check_range(name, (config.get("search") or {}).get(name), at_most=MOST[name])
         if dtype is not None:

@@ -13,7 +13,7 @@ from keras_attention.losses import masked_sparse_categorical_crossentropy, token
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
 from ..common.errors import check_counts
-from ..common.network import Network, without_unwritable
+from ..common.network import Network, recurrent_start, without_unwritable
 from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader, on_end
 
 
@@ -125,7 +125,8 @@ class SummarizationModel(Network):
             "encoder", encoder, lambda: FlatEncoder(units, name="encoder", **policy)
         )
         self.reads_sentences = getattr(self.encoder, "reads_sentences", False)
-        cell = self.part("cell", cell, lambda: keras.layers.LSTMCell(units, name="cell", **policy))
+        start = {"recurrent_initializer": recurrent_start(self.dtype_policy), **policy}
+        cell = self.part("cell", cell, lambda: keras.layers.LSTMCell(units, name="cell", **start))
         self.bridges = [  # to the first states, of an LSTM `h` and `c`
             keras.layers.Dense(size, "tanh", name=f"bridge_{'hc'[i] if i < 2 else i}", **policy)
             for i, size in enumerate(keras.tree.flatten(cell.state_size))

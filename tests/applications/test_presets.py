@@ -6,20 +6,33 @@ import resource
 import shutil
 from types import SimpleNamespace
 
+import keras
 import keras_hub
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from keras_attention import BahdanauAttention
+from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.classification import TextClassifier
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import write_checksums
+from keras_attention.applications.common.network import OrthogonalOf16Bits, recurrent_start
 from keras_attention.applications.common.presets import PRESETS
 from keras_attention.applications.common.weights import save_weights
+from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.training.config import save_config
 from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
 from keras_attention.applications.training.tasks import average_tasks, preprocessor_of
-from keras_attention.applications.translation import RNNSearch, Translator, dates
+from keras_attention.applications.translation import (
+    Luong,
+    RNNEncDec,
+    RNNSearch,
+    TranslationPreprocessor,
+    Translator,
+    dates,
+)
 
 
 def test_the_figures_of_dates_hold_for_the_weights_shipped():
@@ -197,6 +210,52 @@ def test_a_mean_is_written_whole_or_not_at_all(tmp_path):
         np.testing.assert_allclose(one, 1.5 * np.array(other), rtol=1e-6)
 
 
+def make_recurrent(task, **options):
+    """Return a tiny task, and what it takes for an answer."""
+    texts, options = ["a b", "b a"] * 2, {"units": 4, "embedding_size": 4, **options}
+    if task is Translator:
+        preprocessor = TranslationPreprocessor.adapt(texts, texts, kind="words")
+        network = options.pop("network")(6, 6, **options)
+        return task(network, preprocessor), "translate", ["a b"]
+    if task is Summarizer:
+        return task.from_texts(texts, texts, **options), "summarize", ["a b"]
+    if task is TextClassifier:
+        return task.from_texts(texts, ["x", "y"] * 2, **options), "classify", ["a b"]
+    return task.from_questions([("a", ["a", "b"], [1, 0])], **options), "rank", ["a", ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        *[(Translator, {"network": network}) for network in (RNNSearch, RNNEncDec, Luong)],
+        (Summarizer, {}),
+        (TextClassifier, {}),
+        *[(AnswerRanker, {"encoder": name}) for name in ("gru", "inner-word")],
+    ],
+)
+def test_a_recurrent_preset_is_read_in_bfloat16(task, options, tmp_path):
+    """No backend draws an orthogonal matrix in that type."""
+    whole, verb, given = make_recurrent(task, **options)
+    whole.save_to_preset(tmp_path / "whole")
+    half = task.from_preset(tmp_path / "whole", dtype="bfloat16")
+    assert "bfloat16" in {each.dtype for each in half.backbone.trainable_variables}
+    getattr(half, verb)(*given)
+    half.save_to_preset(tmp_path / "half")
+    again = task.from_preset(tmp_path / "half")
+    for one, other in zip(again.backbone.weights, half.backbone.weights, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(one), ops.convert_to_numpy(other))
+    assert "OrthogonalOf16Bits" not in (tmp_path / "whole" / "config.json").read_text("utf-8")
+
+
+def test_an_orthogonal_start_of_16_bits_is_that_of_32():
+    own = OrthogonalOf16Bits(seed=3)((4, 8), "bfloat16")
+    expected = ops.cast(keras.initializers.Orthogonal(seed=3)((4, 8)), "bfloat16")
+    np.testing.assert_array_equal(
+        *(ops.convert_to_numpy(ops.cast(x, "float32")) for x in (own, expected))
+    )
+    assert recurrent_start("mixed_bfloat16") == recurrent_start("float32") == "orthogonal"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -208,6 +267,12 @@ def test_a_mean_is_written_whole_or_not_at_all(tmp_path):
 def test_a_healthy_preset_is_not_blamed_for_its_arguments(given, message):
     with pytest.raises(UserError, match=message):
         Translator.from_preset("dates", **given)
+
+
+def test_a_dtype_that_a_part_cannot_have_is_named(tmp_path):
+    folder = preset_with(tmp_path / "odd", "config", "backbone", "config", "units", value="four")
+    with pytest.raises(UserError, match="`dtype`, as given, is wrong, or it is damaged"):
+        Translator.from_preset(folder, load_weights=False, dtype="bfloat16")
 
 
 def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_reads_it():

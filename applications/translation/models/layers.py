@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from ...common.network import recurrent_start
+
 # Added to an update gate before its sigmoid, which is then 1 in every float type.
 _HOLD = 1e4
 
@@ -26,8 +28,10 @@ class ProjectedGRUCell(keras.layers.Layer):
         self.units = self.state_size = self.output_size = units
 
     def build(self, input_shape=None):
+        start = recurrent_start(self.dtype_policy)
+
         def kernel(width, name):
-            return self.add_weight((self.units, width), initializer="orthogonal", name=name)
+            return self.add_weight((self.units, width), initializer=start, name=name)
 
         self.gate_kernel = kernel(2 * self.units, "gate_kernel")
         self.candidate_kernel = kernel(self.units, "candidate_kernel")
@@ -118,6 +122,7 @@ class StackedEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.units, self.backwards = units, backwards
         options = {"return_sequences": True, "return_state": True, "dtype": self.dtype_policy}
+        options["recurrent_initializer"] = recurrent_start(self.dtype_policy)
         options["use_cudnn"] = False  # it refuses padding in front, and a row of padding alone
         self.stack = [
             keras.layers.LSTM(units, name=f"lstm_{index}", **options) for index in range(layers)

@@ -13,6 +13,7 @@ from keras_attention.layers import (
 )
 
 from ...common.errors import check_counts
+from ...common.network import recurrent_start
 from .base import TranslationModel
 from .layers import StackedEncoder, padding_mask
 
@@ -166,8 +167,9 @@ class Luong(TranslationModel):
 def stacked_cells(units: int, layers: int, dropout: float, **policy) -> keras.layers.Layer:
     """Return LSTM cells one above the other, with dropout between them, or the only one."""
     rates = [0.0] + [dropout] * (layers - 1)
+    start = {"recurrent_initializer": recurrent_start(policy.get("dtype"))}
     cells = [
-        keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **policy)
+        keras.layers.LSTMCell(units, dropout=rate, name=f"cell_{index}", **start, **policy)
         for index, rate in enumerate(rates)
     ]
     return keras.layers.StackedRNNCells(cells, name="cells", **policy) if layers > 1 else cells[0]

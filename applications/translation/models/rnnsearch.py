@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention.layers import AttentionDecoder, AttentionMechanism, BahdanauAttention
 
+from ...common.network import recurrent_start
 from . import layers
 from .base import TranslationModel
 
@@ -86,8 +87,9 @@ class RNNSearch(TranslationModel):
             "encoder", encoder, lambda: named(layers.BidirectionalEncoder, units, name="encoder")
         )
         self.first_state = named(keras.layers.Dense, units, name="first_state", activation="tanh")
+        of_cell = {"recurrent_initializer": recurrent_start(self.dtype_policy), "name": "cell"}
         cell = self.part(
-            "cell", cell, lambda: named(keras.layers.GRUCell, units, name="cell", reset_after=False)
+            "cell", cell, lambda: named(keras.layers.GRUCell, units, reset_after=False, **of_cell)
         )
         attention = self.part(
             "attention",
