@@ -249,7 +249,8 @@ MORE = Option(
 FORMAT = Option(
     "--format",
     "saved_model: strings in, strings out, for tensorflow and tensorflow_text alone; "
-    "keras: the whole task as model.keras; ctranslate2: for that engine "
+    "keras: the whole task as model.keras, which Keras reads once "
+    "keras_attention.applications.translation is imported; ctranslate2: for that engine "
     "(architecture transformer), and the tokenizers; litert: search.tflite, ids in, ids out, for a "
     "sentence of 64 tokens, and the tokenizers (default: saved_model)",
     choices=("saved_model", "keras", "ctranslate2", "litert"),
