@@ -162,7 +162,7 @@ def _check_output(task_class, options):
         refuse_existing_output(output)
     elif getattr(options, "format", None) == "html":
         check_page(output)
-    elif options.verb == "visualize" and Path(output).suffix not in task_class.shaded_pages:
+    elif options.verb == "visualize" and Path(output).suffix.lower() not in task_class.shaded_pages:
         check_picture(output, more=task_class.shaded_pages)
     else:
         check_new_file(output)

@@ -106,7 +106,8 @@ def test_predict_lines_and_tables(opinions_run, opinions_classifier, tmp_path, c
 
 @pytest.mark.slow
 def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
-    for name, start in (("a.png", b"\x89PNG"), ("a.html", b"<!DOCTYPE html>")):
+    page = b"<!DOCTYPE html>"
+    for name, start in (("a.png", b"\x89PNG"), ("a.html", page), ("b.HTML", page)):
         path = tmp_path / name
         done = call_command(
             capsys, "visualize", opinions_run, "--input", REVIEWS[0], "--output", path
