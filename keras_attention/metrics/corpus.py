@@ -93,7 +93,7 @@ def bleu(
 
     Raises:
         ValueError: If there are no sentences, the numbers of both differ, a sentence has no
-            reference, or the tokeniser is unknown.
+            reference, an entry is no string, or the tokeniser is unknown.
 
     Reference:
         Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
@@ -110,7 +110,8 @@ def bleu(
         raise ValueError(
             f"`tokenize` must be one of {sorted(BLEU.TOKENIZERS)}. Received: tokenize={tokenize!r}"
         )
-    streams = _reference_streams(hypotheses, references)
+    hypotheses, groups = _as_corpus(hypotheses, references)
+    streams = _reference_streams(groups, len(hypotheses))
     # `force` leaves out a warning on text that looks tokenised, and changes no figure.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     score = metric.corpus_score(hypotheses, streams)
@@ -143,7 +144,8 @@ def chrf(
     """
     from sacrebleu import CHRF
 
-    streams = _reference_streams(hypotheses, references)
+    hypotheses, groups = _as_corpus(hypotheses, references)
+    streams = _reference_streams(groups, len(hypotheses))
     metric = CHRF(lowercase=lowercase, word_order=word_order)
     score = metric.corpus_score(hypotheses, streams)
     return CorpusScore(score.name, score.score, str(metric.get_signature()))
@@ -181,7 +183,8 @@ def bleu_by_length(
             "There must be as many sources as hypotheses. "
             f"Received: {len(sources)} sources and {len(hypotheses)} hypotheses."
         )
-    _reference_streams(hypotheses, references)
+    hypotheses, groups = _as_corpus(hypotheses, references)
+    _reference_streams(groups, len(hypotheses))
     starts = [0, *edges]
     if any(after <= before for before, after in zip(starts, starts[1:], strict=False)):
         raise ValueError(f"`edges` must be positive and ascending. Received: edges={edges}")
@@ -191,23 +194,21 @@ def bleu_by_length(
         chosen = [i for i, n in enumerate(lengths) if n >= start and (end is None or n < end)]
         score = None
         if chosen:
-            outputs, targets = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
+            outputs, targets = [hypotheses[i] for i in chosen], [groups[i] for i in chosen]
             score = bleu(outputs, targets, lowercase, tokenize)
         longest = None if end is None else end - 1
         buckets.append(LengthBucket(start, longest, len(chosen), score))
     return buckets
 
 
-def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[Any]]:
-    """Turn the references of each sentence into sacrebleu's streams, `None` where one lacks."""
-    groups = _groups(hypotheses, references)
-    if len(hypotheses) != len(references):
+def _reference_streams(groups: list[list[str]], count: int) -> list[list[Any]]:
+    """Turn the references of `count` sentences into sacrebleu's streams, `None` where one lacks."""
+    if count != len(groups):
         raise ValueError(
             "There must be as many references as hypotheses (several references of a sentence are "
-            f"a list in its place). Received: {len(hypotheses)} hypotheses and {len(references)} "
-            "references."
+            f"a list in its place). Received: {count} hypotheses and {len(groups)} references."
         )
-    if not hypotheses:
+    if not count:
         raise ValueError("A corpus score needs at least one sentence. Received: no hypotheses.")
     for number, group in enumerate(groups):
         if not group:
@@ -215,15 +216,29 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
     return [list(stream) for stream in itertools.zip_longest(*groups)]
 
 
-def _groups(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """Return the references of each hypothesis as a list; refuse a string in place of a corpus."""
+def _as_corpus(
+    hypotheses: Sequence[str], references: References
+) -> tuple[list[str], list[list[str]]]:
+    """Return hypotheses, and the references of each, as lists; refuse what holds no texts."""
     for name, lines in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(lines, str):
             raise ValueError(
                 f"`{name}` must be a list with an entry for each hypothesis. "
                 f"Received: the string {lines[:40]!r}"
             )
-    return [[line] if isinstance(line, str) else list(line) for line in references]
+    texts = list(hypotheses)
+    groups = [
+        list(each) if hasattr(each, "__iter__") and not isinstance(each, (str, bytes)) else [each]
+        for each in references
+    ]
+    for name, rows in (("hypotheses", [[text] for text in texts]), ("references", groups)):
+        for place, each in ((place, each) for place, row in enumerate(rows) for each in row):
+            if not isinstance(each, str):
+                raise ValueError(
+                    f"`{name}` must hold strings, an empty one where there is no text. "
+                    f"Received: {each!r} at index {place}"
+                )
+    return texts, groups
 
 
 def rouge(
@@ -248,8 +263,8 @@ def rouge(
             usual. The draws are always the same.
 
     Raises:
-        ValueError: Where there are not as many of both, a document has no reference, or `resamples`
-            is below 0.
+        ValueError: Where there are not as many of both, a document has no reference, an entry is
+            no string, or `resamples` is below 0.
 
     Reference:
         Lin 2004, "ROUGE: a package for automatic evaluation of summaries"; computed by Google's
@@ -265,7 +280,7 @@ def rouge(
     """
     from rouge_score.rouge_scorer import RougeScorer
 
-    groups = _groups(hypotheses, references)
+    hypotheses, groups = _as_corpus(hypotheses, references)
     if len(hypotheses) != len(groups) or not all(groups):
         raise ValueError(
             "Each summary needs at least one reference. "

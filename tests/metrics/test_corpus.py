@@ -123,6 +123,20 @@ def test_input_that_cannot_be_scored(measure):
         measure("one sentence", ["one sentence"])
 
 
+@pytest.mark.parametrize("measure", [bleu, chrf, rouge])
+def test_texts_may_be_arrays_but_not_missing(measure):
+    lines, wanted = np.array(HYPOTHESES), np.array([REFERENCES, OTHERS]).T
+    assert measure(lines, wanted) == measure(HYPOTHESES, wanted.tolist())
+    assert measure(lines, np.array(REFERENCES)) == measure(HYPOTHESES, REFERENCES)
+    for given in (
+        (["a", None], ["a", "b"]),
+        (["a", "b"], ["a", None]),
+        (["a"] * 2, [["a"], ["b", None]]),
+    ):
+        with pytest.raises(ValueError, match="must hold strings, .*Received: None at index 1"):
+            measure(*given)
+
+
 def test_unknown_tokenizer():
     with pytest.raises(ValueError, match=r"'13a'.*Received: tokenize='moses'"):
         bleu(HYPOTHESES, REFERENCES, tokenize="moses")
