@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -218,3 +218,15 @@ def _padded(ids, start: bool = False, end: bool = False):
 
     parts = [column(START_ID)] * start + [ids] + [column(END_ID)] * end
     return tf.concat(parts, axis=1).to_tensor(PAD_ID)
+
+
+def checked_dictionary(dictionary: Mapping[str, str] | None) -> dict[str, str]:
+    """Return translations of single words as a dict; refuse a word without any."""
+    given = dict(dictionary or {})
+    for word, written in given.items():
+        if not (isinstance(word, str) and isinstance(written, str) and written.strip()):
+            raise ValueError(
+                "`dictionary` should hold words and their translations, strings that are not "
+                f"empty; leave a word out to copy it. Received: {{{word!r}: {written!r}}}"
+            )
+    return given

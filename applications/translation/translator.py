@@ -31,7 +31,7 @@ from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
-from .preprocessor import TranslationPreprocessor, as_pairs, encode_checked
+from .preprocessor import TranslationPreprocessor, as_pairs, checked_dictionary, encode_checked
 from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
@@ -86,7 +86,7 @@ class Translator(SearchTask):
         **kwargs: Any,
     ):
         check_number("`consistency`", consistency, 0)
-        self.keep(dictionary=dict(dictionary or {}))
+        self.keep(dictionary=checked_dictionary(dictionary))
         self.keep(label_smoothing=label_smoothing, consistency=consistency)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
@@ -398,11 +398,11 @@ class Translator(SearchTask):
 
         Args:
             filepath: the folder to write; it must not exist.
-            format: `"saved_model"` (strings in, strings, scores and alignments out), `"keras"` (the
-                whole task as `model.keras`), `"ctranslate2"` (a `Transformer`, for that engine) or
-                `"litert"`: `export_litert` says what, and names its options.
-            **options: fields of `SearchOptions` to change, and of `"saved_model"` `max_letters`: a
-                longer text (10,000) is an `InvalidArgumentError`. Other formats have none.
+            format: `"saved_model"` (strings in, strings, scores and alignments out),
+                `"ctranslate2"` (a `Transformer`, for that engine), `"litert"` (`export_litert` says
+                what, and names its options) or `"keras"`: the whole task as `model.keras`, read
+                once `keras_attention.applications.translation` is imported.
+            **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change.
         """
         check_choice("`format`", format, FORMATS)
         if format in ("saved_model", "tf_saved_model"):

@@ -76,7 +76,7 @@ def test_saved_models_of_pieces_and_words_give_what_translate_gives(
     task = make_translator(architecture=architecture)
     task.export(tmp_path / "pieces")
     of_words = make_translator("words", architecture="luong")
-    of_words.dictionary = {"man": "", "the": "hin\u00fcber"}
+    of_words.dictionary = {"man": "Mann", "the": "hin\u00fcber"}
     of_words.export(tmp_path / "words", beam_size=4, n_best=2, length_penalty=0.3)
     batches = [LINES, LINES[1:2], [""], []]
     *results, served = serve(tmp_path, pieces=batches, words=[LINES])
@@ -93,7 +93,7 @@ def test_saved_models_of_pieces_and_words_give_what_translate_gives(
         for rank, translation in enumerate(result.ranked):
             assert_same(served, place, rank, translation)
             copied += bool(set(translation.tokens) & set(translation.source_tokens))
-            looked_up += bool({"", "hin\u00fcber"} & set(translation.tokens))
+            looked_up += bool({"Mann", "hin\u00fcber"} & set(translation.tokens))
         for rank in range(len(result.ranked), 2):
             assert served["text"][place, rank] == "" and served["scores"][place, rank] == -np.inf
     assert copied and looked_up

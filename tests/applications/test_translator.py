@@ -233,6 +233,9 @@ def test_unknown_words_become_the_source_word_attended_to_the_most(words):
         other = Translator(words.backbone, words.preprocessor, dictionary=dictionary)
         looked_up = other.translate("two dogs run", words.search, max_length=5)
         assert looked_up.tokens == [dictionary[token] for token in results[0].tokens]
+        for wrong in ({"dogs": ""}, {"dogs": " "}, {"dogs": None}, {1: "hunde"}):
+            with pytest.raises(ValueError, match="`dictionary` should hold words.*Received: {"):
+                Translator(words.backbone, words.preprocessor, dictionary=wrong)
         silent = words.translate("two dogs run", max_length=5, return_alignments=False)
         assert silent.text == results[0].text and silent.alignment is None
     finally:
