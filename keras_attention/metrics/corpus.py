@@ -227,7 +227,7 @@ def _as_corpus(
                 f"Received: the string {lines[:40]!r}"
             )
     texts = list(hypotheses)
-    groups = [
+    groups: list[list[Any]] = [
         list(each) if hasattr(each, "__iter__") and not isinstance(each, (str, bytes)) else [each]
         for each in references
     ]
