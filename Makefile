@@ -32,7 +32,7 @@ demo: $(VENV)/.installed ## Train a small translator of dates, show, export and 
 test: $(VENV)/.installed-tests ## Run the tests (TensorFlow backend)
 	$(ONE_THREAD) $(PYTEST) $(PARALLEL) $(ELSEWHERE)
 
-test-slow: $(VENV)/.installed-tests ## Run the tests that train for minutes
+test-slow: $(VENV)/.installed-tests ## Run the tests that are slow or rare
 	$(PYTEST) -m slow
 	if $(BIN)/python -c "import jax" 2>/dev/null; then KERAS_BACKEND=jax $(PYTEST) -m slow $(PORTABLE) tests/applications/test_jax.py; fi
 

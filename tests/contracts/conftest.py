@@ -16,7 +16,6 @@ OF_A_LAYER = {
     "test_keras_file_loads_without_custom_objects",
     "test_memory_and_state_are_batch_first_tensors_that_a_search_can_reorder",
     "test_model_add_gives_the_layer_its_one_input",
-    "test_one_compiled_function_serves_every_batch_and_length",
     "test_results_are_in_the_compute_dtype_and_near_the_oracle",
     "test_symbolic_call_agrees_and_knows_its_shapes",
     "test_the_layer_keeps_nothing_between_calls",

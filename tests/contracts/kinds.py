@@ -68,7 +68,10 @@ HUGE = 1e18  # its square is still a float32
 
 
 class Padded:
-    """What a case knows of padding: from `axes`, and `masks` (mask -> what can carry it)."""
+    """Tells a case's padding from what is real.
+
+    `axes` has a letter for each axis of an array; `masks` names the input that can carry a mask.
+    """
 
     def masks_carried_by(self, name):
         """The masks that an input carries, at most one."""

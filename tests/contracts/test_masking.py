@@ -116,7 +116,7 @@ def test_a_fully_masked_row_agrees_with_the_oracle_and_has_finite_gradients(name
 
 @every_case
 def test_padding_has_no_gradient(name):
-    """What is not real does not teach what is."""
+    """A loss of the real results has a gradient of zero at every padded place of the inputs."""
     case, layer = CASES[name], built(name)
     inputs = case.inputs(2)
     shapes = results_of(lambda x: case.call(layer, x), inputs)

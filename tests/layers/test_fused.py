@@ -111,7 +111,7 @@ def assert_both_agree(monkeypatch, make, training=False, **options):
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
 
 
-# The order does not know the mechanism: by default, each of both beside one of the other.
+# The order does not know the mechanism: by default, a few of both.
 @pytest.mark.by_default("coverage-feeding", "concat-feeding", "coverage-current")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -137,7 +137,6 @@ def attention_of(model, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mean"])
-@most
 def test_attention_without_its_mask_is_found_out(models, name, monkeypatch):
     model = models(name)
     owner, attribute = attention_of(model, name)

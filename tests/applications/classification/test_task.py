@@ -104,7 +104,6 @@ def test_predict_lines_and_tables(opinions_run, opinions_classifier, tmp_path, c
     assert done.status == 0 and len(output.read_text().splitlines()) == 2
 
 
-@pytest.mark.slow
 def test_visualize_in_every_form(opinions_run, tmp_path, capsys):
     page = b"<!DOCTYPE html>"
     for name, start in (("a.png", b"\x89PNG"), ("a.html", page), ("b.HTML", page)):
