@@ -273,6 +273,7 @@ class SaveCheckpoint(keras.callbacks.Callback):
             "within": self.within,
             "metrics": len(metrics),
             "batch_size": self.batch_size,
+            "lora": lora_rank_of(network_of(self.model)),
             "callbacks": {name: each.get_state() for name, each in self.stateful.items()},
         }
         arrays = [value.numpy() for value in training_variables(self.model)]
@@ -284,6 +285,12 @@ class SaveCheckpoint(keras.callbacks.Callback):
         variables = training_variables(model)
         arrays, more = checkpoint.arrays[: len(variables)], checkpoint.arrays[len(variables) :]
         if [tuple(variable.shape) for variable in variables] != [array.shape for array in arrays]:
+            had, has = checkpoint.state.get("lora"), lora_rank_of(network_of(model))
+            if had != has:
+                raise UserError(
+                    f"the checkpoint of step {checkpoint.step} was trained {_with_lora(had)}. "
+                    f"Go on with such a network. Received: one {_with_lora(has)}."
+                )
             raise UserError(
                 f"the checkpoint of step {checkpoint.step} does not fit the model: expected "
                 f"{len(variables)} variables, received {len(arrays)} or other shapes. Was the "
@@ -365,6 +372,17 @@ def sync_variables(model: keras.Model) -> None:
 def network_of(model: keras.Model) -> keras.Model:
     """Return the network of a task, and any other model itself."""
     return getattr(model, "backbone", model)
+
+
+def lora_rank_of(network: keras.Model) -> int | None:
+    """Return the rank of the LoRA that layers of a network learn, None without."""
+    layers = network._flatten_layers()
+    adapted = (each for each in layers if getattr(each, "lora_enabled", False))
+    return next((each.lora_rank for each in adapted), None)
+
+
+def _with_lora(rank: int | None) -> str:
+    return "without LoRA" if rank is None else f"with LoRA, `backbone.enable_lora({shown(rank)})`"
 
 
 def training_variables(model: keras.Model) -> list:

@@ -456,8 +456,15 @@ def _weights_of_checkpoints(task: TextTask, folder: Path) -> list[list[np.ndarra
     """Return the weights in each checkpoint of a run, which come first in its arrays."""
     sets = []
     for path in Checkpoints(folder / "checkpoints").paths():
+        checkpoint = read_checkpoint(path)
+        if checkpoint.state.get("lora") is not None:
+            raise UserError(
+                f"checkpoint {path} was trained with LoRA, whose factors have no mean. Use the "
+                f"best weights, `{type(task).__name__}.from_preset({str(folder)!r})`, where the "
+                "kernels hold what it learnt, or average several runs."
+            )
         # A checkpoint holds the network's variables first, its weights among them.
-        pairs = zip(task.backbone.variables, read_checkpoint(path).arrays, strict=False)
+        pairs = zip(task.backbone.variables, checkpoint.arrays, strict=False)
         found = {id(variable): array for variable, array in pairs}
         sets.append([found.get(id(each), np.array(np.nan)) for each in task.backbone.weights])
         for variable, array in zip(task.backbone.weights, sets[-1], strict=True):

@@ -282,6 +282,25 @@ def test_wrong_uses_of_lora_are_refused(tmp_path):
         network.load_lora_weights(tmp_path / "all.weights.h5")
 
 
+def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsys, traced_nowhere):
+    run, entry = tmp_path / "run", TASKS["AnswerRanker"]
+    (questions,) = entry.data
+    task, other = entry.make(), entry.make()
+    task.backbone.enable_lora(2)
+    options = {"batch_size": 6, "validation_split": 0.5, "verbose": 0, "run": run}
+    task.fit(questions, epochs=2, **options)
+    assert main(["average", str(run), "--output", str(tmp_path / "mean")]) == 2
+    message = capsys.readouterr().err
+    assert "LoRA, whose factors have no mean. Use the best weights, `AnswerRanker." in message
+    assert not (tmp_path / "mean").exists()
+    with pytest.raises(ValueError, match=r"with LoRA, .*enable_lora\(2\).*: one without LoRA"):
+        other.fit(questions, epochs=3, **options)
+    other.backbone.enable_lora(3)
+    with pytest.raises(ValueError, match=r"enable_lora\(2\).*Received: .*enable_lora\(3\)"):
+        other.fit(questions, epochs=3, **options)
+    assert task.fit(questions, epochs=3, **options).epoch == 3
+
+
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.by_default("AnswerRanker")
 def test_another_part_in_mixed_precision_trains(name):
