@@ -12,7 +12,7 @@ from keras import ops
 from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config, precision_of
-from ..training.fit import build_optimizer, check_run, with_scaled_loss
+from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
 from ..training.run_folder import CARD_FILE
 from . import presets
 from .backend import CompiledFunctions, require_backend
@@ -355,6 +355,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
             dataset = batches.to_dataset()
             steps_per_epoch = steps_per_epoch or len(batches)
+        check_executions(self.steps_per_execution, steps_per_epoch or 0, section="")
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:

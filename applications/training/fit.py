@@ -83,7 +83,7 @@ def train(
     """
     workers = workers or Workers()
     steps = config.steps_per_epoch or steps_per_pass
-    check_executions(config, steps)
+    check_executions(config.steps_per_execution, steps)
     _compile(model, config, loss, steps)
     stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
@@ -168,13 +168,16 @@ def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
-def check_executions(config: TrainingConfig, steps: int) -> None:
-    """Refuse executions that would run over the end of an epoch of so many batches."""
-    if steps % config.steps_per_execution:
-        near = max(1, steps // config.steps_per_execution) * config.steps_per_execution
+def check_executions(executions: int, steps: int, section: str = "training.") -> None:
+    """Refuse executions of several batches that would run over the end of an epoch of `steps`.
+
+    `section` is the place of the two keys in messages.
+    """
+    if steps % executions:
+        near = max(1, steps // executions) * executions
         raise UserError(
-            f"training.steps_per_execution must divide the {steps} batches of an epoch; set "
-            f"training.steps_per_epoch to {near}, say. Received: {config.steps_per_execution}."
+            f"{section}steps_per_execution must divide the {steps} batches of an epoch; set "
+            f"{section}steps_per_epoch to {near}, say. Received: {executions}."
         )
 
 

@@ -265,7 +265,7 @@ def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:
     """Raise a UserError where executions do not divide an epoch, before there is a run folder."""
     if section.steps_per_execution > 1:
         batches = task.make_batches(encoded, seed=section.seed, **task.batch_options(section))
-        check_executions(section, section.steps_per_epoch or len(batches))
+        check_executions(section.steps_per_execution, section.steps_per_epoch or len(batches))
 
 
 def _check_logs(section: Any) -> None:

@@ -191,6 +191,20 @@ def test_a_run_refuses_what_the_task_decides(tmp_path):
     assert not run.exists()
 
 
+def test_executions_end_with_an_epoch():
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=3, encoder="none")
+    task.compile(steps_per_execution=2)
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8).repeat()
+    for given, options in (
+        ((TEXTS, LABELS), {"batch_size": 8}),
+        ((dataset,), {"steps_per_epoch": 3}),
+    ):
+        with pytest.raises(ValueError, match="divide the 3 .* steps_per_epoch to 2, say.*ed: 2"):
+            task.fit(*given, verbose=0, **options)
+    task.fit(TEXTS, LABELS, batch_size=8, steps_per_epoch=2, verbose=0)
+    assert int(task.optimizer.iterations) == 2
+
+
 def test_weights_count_by_place_whatever_their_index():
     """As those of a column of pandas, whose index is shuffled."""
     task = make_task(encoder="none")
