@@ -1,7 +1,8 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -131,18 +132,43 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     return texts
 
 
-def check_batches(preprocessor: TextPreprocessor | None, **sources: Any) -> None:
-    """Refuse sources that a preprocessor cannot read as batches of texts."""
-    wanted = "lists of texts, or a `tf.data.Dataset` of batches of them"
-    for name, x in sources.items() if preprocessor is not None else ():
+WANTED = "lists of texts, or a `tf.data.Dataset` of batches of them"
+
+
+def sources_of(preprocessor: TextPreprocessor | None, **sources: Any) -> list[Any]:
+    """Return what a task was given, iterators as lists; refuse what is no source of texts."""
+    if preprocessor is None:
+        return list(sources.values())
+    for name, x in sources.items():
         shapes = [spec.shape for spec in keras.tree.flatten(getattr(x, "element_spec", []))]
         if isinstance(x, keras.utils.PyDataset):
-            raise ValueError(f"`{name}` should be {wanted}. Received: {name}={shown(x)}")
+            raise ValueError(f"`{name}` should be {WANTED}. Received: {name}={shown(x)}")
         if any(shape.rank == 0 for shape in shapes):
             raise ValueError(
-                f"`{name}` should be {wanted}, as `dataset.batch(32)` gives. "
+                f"`{name}` should be {WANTED}, as `dataset.batch(32)` gives. "
                 f"Received: elements of shapes {', '.join(map(str, shapes))}"
             )
+    return [_listed(name, x) for name, x in sources.items()]
+
+
+def _listed(name: str, x: Any) -> Any:
+    """Return an iterator of examples, and each in a tuple, as a list; refuse one of batches.
+
+    Keras takes those, and they may have no end.
+    """
+    if type(x) is tuple:
+        return tuple(_listed(name, each) for each in x)
+    if not isinstance(x, Iterator):
+        return x
+    examples = list(itertools.islice(x, 1))
+    for example in examples:
+        is_row = isinstance(example, (tuple, list, np.ndarray)) and len(example)
+        # An example, or a pair, begins with a string.
+        if is_row and (is_column(example[0]) or isinstance(example[0], Mapping)):
+            raise ValueError(
+                f"`{name}` should be {WANTED}. Received: an iterator of {shown(example)}"
+            )
+    return [*examples, *x]
 
 
 def check_equally_many(**columns: Sequence) -> None:

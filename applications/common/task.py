@@ -21,7 +21,7 @@ from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import OwnModel, check_ids
-from .preprocessor import TextPreprocessor, check_batches
+from .preprocessor import TextPreprocessor, sources_of
 from .vectors import write_start
 from .weights import load_weights as read_weights
 
@@ -297,7 +297,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """
         if self.preprocessor is None and not _is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
-        check_batches(self.preprocessor, x=x, validation_data=validation_data)
+        sources = {"x": x, "y": y, "validation_data": validation_data}
+        x, y, validation_data = sources_of(self.preprocessor, **sources)
         check_number("`validation_split`", validation_split, 0)
         if steps_per_epoch is not None:
             check_number("`steps_per_epoch`", steps_per_epoch, 1, whole=True)
@@ -368,7 +369,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        check_batches(self.preprocessor, x=x)
+        (x,) = sources_of(self.preprocessor, x=x)
         if isinstance(x, (list, np.ndarray)) and not len(x):
             raise ValueError("`predict` needs at least one text. Received: none")
         return super().predict(x, *args, **kwargs)
@@ -377,7 +378,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if kwargs.get("_use_cached_eval_dataset"):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
-        check_batches(self.preprocessor, x=x)
+        x, y = sources_of(self.preprocessor, x=x, y=y)
         if _is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))

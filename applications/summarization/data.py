@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
-from ..common.errors import UserError, check_choice, counted, shown
+from ..common.errors import UserError, check_choice, counted
 from ..common.files import json_object, lines_of
 from ..common.preprocessor import Splits, pairs_of
 from .config import SPLITS, DataConfig
@@ -52,11 +52,6 @@ PAIRS = ("documents and summaries", "them", "A document or summary", "document w
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     """Return the corpus of the arguments of `fit`; refuse texts without words."""
-    if y is None and hasattr(x, "__next__"):  # a batch of it would be read as one document
-        raise ValueError(
-            "Give documents and summaries, as `fit(x, y)`, or a list of pairs of them. "
-            f"Received: x={shown(x)}"
-        )
     *columns, weights = pairs_of(x, y, sample_weight, (as_documents, as_summaries), PAIRS)
     count = len(columns[0])
     rows = map(Document, *columns, range(1, count + 1), weights or [1.0] * count)

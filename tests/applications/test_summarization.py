@@ -279,7 +279,7 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
         (None, None, "pairs of them"),
-        (iter([(["a"], ["b"])]), None, "a list of pairs of them.*Received: x=<list_iterator"),
+        (iter([(["a"], ["b"])]), None, r"lists of texts.*an iterator of \(\['a'\], \['b'\]\)"),
         ({"a": "b"}, ["c"], r"`x` should be a sequence.*Received: x=\{'a': 'b'\}"),
     ],
 )

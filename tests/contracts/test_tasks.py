@@ -1,6 +1,7 @@
 """Checks that every public task and network passes; one without an entry fails."""
 
 import inspect
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from keras_attention.applications import (
     summarization,
     translation,
 )
+from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.command import main
 from keras_attention.applications.common.network import Network
 from keras_attention.applications.common.task import TextTask
@@ -280,6 +282,30 @@ def test_wrong_uses_of_lora_are_refused(tmp_path):
     network.save_weights(tmp_path / "all.weights.h5")
     with pytest.raises(ValueError, match="holds no LoRA"):
         network.load_lora_weights(tmp_path / "all.weights.h5")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_iterator_is_of_examples_and_not_of_batches(name, traced_nowhere):
+    entry = TASKS[name]
+    task, batch = entry.make(), tuple(column[:6] for column in entry.data)
+    for options in ({}, {"validation_data": itertools.repeat(batch)}):
+        x, *y = (itertools.repeat(batch),) if not options else entry.data  # the first has no end
+        with pytest.raises(ValueError, match="`tf.data.Dataset` of batches .*: an iterator of "):
+            task.fit(x, *y, **options)
+    assert task.fit(*map(iter, batch), batch_size=6, verbose=0).history["loss"]
+    if name == "AnswerRanker":
+        questions = as_questions(*batch).questions
+        assert task.fit((each for each in questions), batch_size=6, verbose=0).history["loss"]
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "AnswerRanker"])
+def test_an_iterator_is_predicted_as_its_list(name, traced_nowhere):
+    task, data = TASKS[name].make(), TASKS[name].data
+    x, again = (data[0], iter(data[0])) if "Class" in name else (data, tuple(map(iter, data)))
+    found = task.predict(again, batch_size=12, verbose=0)
+    np.testing.assert_array_equal(found, task.predict(x, batch_size=12, verbose=0))
+    with pytest.raises(ValueError, match="`tf.data.Dataset` of batches .*: an iterator of "):
+        task.predict(itertools.repeat(data), verbose=0)
 
 
 def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsys, traced_nowhere):
