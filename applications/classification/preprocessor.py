@@ -187,7 +187,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         **kwargs: `name` and the like of `keras.layers.Layer`.
 
     Call arguments:
-        x: Texts `(B,)`; of pairs a sequence of pairs, or a tuple of two columns `(B,)`.
+        x: Texts `(B,)`; of pairs a sequence of pairs, or a tuple of two columns `(B,)`. Or columns
+            by the names of the inputs: `{"text": ..., "second": ...}`.
         y: Labels `(B,)`.
         sample_weight: Weights `(B,)`.
 
@@ -309,16 +310,23 @@ class ClassificationPreprocessor(TextPreprocessor):
 
     def _columns(self, x):
         """Return the texts of each side: lists, or tensors of strings."""
-        if isinstance(x, Mapping):
-            columns = {side: x.get(side) for side in SIDES[: 1 + self.pairs]}
-            if any(map(is_tensor, columns.values())):
-                return list(columns.values())
-            return [as_texts(column, side) for side, column in columns.items()]
+        sides = SIDES[: 1 + self.pairs]
+        if isinstance(x, Mapping) and all(is_tensor(x.get(side)) for side in sides):
+            return [x[side] for side in sides]
         if is_tensor(x):
+            if x.shape.rank not in (None, 1 + self.pairs):
+                raise ValueError(
+                    f"`x` should be {'pairs of texts' if self.pairs else 'texts'}, of the shape "
+                    f"{'(B, 2)' if self.pairs else '(B,)'}. Received: shape {x.shape}"
+                )
             return [x[:, 0], x[:, 1]] if self.pairs else [x]
         if isinstance(x, (tuple, list)) and any(map(is_tensor, x)):
             return list(x)
         return as_columns([x] if isinstance(x, str) else x, self.pairs, "x")
+
+    def as_source(self, x):
+        is_pairs = self.pairs and type(x) is tuple and not _are_columns(x)
+        return list(x) if is_pairs else super().as_source(x)
 
     def _targets(self, y):
         if is_tensor(y):
@@ -395,11 +403,25 @@ def as_examples(
 
 
 def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
-    """Return texts as one column; pairs, of which there are two in a tuple or many, as two."""
+    """Return texts as one column; pairs, of which there are two in a tuple or many, as two.
+
+    Columns come in a tuple, or in a dict by the names of the network's inputs.
+    """
     x = x.to_numpy() if hasattr(x, "columns") else x  # a table, which would yield its names
+    if isinstance(x, Mapping):
+        sides = SIDES[: 1 + pairs]
+        if not set(sides) <= set(x):
+            keys = " and ".join(f'"{side}"' for side in sides)
+            raise ValueError(
+                f"`{name}` should be {'pairs of texts' if pairs else 'texts'}, or a dict with the "
+                f"columns {keys}. Received: {shown(x)}"
+            )
+        columns = {side: as_texts(x[side], side) for side in sides}
+        check_equally_many(**columns)
+        return list(columns.values())
     if not pairs:
         return [as_texts(x, name)]
-    if isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, tuple)):
+    if _are_columns(x):
         columns = [as_texts(column, f"{name}[{side}]") for side, column in enumerate(x)]
         check_equally_many(**dict(zip(("first", "second"), columns, strict=True)))
         return columns
@@ -414,6 +436,11 @@ def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
             )
     rows = [as_texts(pair, f"{name}[{place}]") for place, pair in enumerate(rows)]
     return [[row[side] for row in rows] for side in range(2)]
+
+
+def _are_columns(x: Any) -> bool:
+    """Whether a tuple is of two columns; one of two tuples is of two pairs."""
+    return isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, tuple))
 
 
 def length_of(ids: Sequence[int]) -> int:

@@ -76,6 +76,15 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         """Read what a run folder holds for the first weights, such as pretrained vectors."""
         self.vectors = read_start(folder)
 
+    def as_source(self, x: Any) -> Any:
+        """Return what `predict` was given with texts in lists: of a tuple Keras makes columns."""
+        if isinstance(x, dict):
+            return {name: self.as_source(column) for name, column in x.items()}
+        if type(x) is not tuple:
+            return x
+        are_texts = bool(x) and isinstance(x[0], (str, bytes))
+        return list(x) if are_texts else tuple(map(self.as_source, x))
+
     def get_config(self) -> dict[str, Any]:
         tokenizers = {name: getattr(self, name).get_config() for name in self._tokenizer_names}
         return {**super().get_config(), **tokenizers}
@@ -152,10 +161,12 @@ def sources_of(preprocessor: TextPreprocessor | None, **sources: Any) -> list[An
 
 
 def _listed(name: str, x: Any) -> Any:
-    """Return an iterator of examples, and each in a tuple, as a list; refuse one of batches.
+    """Return an iterator of examples, and each in a tuple or dict, as a list.
 
-    Keras takes those, and they may have no end.
+    One of batches, as Keras takes it, may have no end, and is refused.
     """
+    if isinstance(x, dict):
+        return {key: _listed(name, each) for key, each in x.items()}
     if type(x) is tuple:
         return tuple(_listed(name, each) for each in x)
     if not isinstance(x, Iterator):

@@ -121,6 +121,31 @@ def test_pairs_from_lists_columns_and_datasets():
     assert len(one.weights) == 2 and set(other.probabilities) == {0, 1}
 
 
+def test_columns_by_name_and_pairs_in_a_tuple_are_told_apart():
+    pairs = [("so good", "good fun"), ("bad", "so")]
+    first, second = (list(side) for side in zip(*pairs, strict=True))
+    task = PairClassifier.from_texts(pairs * 12, LABELS, units=4, encoder="none")
+    expected = task.predict(pairs, verbose=0)
+    columns = {"text": first, "second": second}, {"text": tuple(first), "second": iter(second)}
+    for x in (tuple(pairs), (first, second), *columns):
+        np.testing.assert_allclose(task.predict(x, verbose=0), expected, atol=1e-6)
+    labels = [each.label for each in task.classify(pairs)]
+    for x in (tuple(pairs), columns[0]):
+        assert [each.label for each in task.classify(x)] == labels
+        assert task.fit(x, LABELS[1:3], verbose=0).history["loss"]
+    for wrong, message in (
+        ({"premise": first, "hypothesis": second}, r'columns "text" and "second"\. Received'),
+        ({"text": first, "second": second[:1]}, "2 in text, 1 in second"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.fit(wrong, LABELS[1:3])
+    with pytest.raises(ValueError, match=r"pairs of texts, of the shape \(B, 2\). Received"):
+        task.predict(pairs[0], verbose=0)
+    single = TextClassifier.from_texts(first * 12, LABELS, units=4, encoder="none")
+    expected = single.predict(first, verbose=0)
+    np.testing.assert_array_equal(single.predict(tuple(first), verbose=0), expected)
+
+
 def test_a_graph_reads_texts_and_labels_as_python_does(traced):
     import tensorflow as tf
 
@@ -262,7 +287,10 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
             r"`sample_weight` should hold numbers. Received: \[1, None\]",
         ),
         (lambda task: task.preprocessor({"text": ["so", None]}), r"text\[1\]=None"),
-        (lambda task: task.preprocessor({"texts": ["so"]}), "Received: text=None"),
+        (
+            lambda task: task.preprocessor({"texts": ["so"]}),
+            r'the columns "text"\. Received: .*texts',
+        ),
         (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
         (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
         (lambda task: task.fit([], []), "at least one text"),
