@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from numbers import Real
 from pathlib import Path
@@ -153,12 +154,13 @@ def _as_label(value: Any, kind: str, place: str) -> Any:
             raise _bad_label(value, place, "a tuple, list or set of labels")
         return tuple(sorted({_as_label(each, "one", place) for each in value}, key=_order))
     if isinstance(value, bytes):
-        value = value.decode()
+        with suppress(UnicodeDecodeError):  # refused below, as bytes
+            value = value.decode("utf-8")
     if isinstance(value, (int, np.integer, np.bool_)):
         return int(value)
     if isinstance(value, str) and value.strip():
         return str(value)
-    raise _bad_label(value, place, "one label, a string or a whole number")
+    raise _bad_label(value, place, "one label, a string (bytes are UTF-8) or a whole number")
 
 
 def _bad_label(value: Any, place: str, expected: str) -> ValueError:

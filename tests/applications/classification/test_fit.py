@@ -293,6 +293,7 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
         ),
         (lambda task: task.classify([("so", "bad")]), r"texts\[0\]=\('so', 'bad'\)"),
         (lambda task: task.fit(["so"], ["good", "bad"]), "1 in x, 2 in y"),
+        (lambda task: task.fit(["so", "bad"], [b"good", b"\xff"]), r"UTF-8.*: y\[1\]=b'.xff'"),
         (lambda task: task.fit([], []), "at least one text"),
         (lambda task: task.predict([]), "at least one text"),
         (lambda task: task.classify(np.array("so")), "a sequence of strings"),
