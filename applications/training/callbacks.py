@@ -335,9 +335,9 @@ class SaveCheckpoint(keras.callbacks.Callback):
         check("within", given["within"], given["within"] <= given["batches"])
         if given["within"] >= self.steps:
             raise UserError(
-                f"the checkpoint of step {checkpoint.step} was written after {given['within']} "
-                f"batches of an epoch, which has {self.steps} now: continue with the data that the "
-                "run had, or with more. Received: fewer."
+                f"the checkpoint of step {checkpoint.step} was written within an epoch, after "
+                f"{given['within']} batches of it: continue with the data that the run had, or "
+                f"with more. Received: {self.steps} batches an epoch."
             )
         states = given.get("callbacks")
         check("callbacks", states, isinstance(states, dict))

@@ -454,7 +454,7 @@ def test_a_checkpoint_of_longer_epochs_is_not_called_damaged(saver):
     saver, model = saver
     checkpoint, _ = saver.checkpoints.latest()
     longer = dataclasses.replace(checkpoint, state={**checkpoint.state, "within": STEPS})
-    with pytest.raises(UserError, match="after 5 batches of an epoch, which has 5 now"):
+    with pytest.raises(UserError, match="after 5 batches of .* Received: 5 batches an epoch"):
         saver.restore(model, longer)
 
 
