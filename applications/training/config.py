@@ -348,12 +348,13 @@ class TrainingConfig:
             or patience ends earlier does not reach 0; --resume cannot change the epochs); halve,
             halved whenever `halve_after` epochs bring no better development score.
         warmup_steps: updates over which the learning rate rises from 0 (not with halve).
-        halve_after: epochs without improvement after which schedule halve halves.
+        halve_after: with schedule halve alone, epochs without improvement after which it halves.
         clip_norm: the largest norm of all gradients together; null for no clipping.
         label_smoothing: probability taken from the right answer and spread over all.
         early_stopping: what the best weights are chosen by and training is stopped by; with none,
             training runs all epochs and the best weights are chosen by loss.
-        patience: epochs without improvement after which training stops early.
+        patience: epochs without improvement after which training stops early; without effect
+            where early_stopping is none.
         seed: of initial weights, dropout and the order of the data.
         max_minutes: stop after this many minutes, wherever the schedule is; null for no limit.
         average_checkpoints: judge and keep the mean of the weights at the end of so many epochs,

@@ -33,7 +33,7 @@ class DistributeConfig:
             every device of JAX, or on each of `devices`; auto, where there are several GPUs,
             mirrored, on JAX data-parallel, and else none.
         devices: names with commas between them, such as GPU:0,GPU:1; null for all visible ones.
-        timeout: seconds that the other workers of multi-worker may take to come.
+        timeout: with multi-worker alone, seconds that the other workers may take to come.
         batch: what training.batch_size is of: global, the whole batch, so that the training section
             means the same on any number of replicas; or replica, each one's part, so that the batch
             grows with their number.
