@@ -354,8 +354,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             encoded = self.encode_to_train(corpus)
             self.before_training(encoded)
             batches = self.make_batches(encoded, size, seed=seed, shuffle=shuffle)
-            dataset = batches.to_dataset()
             steps_per_epoch = steps_per_epoch or len(batches)
+            dataset = batches.to_dataset(kwargs.get("initial_epoch", 0) * steps_per_epoch)
         check_executions(self.steps_per_execution, steps_per_epoch or 0, section="")
         if _is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)

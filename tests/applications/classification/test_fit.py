@@ -230,6 +230,21 @@ def test_executions_end_with_an_epoch():
     assert int(task.optimizer.iterations) == 2
 
 
+def test_an_initial_epoch_has_its_own_order():
+    def trained(*parts):
+        keras.utils.set_random_seed(2)
+        task = TextClassifier.from_texts(TEXTS, LABELS, units=3, encoder="none", dropout=0.0)
+        for options in parts:
+            task.fit(TEXTS, LABELS, batch_size=8, seed=1, verbose=0, **options)
+        return task.backbone.get_weights()
+
+    whole = trained({"epochs": 2})
+    for weight, other in zip(
+        whole, trained({"epochs": 1}, {"epochs": 2, "initial_epoch": 1}), strict=True
+    ):
+        np.testing.assert_allclose(weight, other, atol=1e-6)
+
+
 def test_weights_count_by_place_whatever_their_index():
     """As those of a column of pandas, whose index is shuffled."""
     task = make_task(encoder="none")
