@@ -418,9 +418,9 @@ def as_columns(x: Any, pairs: bool, name: str) -> list[list[str]]:
                 f"`{name}` should be {'pairs of texts' if pairs else 'texts'}, or a dict with the "
                 f"columns {keys}. Received: {shown(x)}"
             )
-        columns = {side: as_texts(x[side], side) for side in sides}
-        check_equally_many(**columns)
-        return list(columns.values())
+        named = {side: as_texts(x[side], side) for side in sides}
+        check_equally_many(**named)
+        return [named[side] for side in sides]
     if not pairs:
         return [as_texts(x, name)]
     if _are_columns(x):
