@@ -110,7 +110,12 @@ def train(
         judged = [average, *judged, average.back]
     if workers.is_chief:
         judged += [Progress(config.epochs, steps, first=saver.within)]
-        judged += [at_epoch_end(MetricsLog(run.metrics, step, epoch).append)]
+        log = MetricsLog(run.metrics, step, epoch)
+        judged += [
+            keras.callbacks.LambdaCallback(
+                on_epoch_end=lambda epoch, logs: log.append({"epoch": epoch + 1, **logs})
+            )
+        ]
         judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []
 
     def fit(first, last, number_of_steps):
@@ -125,7 +130,7 @@ def train(
             shuffle=False,
             verbose=0,
         )
-        return *(history.history[name][-1] for name in ("epoch", "step")), model.stop_training
+        return history.epoch[-1] + 1, history.history["step"][-1], model.stop_training
 
     with _naming_bad_places(saver, workers), saver.listening():
         if saver.within:  # the rest of an epoch that was left

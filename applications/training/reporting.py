@@ -45,8 +45,9 @@ class Figures(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         seconds = max(self.get_state()["seconds"], 1e-9)
         self.before = self.start = self.end = 0.0
-        logs |= {"epoch": epoch + 1, "step": updates_made(self.model)}
-        logs |= {"learning_rate": learning_rate_of(self.model), "train_seconds": round(seconds, 3)}
+        # No "epoch": a user's `ModelCheckpoint` and `CSVLogger` put their own beside the logs.
+        logs |= {"step": updates_made(self.model), "learning_rate": learning_rate_of(self.model)}
+        logs["train_seconds"] = round(seconds, 3)
         if "tokens" in logs:
             logs["tokens_per_second"] = round(logs.pop("tokens") / seconds, 1)
 
@@ -83,7 +84,7 @@ class WriteTensorBoard(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         with self.writer.as_default():
             for name, value in logs.items():
-                if name not in ("epoch", "step"):
+                if name != "step":
                     self.summary.scalar(name, float(value), step=logs["step"])
         self.writer.flush()
 
@@ -128,9 +129,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         text = f"epoch {epoch + 1}/{self.epochs}  " + "  ".join(
-            f"{name} {_short(value)}"
-            for name, value in logs.items()
-            if name not in ("epoch", "train_seconds")
+            f"{name} {_short(value)}" for name, value in logs.items() if name != "train_seconds"
         )
         self.first = 0
         clear = "\r\x1b[K" if self.live else ""

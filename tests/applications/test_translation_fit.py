@@ -245,6 +245,21 @@ def test_a_callback_may_end_a_run(preprocessor, tmp_path):
     assert (outcome.epoch, outcome.reason) == (1, "a callback ended it")
 
 
+def test_keras_own_callbacks_work_in_a_run(preprocessor, tmp_path, traced_nowhere):
+    """They join the number of the epoch to its figures themselves."""
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras", save_best_only=True),
+        keras.callbacks.CSVLogger(tmp_path / "log.csv"),
+    ]
+    make_task(preprocessor).fit(
+        SOURCES, TARGETS, run=tmp_path / "run", epochs=1, callbacks=callbacks, **IN_A_RUN
+    )
+    assert keras.saving.load_model(tmp_path / "1.keras").backbone.count_params() > 0
+    header, first = (tmp_path / "log.csv").read_text().splitlines()
+    assert header.split(",").count("epoch") == 1 and first.startswith("0,")
+    assert '"epoch": 1' in (tmp_path / "run" / "metrics.jsonl").read_text()
+
+
 @pytest.mark.parametrize("judged_by", ["loss", "bleu"])
 @pytest.mark.by_default("loss")
 def test_a_run_trains_in_silence_and_encodes_each_text_once(
