@@ -279,7 +279,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             epochs: passes over the data; those of `training` where that is given, else 1.
             validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch.
             validation_split: the part of the examples, the last ones, to validate on instead.
-            sample_weight: a weight for each example.
+            sample_weight: a weight for each example; `run` measures validation without them.
             shuffle: whether to draw a new order in each epoch.
             seed: the seed of that order; drawn from `keras.utils.set_random_seed` where not given,
                 or with `run` that of `training`.
