@@ -395,13 +395,16 @@ class TranslationConfig:
 
 _DATES = (
     "--data.target_language=iso --tokenizer.vocabulary_size=200 --model.embedding_size=64 "
-    "--training.label_smoothing=0.0 --training.early_stopping=loss --training.epochs=6 "
+    "--training.label_smoothing=0.0 --training.early_stopping=loss "
     "--training.schedule=cosine --decoding.beam_size=3 "
 )
-_OF_RECURRENT = "--model.units=96 --model.dropout=0.0 --training.learning_rate=3e-3"
+_OF_RECURRENT = (
+    "--model.units=96 --model.dropout=0.0 --training.learning_rate=3e-3 --training.epochs=4"
+)
 _OF_TRANSFORMER = (
     "--model.feed_forward_size=128 --model.layers=2 --model.dropout=0.1 "
-    "--training.learning_rate=2e-3 --training.beta_2=0.98 --training.warmup_steps=300"
+    "--training.learning_rate=2e-3 --training.beta_2=0.98 --training.warmup_steps=300 "
+    "--training.epochs=6"
 )
 # What a known data set changes in the defaults; a configuration file or an option goes first.
 PRESETS = {
