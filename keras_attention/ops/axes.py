@@ -45,6 +45,16 @@ def sizes_from(tensor: Tensor, axis: int) -> list:
     return list(ops.shape(tensor))[axis:] if None in known else known
 
 
+def product(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return `x W` of `(..., D)` and `(D, U)`, one product over all rows.
+
+    On TensorFlow Keras makes a `tensordot` of `matmul`, whose gradient XLA cannot compile in a
+    loop.
+    """
+    rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
+    return ops.reshape(rows, (*sizes_of(x)[:-1], kernel.shape[-1]))
+
+
 @dataclass(frozen=True)
 class Axes:
     """Folds inputs of any rank to `(batch, steps, features)`: the `attended` axes become steps."""

@@ -6,6 +6,7 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 
 from keras import backend, ops
 
+from .axes import product
 from .types import Tensor
 from .vjp import with_gradient
 
@@ -37,7 +38,7 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
 
 def location_score(query: Tensor, kernel: Tensor, positions: Tensor) -> Tensor:
     """`e_ts = (W q_t)_s` at places `(S,)` or `(B, T, W)`; mask those outside of the kernel."""
-    by_place = ops.matmul(query, kernel)
+    by_place = product(query, kernel)
     last = kernel.shape[1] - 1
     positions = ops.clip(positions, 0, last)
     if len(positions.shape) == 1:
@@ -78,7 +79,7 @@ def _hidden(query: Tensor, key: Tensor) -> Tensor:
 
 def _scores_at_once(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     # Not `matmul`: Keras 3.12 makes a product of batches of it, in which TensorFlow crashes.
-    return ops.tensordot(_hidden(query, key), score_vector, axes=1)
+    return ops.squeeze(product(_hidden(query, key), ops.expand_dims(score_vector, 1)), -1)
 
 
 def _gradients_at_once(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:

@@ -11,6 +11,7 @@ from keras_attention.layers import (
     AttentionDecoder,
     BahdanauAttention,
     CoverageAttention,
+    IntraDecoderAttention,
     LocalAttention,
     LuongAttention,
     TemporalAttention,
@@ -370,3 +371,24 @@ def test_lora_and_int8_of_the_attentional_kernel():
     layer.quantize("int8")
     assert keras.backend.standardize_dtype(layer.attentional_kernel.dtype) == "int8"
     np.testing.assert_allclose(run(layer)[0][0], exact, atol=0.05)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="XLA compiles every step on JAX")
+@pytest.mark.parametrize(
+    "attention",
+    [
+        BahdanauAttention(U),
+        LuongAttention("location", max_length=S),
+        LocalAttention(1, "predictive", score="general"),
+        IntraDecoderAttention(),
+    ],
+    ids=lambda attention: type(attention).__name__,
+)
+def test_xla_compiles_the_training_of_a_loop_of_steps(attention):
+    layer = AttentionDecoder(keras.layers.SimpleRNNCell(C), attention)
+    inputs, value = keras.Input((None, E)), keras.Input((None, C))
+    model = keras.Model([inputs, value], layer(inputs, value))
+    model.compile("sgd", "mse", jit_compile=True)
+    # `fit` leaves the size of the batch open.
+    model.fit([X, VALUE[..., :C]], random(3, B, T, C), verbose=0)
+    assert np.isfinite(model.evaluate([X, VALUE[..., :C]], random(3, B, T, C), verbose=0))

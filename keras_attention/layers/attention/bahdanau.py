@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.axes import product
 from ...ops.scores import additive_score
 from .. import arguments
 from .base import AttentionMechanism
@@ -73,7 +74,7 @@ class BahdanauAttention(AttentionMechanism):
         self._make_weight("score_vector", (self.units,), self.score_initializer)
 
     def project_query(self, query):
-        return ops.matmul(query, self.cast(self.query_kernel))
+        return product(query, self.cast(self.query_kernel))
 
     def project_key(self, key):
         # The bias joins the keys, where it costs one addition for a memory and not one a query.

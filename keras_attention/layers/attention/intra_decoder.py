@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from ...ops.axes import product
 from ...ops.masks import attention_mask, combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows
@@ -59,7 +60,7 @@ class IntraDecoderAttention(BilinearAttention):
         super().build_score(query_size, query_size)
 
     def project_query(self, query):
-        return ops.matmul(query, self.cast(self.score_kernel))
+        return product(query, self.cast(self.score_kernel))
 
     def initial_state(self, memory):
         value = memory["value"]

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops, saving
 
+from ...ops.axes import product
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows, in_window, spread_windows, window_positions
@@ -130,8 +131,8 @@ class LocalAttention(LuongAttention):
             steps = ops.shape(query)[1]
             center = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
             return ops.cast(center, "float32"), {"position": state["position"] + steps}
-        hidden = ops.tanh(ops.matmul(query, self.cast(self.position_kernel)))
-        logit = ops.matmul(hidden, ops.expand_dims(self.cast(self.position_vector), -1))
+        hidden = ops.tanh(product(query, self.cast(self.position_kernel)))
+        logit = product(hidden, ops.expand_dims(self.cast(self.position_vector), -1))
         share = ops.sigmoid(ops.cast(ops.squeeze(logit, -1), "float32"))
         length = lengths(memory.get("mask"), memory["value"])
         return ops.expand_dims(length, 1) * share, state

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.axes import product
 from ...ops.scores import additive_score, dot_score, location_score
 from ..arguments import check_choice, check_integer, fresh
 from .base import AttentionMechanism
@@ -102,7 +103,7 @@ class LuongAttention(AttentionMechanism):
 
     def project_query(self, query):
         is_concat = self.score_name == "concat"
-        return ops.matmul(query, self.cast(self.query_kernel)) if is_concat else query
+        return product(query, self.cast(self.query_kernel)) if is_concat else query
 
     def project_key(self, key):
         if self.score_name == "general":
