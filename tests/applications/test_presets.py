@@ -233,6 +233,7 @@ def make_recurrent(task, **options):
         *[(AnswerRanker, {"encoder": name}) for name in ("gru", "inner-word")],
     ],
 )
+@pytest.mark.by_default("Translator-options0", "Translator-options2", "AnswerRanker-options6")
 def test_a_recurrent_preset_is_read_in_bfloat16(task, options, tmp_path):
     """No backend draws an orthogonal matrix in that type."""
     whole, verb, given = make_recurrent(task, **options)

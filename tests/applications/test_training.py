@@ -184,6 +184,7 @@ def test_the_layer_where_a_value_became_bad_is_named(tmp_path, monkeypatch, spoi
     assert "There is no checkpoint yet." in str(caught.value)
 
 
+@pytest.mark.slow
 def test_checking_layers_changes_nothing_else(unbroken, tmp_path):
     run = make_run(tmp_path / "run")
     fit(run, schedule="halve", patience=3, check_numerics=True)

@@ -285,6 +285,7 @@ def test_wrong_uses_of_lora_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("AnswerRanker", "TextClassifier")
 def test_an_iterator_is_of_examples_and_not_of_batches(name, traced_nowhere):
     entry = TASKS[name]
     task, batch = entry.make(), tuple(column[:6] for column in entry.data)
@@ -299,6 +300,7 @@ def test_an_iterator_is_of_examples_and_not_of_batches(name, traced_nowhere):
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("AnswerRanker", "TextClassifier")
 def test_an_iterator_is_predicted_as_its_list(name, traced_nowhere):
     task, data = TASKS[name].make(), TASKS[name].data
     x, again = (data[0], iter(data[0])) if "Class" in name else (data, tuple(map(iter, data)))

@@ -79,7 +79,7 @@ def found(
     return [ops.convert_to_numpy(x) for x in prepare(run, mode)(start)]
 
 
-@pytest.mark.by_default("greedy-eager", "covered-eager", "covered-tf.function")
+@pytest.mark.by_default("greedy-eager", "covered-tf.function")
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
 @pytest.mark.parametrize("name", SEARCHES)
 def test_nothing_that_is_found_changes(name, mode):

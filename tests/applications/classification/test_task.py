@@ -220,6 +220,7 @@ def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):
         TextClassifier.from_preset(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_resume_is_exact(tmp_path, capsys, monkeypatch, traced):
     monkeypatch.chdir(tmp_path)
     small = ["--model.architecture=pooling", "--model.encoder=none", "--training.epochs=2"]
