@@ -9,7 +9,6 @@ import collections
 import functools
 import itertools
 import re
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -179,10 +178,15 @@ def _apply(rules: Rules, text: str) -> str:
     return text
 
 
+def _assigned() -> Iterable[int]:
+    """Return the codes that may be letters. Other planes are empty or private."""
+    return itertools.chain(range(0x40000), range(0xE0000, 0xE1000))
+
+
 @functools.cache
 def _lowercase_map() -> dict[str, str]:
     """Return the lower case of each character by itself: a final sigma is σ too."""
-    pairs = ((character, character.lower()) for character in map(chr, range(sys.maxunicode + 1)))
+    pairs = ((character, character.lower()) for character in map(chr, _assigned()))
     return {character: lower for character, lower in pairs if lower != character}
 
 
@@ -190,7 +194,7 @@ def _word_characters() -> str:
     """Return ranges of a regular expression: letters, marks, numbers, `_`, the two joiners."""
     inside = [
         code
-        for code in range(sys.maxunicode + 1)
+        for code in _assigned()
         if unicodedata.category(chr(code))[0] in "LMN" or code in (0x5F, 0x200C, 0x200D)
     ]
     ranges = []

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from keras_attention.text import (
     WordTokenizer,
     load_tokenizer,
 )
+from keras_attention.text import word_tokenizer as words
 from tests.text.random_text import SENTENCES, random_lines
 
 MAKERS = {
@@ -35,6 +38,12 @@ MAKERS = {
 def tokenizer(request) -> Tokenizer:
     name, lowercase = request.param
     return MAKERS[name](lowercase)
+
+
+def test_planes_that_are_not_looked_through_have_no_letters():
+    for character in map(chr, set(range(sys.maxunicode + 1)) - set(words._assigned())):
+        assert unicodedata.category(character) in ("Cn", "Co", "Cs")
+        assert character.lower() == character
 
 
 def test_special_ids(tokenizer):
