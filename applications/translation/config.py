@@ -399,7 +399,7 @@ _DATES = (
     "--training.schedule=cosine --decoding.beam_size=3 "
 )
 _OF_RECURRENT = (
-    "--model.units=96 --model.dropout=0.0 --training.learning_rate=3e-3 --training.epochs=4"
+    "--model.units=48 --model.dropout=0.0 --training.learning_rate=1e-2 --training.epochs=3"
 )
 _OF_TRANSFORMER = (
     "--model.feed_forward_size=128 --model.layers=2 --model.dropout=0.1 "

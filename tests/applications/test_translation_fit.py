@@ -220,6 +220,7 @@ def test_a_run_goes_on_where_it_ended(preprocessor, run, tmp_path):
     assert_same_training(run, parts)
 
 
+@pytest.mark.slow
 def test_a_task_that_a_run_trained_is_saved_and_trains_another_run(
     preprocessor, tmp_path, traced_nowhere
 ):

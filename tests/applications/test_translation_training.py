@@ -60,6 +60,7 @@ def test_a_training_that_is_continued_ends_as_one_that_never_stopped(training, t
     assert shapes.count((120, 16)) == 1  # one table for all, as both sides share a vocabulary
 
 
+@pytest.mark.slow
 def test_half_precision_trains_and_the_other_verbs_compute_in_full(
     training, tmp_path, traced_nowhere
 ):

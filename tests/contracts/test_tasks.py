@@ -315,22 +315,21 @@ def test_an_iterator_is_predicted_as_its_list(name, traced_nowhere):
 
 
 def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsys, traced_nowhere):
-    run, entry = tmp_path / "run", TASKS["AnswerRanker"]
-    (questions,) = entry.data
+    run, entry = tmp_path / "run", TASKS["TextClassifier"]
     task, other = entry.make(), entry.make()
     task.backbone.enable_lora(2)
     options = {"batch_size": 6, "validation_split": 0.5, "verbose": 0, "run": run}
-    task.fit(questions, epochs=2, **options)
+    task.fit(*entry.data, epochs=2, **options)
     assert main(["average", str(run), "--output", str(tmp_path / "mean")]) == 2
     message = capsys.readouterr().err
-    assert "LoRA, whose factors have no mean. Use the best weights, `AnswerRanker." in message
+    assert "LoRA, whose factors have no mean. Use the best weights, `TextClassifier." in message
     assert not (tmp_path / "mean").exists()
     with pytest.raises(ValueError, match=r"with LoRA, .*enable_lora\(2\).*: one without LoRA"):
-        other.fit(questions, epochs=3, **options)
+        other.fit(*entry.data, epochs=3, **options)
     other.backbone.enable_lora(3)
     with pytest.raises(ValueError, match=r"enable_lora\(2\).*Received: .*enable_lora\(3\)"):
-        other.fit(questions, epochs=3, **options)
-    assert task.fit(questions, epochs=3, **options).epoch == 3
+        other.fit(*entry.data, epochs=3, **options)
+    assert task.fit(*entry.data, epochs=3, **options).epoch == 3
 
 
 @pytest.mark.parametrize("name", TASKS)

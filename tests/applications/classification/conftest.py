@@ -20,9 +20,9 @@ SETTINGS = [
     "--model.embedding_size=16",
     "--model.units=16",
     "--model.dropout=0",
-    "--training.batch_size=16",
-    "--training.epochs=4",
-    "--training.learning_rate=0.01",
+    "--training.batch_size=32",
+    "--training.epochs=3",
+    "--training.learning_rate=0.02",
     "--training.tensorboard=false",
 ]
 REVIEWS = [
