@@ -11,7 +11,13 @@ from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 from ..common import preprocessor as common
 from ..common.errors import check_counts, shown
-from ..common.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor
+from ..common.preprocessor import (
+    TextPreprocessor,
+    as_texts,
+    check_equally_many,
+    is_column,
+    is_tensor,
+)
 from ..common.vectors import with_words
 
 
@@ -138,18 +144,24 @@ class AnswerPreprocessor(TextPreprocessor):
         ids = tf.where(ids.values == UNK_ID, self._bucket(tokens.values), ids.values)
         return tokens.with_values(ids)[:, : self.max_length]
 
-    def call(self, x, y=None, sample_weight=None):
-        if not (isinstance(x, Mapping) and {"question", "candidates"} <= set(x)):
+    def as_source(self, x):
+        if hasattr(x, "element_spec"):  # a dataset
+            return x
+        question, rows = _columns(x)
+        if not question:
+            raise ValueError("`predict` needs at least one question. Received: none")
+        if len(counts := {len(row) for row in rows}) > 1:
             raise ValueError(
-                f'`x` should be a dict of "question" and "candidates". Received: x={shown(x)}'
+                '`candidates` should have equally many for each question: pad with "". '
+                f"Received: from {min(counts)} to {max(counts)}"
             )
-        question, candidates = x["question"], x["candidates"]
-        if is_tensor(question):
-            inputs = self._padded_in_graph(question, candidates)
+        return {"question": question, "candidates": rows}
+
+    def call(self, x, y=None, sample_weight=None):
+        if _has_columns(x) and is_tensor(x["question"]):
+            inputs = self._padded_in_graph(x["question"], x["candidates"])
         else:
-            question = as_texts(question, "question")
-            rows = [as_texts(row, f"candidates[{i}]") for i, row in enumerate(candidates)]
-            check_equally_many(question=question, candidates=rows)
+            question, rows = _columns(x)
             width = max(map(len, rows), default=0)
             filled = [text for row in rows for text in (*row, *[""] * (width - len(row)))]
             answers = padded(self.encode(filled)[0])
@@ -174,6 +186,28 @@ class AnswerPreprocessor(TextPreprocessor):
 
         bucket = tf.strings.to_hash_bucket_fast(tf.convert_to_tensor(words), self.unknown_buckets)
         return tf.cast(bucket, tf.int32) + self.tokenizer.vocabulary_size
+
+
+def _has_columns(x: Any) -> bool:
+    return isinstance(x, Mapping) and {"question", "candidates"} <= set(x)
+
+
+def _columns(x: Any) -> tuple[list[str], list[list[str]]]:
+    """Return the questions of a dict, and the candidates of each, checked."""
+    if not _has_columns(x):
+        raise ValueError(
+            '`x` should be a dict of "question", strings (B,), and "candidates", strings (B, N). '
+            f"Received: x={shown(x)}"
+        )
+    question, candidates = as_texts(x["question"], "question"), x["candidates"]
+    if not is_column(candidates):
+        raise ValueError(
+            "`candidates` should be a sequence of the candidates of each question. "
+            f"Received: candidates={shown(candidates)}"
+        )
+    rows = [as_texts(row, f"candidates[{place}]") for place, row in enumerate(candidates)]
+    check_equally_many(question=question, candidates=rows)
+    return question, rows
 
 
 def padded(rows: Sequence[Sequence[int]], multiple_of: int = 8) -> np.ndarray:

@@ -12,8 +12,8 @@ from keras import ops
 
 from keras_attention.decoding import SearchOptions
 
-from .errors import check_choice
-from .preprocessor import TextPreprocessor
+from .errors import check_choice, shown
+from .preprocessor import TextPreprocessor, as_texts, check_equally_many, sources_of
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .task import TextTask
 
@@ -54,14 +54,30 @@ class SearchTask(TextTask):
             del search["streams"]
         return {**super().get_config(), "search": search}
 
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        (given,) = (x,) = sources_of(self.preprocessor, x=x)
+        if self.preprocessor is not None and not hasattr(x, "element_spec"):  # no dataset
+            x = self.preprocessor.as_source(x)
+            if isinstance(x, Mapping) and {"source", "target"} <= set(x):
+                x = x["source"], x["target"]
+            if not (type(x) is tuple and len(x) == 2):
+                raise ValueError(f"{self._needs_targets()} Received: x={shown(given)}")
+            x = as_texts(x[0], "sources"), as_texts(x[1], "targets")
+            check_equally_many(sources=x[0], targets=x[1])
+            if not x[0]:
+                raise ValueError("`predict` needs at least one text. Received: none")
+        return super().predict(x, *args, **kwargs)
+
     def call(self, inputs, training=None):
         if "target" not in inputs:
-            raise ValueError(
-                f"A {type(self).__name__} predicts the logits of sources with their targets, as "
-                f"`predict((sources, targets))`; `{self.verb}` writes new ones. "
-                "Received: no targets"
-            )
+            raise ValueError(f"{self._needs_targets()} Received: no targets")
         return super().call(inputs, training)
+
+    def _needs_targets(self) -> str:
+        return (
+            f"A {type(self).__name__} predicts the logits of sources with their targets, as "
+            f"`predict((sources, targets))`; `{self.verb}` writes new ones."
+        )
 
     def search_with(self, search: Any, changes: Mapping[str, Any]) -> SearchOptions:
         """Return the options of a search, the task's own where not given, with changes."""

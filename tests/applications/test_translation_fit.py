@@ -151,7 +151,7 @@ def test_float16_scales_the_loss(preprocessor):
 
 
 def test_predict_wants_targets_and_says_so(still):
-    with pytest.raises(ValueError, match="`translate` writes new ones. Received: no targets"):
+    with pytest.raises(ValueError, match=r"`translate` writes new ones. Received: x=\["):
         still.predict(SOURCES[:2], verbose=0)
     assert still.predict((SOURCES[:2], TARGETS[:2]), verbose=0).shape[0] == 2
 

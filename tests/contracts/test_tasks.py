@@ -314,6 +314,37 @@ def test_an_iterator_is_predicted_as_its_list(name, traced_nowhere):
         task.predict(itertools.repeat(data), verbose=0)
 
 
+@pytest.mark.parametrize("name", ["AnswerRanker", "Summarizer"])
+def test_predict_says_in_one_line_which_form_it_takes(name):
+    """Those that Keras' tensors cannot hold, too: their errors spoke of sequences and tensors."""
+    task, (x, *y) = TASKS[name].make(), TASKS[name].data
+    if name == "AnswerRanker":
+        asked, candidates = [TEXTS[0], TEXTS[1]], [TEXTS[:2], TEXTS[:1]]
+        wrong = {
+            r'of "question", .*: x=\[': [row[:2] for row in x],
+            'pad with "". Received: from 1 to 2': {"question": asked, "candidates": candidates},
+            "equally many .* 1 in candidates": {"question": asked, "candidates": candidates[:1]},
+            "sequence of strings: .*0]='": {"question": asked, "candidates": asked},
+            "sequence of the candidates .*: candidates='": {"question": asked, "candidates": "one"},
+            "at least one question. Received: none": {"question": [], "candidates": []},
+        }
+    else:
+        (texts,) = y
+        wrong = {
+            r"predict\(\(sources, targets\)\)`.*: x=\[": list(zip(x, texts, strict=True)),
+            "predict.*: x={'source': ": {"source": x},
+            "predict.*: x='": x[0],
+            "equally many entries. .* 1 in targets": (x, texts[:1]),
+            r"hold strings only; .*: sources\[0\]=\[": ([[each] for each in x], texts),
+            "`targets` should be a sequence .*: targets=None": (x, None),
+            "at least one text. Received: none": ([], []),
+        }
+    for message, given in wrong.items():
+        with pytest.raises(ValueError, match=message) as raised:
+            task.predict(given, verbose=0)
+        assert "\n" not in str(raised.value)
+
+
 def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsys, traced_nowhere):
     run, entry = tmp_path / "run", TASKS["TextClassifier"]
     task, other = entry.make(), entry.make()

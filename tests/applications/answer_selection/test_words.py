@@ -72,7 +72,7 @@ def test_half_a_surrogate_pair_is_an_unknown_word(words):
 
 @pytest.mark.parametrize("given", [["it"], {"question": ["it"]}])
 def test_a_question_comes_with_its_candidates(words, given):
-    with pytest.raises(ValueError, match='should be a dict of "question" and "candidates"'):
+    with pytest.raises(ValueError, match='should be a dict of "question", strings'):
         words(given)
 
 
