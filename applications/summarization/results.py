@@ -31,8 +31,10 @@ class Summary(Searched):
 
     Args:
         text: the summary.
-        score: what summaries of a document are ranked by (with a penalty, where one is set).
-        log_probability: the log-probability of its tokens and of the end.
+        score: what summaries of a document are ranked by (with a penalty, where one is set). Of a
+            sample: its log-probability in the distribution that `temperature`, `top_k` and `top_p`
+            leave.
+        log_probability: the model's own log-probability of its tokens and of the end.
         tokens: its written words; those copied of unknown ones too.
         copied: of each token, whether the vocabulary does not hold it.
         unknown: of each token, whether it was left unknown.

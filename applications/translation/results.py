@@ -24,8 +24,10 @@ class Translation(Searched):
 
     Args:
         text: the translation.
-        score: what translations of a sentence are ranked by (with a penalty, where one is set).
-        log_probability: the log-probability of its tokens and of the end.
+        score: what translations of a sentence are ranked by (with a penalty, where one is set). Of
+            a sample: its log-probability in the distribution that `temperature`, `top_k` and
+            `top_p` leave.
+        log_probability: the model's own log-probability of its tokens and of the end.
         tokens: its written tokens.
         source_tokens: the written tokens of the source.
         alignment: attention weights, one row for each of `tokens`, one column for each of

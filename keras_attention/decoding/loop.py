@@ -32,8 +32,8 @@ class DecodingResult(NamedTuple):
         tokens: Integer tensor `(B, N, L)`: without the start token, the end token included, padding
             after it.
         lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
-        scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by; NaN where a search would
-            have gone on, but its `room` was too small.
+        scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by (of samples: see
+            `sample`); NaN where a search would have gone on, but its `room` was too small.
         log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
             the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,

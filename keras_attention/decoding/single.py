@@ -115,7 +115,8 @@ def sample(
 
     Returns:
         A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the sample's
-        log-probability in the truncated distribution; `log_probabilities` are the model's own.
+        log-probability in the distribution that it was drawn from, after temperature, `top_k` and
+        `top_p`; `log_probabilities` are the model's own, in the full one.
 
     Raises:
         ValueError: As `search`.
