@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from ..common.arguments import KeepsArguments
 from ..common.errors import check_choice, check_number
 from ..common.network import recurrent_start
 from .compare_aggregate import CompareAggregate
-from .config import OF_ALL, READERS, ModelConfig
+from .config import ENCODERS, OF_ALL, READERS, ModelConfig
 from .network import AnswerNetwork
 
 INNER = ("word", "context", "gate")
@@ -388,6 +388,7 @@ def make_network(
     vocabulary_size: int, encoder: str = "inner-word", **options: Any
 ) -> AnswerNetwork:
     """Return the network of an encoder."""
+    check_choice("`encoder`", encoder, get_args(ENCODERS))
     if encoder == "compare-aggregate":
         return CompareAggregate(vocabulary_size, **options)
     return AnswerSelector(vocabulary_size, encoder=encoder, **options)

@@ -326,7 +326,8 @@ class AnswerRanker(TextTask):
     @classmethod
     def check_data(cls, config: AnswerSelectionConfig) -> None:
         for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
-            if not has_split(config.data, split):
+            # A known set that lacks the file is read all the same: that error names the file.
+            if not (config.data.dataset or has_split(config.data, split)):
                 raise UserError(
                     f"name the {why}: --data.{split} F, or --data.dataset facts, or --data.dataset "
                     "wikiqa with --data.folder D."

@@ -16,7 +16,7 @@ from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
 from ..common.backend import of_at_most, seed_of_service, service_of
-from ..common.errors import UserError, check_range
+from ..common.errors import UserError, check_counts
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask
@@ -204,7 +204,7 @@ class Summarizer(SearchTask):
             `"rouge1_high"` are the ends of a 95 % confidence interval, and `"lead_rouge"` and
             `"oracle_rouge"` are the ROUGE of the two extracts.
         """
-        check_range("`lead`", lead, at_least=1)
+        check_counts(lead=lead)
         documents = as_documents(documents, "documents")
         summaries = as_summaries(summaries, "summaries")
         check_equally_many(documents=documents, summaries=summaries)
@@ -263,7 +263,7 @@ class Summarizer(SearchTask):
             text: the document, a text or a list of sentences.
             beam_size: beams of the search, all of which come; None for the task's own.
         """
-        size = beam_size or self.search.beam_size
+        size = self.search.beam_size if beam_size is None else beam_size
         (result,) = self.summarize([text], self.search.replace(beam_size=size, n_best=size))
         found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
         inputs = {"text": text if isinstance(text, str) else "\n".join(text)}

@@ -346,7 +346,7 @@ class Translator(SearchTask):
             target: a translation that the network is made to write in place of its own.
         """
         check_single(self, "explains", sentence=text, target=target or "")
-        size = beam_size or self.search.beam_size
+        size = self.search.beam_size if beam_size is None else beam_size
         search = self.search.replace(beam_size=size, n_best=size)
         (result,) = self.score([text], [target]) if target else self.translate([text], search)
         ranked, maps = result.ranked, {}

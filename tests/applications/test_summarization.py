@@ -164,8 +164,8 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
             task.fit(["a"], ["b"], sample_weight=weights)
     with pytest.raises(ValueError, match="Received: 2 in x, 1 in y"):
         task.preprocessor(["a", "b"], y=["c"])
-    with pytest.raises(ValueError, match="`lead` must be at least 1. Received: -1"):
-        task.evaluate_text(["a"], ["b"], lead=-1)
+    with pytest.raises(ValueError, match="`lead` should be a positive integer. Received: lead=1.5"):
+        task.evaluate_text(["a"], ["b"], lead=1.5)
     alone = Summarizer(task.backbone)
     for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):

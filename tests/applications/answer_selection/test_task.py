@@ -205,6 +205,13 @@ def test_export_scores_strings_without_this_package(answers_run, capsys, tmp_pat
         ),
         (
             [
+                *["train", "answer-selection", "--data.dataset=wikiqa", "--data.folder={new}"],
+                *["--output", "{new}"],
+            ],
+            "/new/WikiQA-train.tsv.",
+        ),
+        (
+            [
                 *["train", "answer-selection", "--data.train={good}", "--data.dev={wrong}"],
                 *["--output", "{new}"],
             ],
