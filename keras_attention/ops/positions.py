@@ -108,6 +108,8 @@ def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
     first = ops.reshape(ops.arange(batch_size, dtype="int32") * length, (batch_size, 1, 1))
     index = first + ops.clip(positions, 0, length - 1)
     rows = ops.reshape(memory, (batch_size * length, *memory.shape[2:]))
+    if memory.shape[0] == 0:  # JAX drops the axes of an empty index
+        return ops.zeros((*ops.shape(index), *memory.shape[2:]), memory.dtype)
     return ops.take(rows, index, axis=0)
 
 

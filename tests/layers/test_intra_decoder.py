@@ -26,6 +26,11 @@ def test_the_first_step_reads_nothing_and_the_second_reads_the_first():
     assert np.all(np.triu(np.ones((T, T), bool)) <= (to_numpy(scores) == 0.0))
 
 
+def test_no_states_have_no_context():
+    context, scores = built()(np.zeros((0, T, D), "float32"), return_attention_scores=True)
+    assert to_numpy(context).shape == (0, T, D) and to_numpy(scores).shape == (0, T, T)
+
+
 def test_a_later_state_changes_nothing_before_it():
     layer, states = built(), random(3, B, T, D)
     changed = states.copy()

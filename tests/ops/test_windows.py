@@ -55,6 +55,14 @@ def test_gathering_takes_the_rows_and_clips_at_the_ends(trailing):
         np.testing.assert_array_equal(gathered[b, t, w], memory[b, place])
 
 
+def test_gathering_from_no_sentences_has_the_axes_of_the_windows():
+    memory, positions = random(1, 0, 7, 5), np.zeros((0, 2, 3), "int32")
+    gathered = to_numpy(
+        gather_windows(ops.convert_to_tensor(memory), ops.convert_to_tensor(positions))
+    )
+    assert gathered.shape == (0, 2, 3, 5)
+
+
 def test_gathering_adds_the_gradients_of_overlapping_windows():
     memory = random(2, 1, 5, 2)
     positions = np.int32([[[0, 1, 2], [1, 2, 3]]])
