@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,11 @@ from ..common.arguments import is_finite
 from ..common.errors import Preempted, TrainingDiverged, UserError, shown
 from ..common.weights import save_weights
 from .run_folder import Checkpoint, Checkpoints
+
+
+def at_epoch_end(act: Callable[[int, dict], None]) -> keras.callbacks.Callback:
+    """Return a callback that does something with the number, from 0, and the logs of each epoch."""
+    return keras.callbacks.LambdaCallback(on_epoch_end=act)
 
 
 class StopWhenNotFinite(keras.callbacks.Callback):
@@ -173,9 +178,7 @@ class AverageWeights(keras.callbacks.Callback):
         super().__init__()
         self.count = count
         self.window: list[list[np.ndarray]] = []
-        self.back = keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: self._assign(self.window[-1])
-        )
+        self.back = at_epoch_end(lambda epoch, logs: self._assign(self.window[-1]))
 
     def on_epoch_end(self, epoch, logs=None):
         own = [np.array(variable.numpy()) for variable in self.model.trainable_variables]

@@ -15,7 +15,17 @@ from keras_attention.distribute import GlobalMean, Workers
 
 from ..common.errors import UserError, say, shown
 from ..common.files import verify_checksum
-from . import callbacks as own
+from .callbacks import (
+    AverageWeights,
+    HalveOnPlateau,
+    KeepBest,
+    Plateau,
+    SaveCheckpoint,
+    StopWhenNotFinite,
+    TimeLimit,
+    at_epoch_end,
+    diverged,
+)
 from .config import TrainingConfig
 from .devices import use_xla
 from .reporting import Figures, Progress, TokenCount, WriteTensorBoard
@@ -88,9 +98,9 @@ def train(
     stateful = _with_state(run, config, workers, callbacks)
     best, limit = stateful["best"], stateful["time"]
     count = config.average_checkpoints
-    average = own.AverageWeights(count) if count > 1 else None
+    average = AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
-    saver = own.SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
+    saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     (epoch, step), stopped = _resume(saver, model), False
     if on_start:
         on_start()
@@ -103,19 +113,15 @@ def train(
         if epoch and run.best_weights.exists():  # the file will not be written again
             verify_checksum(run.best_weights)
         return outcome()
-    judged = [at_epoch_end(lambda logs: logs.update(workers.from_chief(evaluate)))]
-    judged += [own.StopWhenNotFinite(checkpoints)]
-    judged += [each for each in stateful.values() if isinstance(each, own.Plateau)] + [limit]
+    judged = [at_epoch_end(lambda epoch, logs: logs.update(workers.from_chief(evaluate)))]
+    judged += [StopWhenNotFinite(checkpoints)]
+    judged += [each for each in stateful.values() if isinstance(each, Plateau)] + [limit]
     if average:
         judged = [average, *judged, average.back]
     if workers.is_chief:
         judged += [Progress(config.epochs, steps, first=saver.within)]
         log = MetricsLog(run.metrics, step, epoch)
-        judged += [
-            keras.callbacks.LambdaCallback(
-                on_epoch_end=lambda epoch, logs: log.append({"epoch": epoch + 1, **logs})
-            )
-        ]
+        judged += [at_epoch_end(lambda epoch, logs: log.append({"epoch": epoch + 1, **logs}))]
         judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []
 
     def fit(first, last, number_of_steps):
@@ -146,12 +152,12 @@ def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Ca
     patience = None if config.early_stopping == "none" else config.patience
     best_weights = run.best_weights if workers.is_chief else None
     found = {
-        "best": own.KeepBest(best_weights, monitor, mode, patience),
-        "time": own.TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
+        "best": KeepBest(best_weights, monitor, mode, patience),
+        "time": TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
         "figures": Figures(),
     }
     if config.schedule == "halve":
-        found["halve"] = own.HalveOnPlateau(monitor, mode, config.halve_after)
+        found["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
     return found | {
         f"callback {place}": each
         for place, each in enumerate(callbacks)
@@ -166,11 +172,6 @@ def _finished(config, epoch, best, limit) -> str:
     if epoch and limit.exhausted:
         return f"{config.max_minutes:g} minutes are over"
     return f"all {config.epochs} epochs are done" if epoch >= config.epochs else ""
-
-
-def at_epoch_end(act: Callable[[dict], None]) -> keras.callbacks.Callback:
-    """Return a callback that does something with the logs of each epoch."""
-    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: act(logs))
 
 
 def check_executions(executions: int, steps: int, section: str = "training.") -> None:
@@ -270,7 +271,7 @@ def scope_of(model: keras.Model) -> AbstractContextManager:
 
 
 @contextmanager
-def _naming_bad_places(saver: own.SaveCheckpoint, workers: Workers) -> Iterator[None]:
+def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None]:
     """Turn TensorFlow's errors of a value that is not finite, and of a worker that has ended, into
     ones that say what happened."""
     if keras.backend.backend() != "tensorflow":
@@ -288,10 +289,10 @@ def _naming_bad_places(saver: own.SaveCheckpoint, workers: Workers) -> Iterator[
         gradient = "the gradient at " if "detected in gradient" in str(error) else ""
         what = f"{gradient}{rest.split(';')[0].strip()} became NaN or infinite"
         what += f" after {saver.batches} batches"
-        raise own.diverged(what, saver.checkpoints) from None
+        raise diverged(what, saver.checkpoints) from None
 
 
-def _resume(saver: own.SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
+def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:
     """Restore the newest good checkpoint; return the epochs and updates made so far."""
     checkpoint, problems = saver.checkpoints.latest()
     for problem in problems:

@@ -22,9 +22,10 @@ from ..common.files import checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
+from .callbacks import at_epoch_end
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
-from .fit import Outcome, at_epoch_end, check_executions, train
+from .fit import Outcome, check_executions, train
 from .reporting import tensorboard_summary
 from .run_folder import (
     Checkpoints,
@@ -118,7 +119,7 @@ def fit_in_run(
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
     if workers is None or workers.is_chief:
-        card = at_epoch_end(lambda logs: write_card_of_run(task, run, config))
+        card = at_epoch_end(lambda epoch, logs: write_card_of_run(task, run, config))
         callbacks = [*callbacks, card]
     return train(
         run,
