@@ -23,14 +23,8 @@ def cache_folder() -> Path:
     return Path(own or f"{home}/keras_attention").expanduser()
 
 
-def fetch(
-    url: str,
-    sha256: str,
-    subfolder: str = "",
-    folder: str | os.PathLike | None = None,
-    timeout: float = TIMEOUT,
-) -> Path:
-    """Return the path of the file at `url`, downloaded unless the cache `folder` has it.
+def fetch(url: str, sha256: str, subfolder: str = "") -> Path:
+    """Return the path of the file at `url`, downloaded unless the cache has it.
 
     Its content has the checksum `sha256`. The `subfolder` of the cache is for data sets whose files
     have common names. Another process that fetches the same file does no harm; a cached file whose
@@ -43,7 +37,7 @@ def fetch(
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
     if not name:
         raise UserError(f"Expected a URL that ends in a file's name. Received: {url!r}")
-    path = Path(cache_folder() if folder is None else folder) / subfolder / name
+    path = cache_folder() / subfolder / name
     if path.is_file():
         if (found := checksum(path)) == sha256:
             return path
@@ -53,7 +47,7 @@ def fetch(
     def downloader(url, output, _):
         headers = {"Accept-Encoding": "identity"}  # a .gz stays one
         # pooch's own downloader leaves the connection open where the download breaks off.
-        with requests.get(url, stream=True, timeout=timeout, headers=headers) as response:
+        with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response:
             response.raise_for_status()
             size = int(response.headers.get("Content-Length", 0))
             is_shown = size and sys.stderr.isatty()

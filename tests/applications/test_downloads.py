@@ -57,22 +57,27 @@ def server():
         thread.join()
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_ATTENTION_CACHE", str(tmp_path))
+
+
 def files(folder) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
 @pytest.mark.parametrize("name", ["good.gz", "unsized.gz"])
 def test_good(server, tmp_path, name, capsys):
-    path = downloads.fetch(f"{server.url}/data/{name}", SHA256, "set", tmp_path)
+    path = downloads.fetch(f"{server.url}/data/{name}", SHA256, "set")
     assert path == tmp_path / "set" / name
     assert path.read_bytes() == CONTENT
     assert files(tmp_path) == [f"set/{name}"]
     assert f"Fetching {server.url}/data/{name}" in capsys.readouterr().err
 
 
-def test_progress_does_not_go_where_results_go(server, tmp_path, capsys, monkeypatch):
+def test_progress_does_not_go_where_results_go(server, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path)
+    downloads.fetch(f"{server.url}/good.gz", SHA256)
     written = capsys.readouterr()
     assert written.out == "" and "\r100% of 256,000 bytes\n" in written.err
 
@@ -86,10 +91,11 @@ def test_progress_does_not_go_where_results_go(server, tmp_path, capsys, monkeyp
         ("missing.gz", r"the server refused \(404 Not Found\)"),
     ],
 )
-def test_bad_downloads_leave_nothing(server, tmp_path, name, message):
+def test_bad_downloads_leave_nothing(server, tmp_path, name, message, monkeypatch):
+    monkeypatch.setattr(downloads, "TIMEOUT", 1.0)
     url = f"{server.url}/{name}"
     with pytest.raises(UserError, match=f"{url}: {message}") as error:
-        downloads.fetch(url, SHA256, "set", tmp_path, timeout=1.0)
+        downloads.fetch(url, SHA256, "set")
     assert "\n" not in str(error.value)
     assert files(tmp_path) == []
 
@@ -98,13 +104,13 @@ def test_server_gone(tmp_path):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as closed:
         port = closed.server_port
     with pytest.raises(UserError, match=f"127.0.0.1:{port}/a.gz: the server cannot be reached"):
-        downloads.fetch(f"http://127.0.0.1:{port}/a.gz", SHA256, folder=tmp_path)
+        downloads.fetch(f"http://127.0.0.1:{port}/a.gz", SHA256)
     assert files(tmp_path) == []
 
 
 def test_a_good_file_is_not_fetched_again(server, tmp_path, capsys):
     (tmp_path / "good.gz").write_bytes(CONTENT)
-    assert downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path).is_file()
+    assert downloads.fetch(f"{server.url}/good.gz", SHA256).is_file()
     assert server.requests == []
     assert capsys.readouterr().err == ""
 
@@ -112,7 +118,7 @@ def test_a_good_file_is_not_fetched_again(server, tmp_path, capsys):
 def test_a_damaged_file_is_named_and_fetched_again(server, tmp_path, capsys):
     path = tmp_path / "good.gz"
     path.write_bytes(CONTENT[:100])
-    assert downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path) == path
+    assert downloads.fetch(f"{server.url}/good.gz", SHA256) == path
     assert path.read_bytes() == CONTENT
     found = hashlib.sha256(CONTENT[:100]).hexdigest()
     assert f"{path}: damaged or out of date (SHA-256 {found}" in capsys.readouterr().err
@@ -123,7 +129,7 @@ def test_a_failed_fetch_leaves_the_damaged_file(server, tmp_path):
     path = tmp_path / "short.gz"
     path.write_bytes(b"old")
     with pytest.raises(UserError, match="broke off"):
-        downloads.fetch(f"{server.url}/short.gz", SHA256, folder=tmp_path)
+        downloads.fetch(f"{server.url}/short.gz", SHA256)
     assert path.read_bytes() == b"old"
 
 
@@ -133,7 +139,7 @@ def test_interrupted_by_the_user(server, tmp_path, monkeypatch):
 
     monkeypatch.setattr("shutil.move", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path)
+        downloads.fetch(f"{server.url}/good.gz", SHA256)
     assert files(tmp_path) == []
 
 
@@ -141,7 +147,7 @@ def test_several_at_once(server, tmp_path):
     server.gate = threading.Barrier(4)  # all four are under way before one gets its content
     with ThreadPoolExecutor(4) as pool:
         url = f"{server.url}/good.gz"
-        paths = pool.map(lambda _: downloads.fetch(url, SHA256, folder=tmp_path), range(4))
+        paths = pool.map(lambda _: downloads.fetch(url, SHA256), range(4))
         assert {path.read_bytes() for path in paths} == {CONTENT}
     assert server.requests == ["good.gz"] * 4
     assert files(tmp_path) == ["good.gz"]
@@ -158,10 +164,11 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert str(downloads.cache_folder()) == f"{home}/.keras/keras_attention"
 
 
-def test_a_cache_that_cannot_be_written(server, tmp_path):
+def test_a_cache_that_cannot_be_written(server, tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("KERAS_ATTENTION_CACHE", str(tmp_path / "file"))
     with pytest.raises(UserError, match="Cannot write the download .*/file/good.gz"):
-        downloads.fetch(f"{server.url}/good.gz", SHA256, folder=tmp_path / "file")
+        downloads.fetch(f"{server.url}/good.gz", SHA256)
 
 
 def test_url_without_a_name():
