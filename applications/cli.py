@@ -21,13 +21,13 @@ from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
 from .common.explanation import check_page
 from .common.files import check_new_file, check_picture, refuse_existing_output
-from .common.presets import RUN_FILE, TASK_FILE, preset_folder, read_part
+from .common.presets import TASK_FILE, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config, precision_of
-from .training.run_folder import RunFolder, is_free
+from .training.run_folder import FORMAT, RunFolder, is_free
 from .training.tasks import train_task
 
 SEARCHES = ("evaluate", "predict", "score", "shortlist")
@@ -63,7 +63,7 @@ def load_task(name: str) -> type[TextTask]:
 def _found(run: Path | str) -> tuple[Path, type[TextTask]]:
     """Return the folder of a run or preset, and the class of its task."""
     folder = preset_folder(run)
-    if (folder / RUN_FILE).is_file() or (folder / "config.yaml").is_file():
+    if (folder / FORMAT).is_file() or (folder / "config.yaml").is_file():
         return folder, load_task(RunFolder(folder).task)
     name = read_part(folder, TASK_FILE)["class_name"]
     for command in TASKS.values():

@@ -17,7 +17,6 @@ from .weights import check_sizes
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
-RUN_FILE = "FORMAT"
 PRESETS = Path(__file__).parents[1] / "presets"
 """The presets that come with the package, one folder each."""
 

@@ -13,7 +13,7 @@ from keras_attention.distribute import GlobalMean
 
 from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
-from ..training.run_folder import CARD_FILE
+from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
 from . import presets
 from .backend import CompiledFunctions, require_backend
 from .card import card_of_preset
@@ -426,7 +426,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             ValueError: where there is no such preset, or it is damaged, of another task or newer.
         """
         folder = presets.preset_folder(preset)
-        if (folder / presets.RUN_FILE).is_file() and not (folder / presets.TASK_FILE).is_file():
+        if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
@@ -437,8 +437,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
         """Return the task of a run folder that version 0.1 made."""
-        from ..training.run_folder import RunFolder
-
         RunFolder(folder, task=cls.name_of_task)
         config = load_config(cls.config_class, [folder / "config.yaml"])
         preprocessor = cls.preprocessor_of_0_1(folder, config)

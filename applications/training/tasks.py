@@ -28,6 +28,7 @@ from .determinism import seeded
 from .fit import Outcome, check_executions, train
 from .reporting import tensorboard_summary
 from .run_folder import (
+    FORMAT,
     Checkpoints,
     RunFolder,
     inputs_of,
@@ -316,7 +317,7 @@ def _by_the_chief(workers: Workers, act: Callable[[], Any], output: Path | str) 
     if came:
         return came[0]
     end = time.monotonic() + SECONDS_TO_BE_SEEN
-    while not (Path(output) / "FORMAT").is_file():
+    while not (Path(output) / FORMAT).is_file():
         if time.monotonic() > end:
             raise UserError(
                 f"{output} cannot be seen by this worker: with distribute.strategy multi-worker "
