@@ -145,8 +145,6 @@ class AnswerPreprocessor(TextPreprocessor):
         return tokens.with_values(ids)[:, : self.max_length]
 
     def as_source(self, x):
-        if hasattr(x, "element_spec"):  # a dataset
-            return x
         question, rows = _columns(x)
         if not question:
             raise ValueError("`predict` needs at least one question. Received: none")

@@ -77,7 +77,10 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         self.vectors = read_start(folder)
 
     def as_source(self, x: Any) -> Any:
-        """Return what `predict` was given with texts in lists: of a tuple Keras makes columns."""
+        """Return the argument of `predict`, no dataset, with each tuple of texts as a list.
+
+        Keras takes a tuple for columns.
+        """
         if isinstance(x, dict):
             return {name: self.as_source(column) for name, column in x.items()}
         if type(x) is not tuple:

@@ -55,13 +55,12 @@ class SearchTask(TextTask):
         return {**super().get_config(), "search": search}
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        (given,) = (x,) = sources_of(self.preprocessor, x=x)
+        (x,) = sources_of(self.preprocessor, x=x)
         if self.preprocessor is not None and not hasattr(x, "element_spec"):  # no dataset
-            x = self.preprocessor.as_source(x)
             if isinstance(x, Mapping) and {"source", "target"} <= set(x):
                 x = x["source"], x["target"]
-            if not (type(x) is tuple and len(x) == 2):
-                raise ValueError(f"{self._needs_targets()} Received: x={shown(given)}")
+            elif type(x) is not tuple or len(x) != 2 or isinstance(x[0], (str, bytes)):
+                raise ValueError(f"{self._needs_targets()} Received: x={shown(x)}")
             x = as_texts(x[0], "sources"), as_texts(x[1], "targets")
             check_equally_many(sources=x[0], targets=x[1])
             if not x[0]:

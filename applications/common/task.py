@@ -370,7 +370,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
-        x = self.preprocessor.as_source(x) if self.preprocessor else x
+        if self.preprocessor is not None and not _is_dataset(x):
+            x = self.preprocessor.as_source(x)
         if isinstance(x, (list, np.ndarray)) and not len(x):
             raise ValueError("`predict` needs at least one text. Received: none")
         return super().predict(x, *args, **kwargs)
