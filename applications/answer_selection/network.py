@@ -71,7 +71,7 @@ class AnswerNetwork(Network):
         word_match: whether a `WordMatch` adds to the scores.
         exact_match: whether a number beside each word's vector says that the other side has the
             very word.
-        match_start: its weights when training begins.
+        match_start: the weights of that `WordMatch` when training begins.
         **kwargs: `name`, `dtype` and the like of `Network`.
     """
 

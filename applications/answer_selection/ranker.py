@@ -427,10 +427,9 @@ class AnswerRanker(TextTask):
             values, shades = (ops.convert_to_numpy(array) for array in found)
             for (question, place, ids), value, shade in zip(part, values, shades, strict=True):
                 scores[question][place] = value
-                words = len(encoded.questions[question])
-                weights[question][place] = (shade[:words] if shade.ndim == 2 else shade)[
-                    ..., : len(ids)
-                ]
+                if shade.ndim == 2:  # a row for each word of the question
+                    shade = shade[: len(encoded.questions[question])]
+                weights[question][place] = shade[..., : len(ids)]
         return scores, weights
 
     def _score_pairs(self, question, candidate):
