@@ -18,7 +18,8 @@ from ..common.preprocessor import check_equally_many, weights_of
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
-from . import backbones, data, results
+from . import data, results
+from .backbones import FOLDER, BackboneEncoder, BackboneTokenizer, Pretrained, load_pretrained
 from .config import (
     PRESETS,
     ClassificationConfig,
@@ -260,7 +261,7 @@ class ClassificationTask(TextTask):
         network, preprocessor = self.backbone, self.preprocessor
         size, known = preprocessor.tokenizer.vocabulary_size, network.vocabulary_size
         # A backbone may have ids that its tokenizer does not use.
-        spare = isinstance(preprocessor.tokenizer, backbones.BackboneTokenizer)
+        spare = isinstance(preprocessor.tokenizer, BackboneTokenizer)
         if known is not None and not (size <= known if spare else size == known):
             raise ValueError(
                 f"The network's vocabulary should be the preprocessor's, of {size} ids. "
@@ -324,10 +325,9 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        encoder, tokenizer = self.backbone.encoder, getattr(self.preprocessor, "tokenizer", None)
-        kinds = backbones.BackboneEncoder, backbones.BackboneTokenizer
-        if isinstance(encoder, kinds[0]) and isinstance(tokenizer, kinds[1]):
-            backbones.Pretrained(encoder.backbone, tokenizer, {}).save(folder / backbones.FOLDER)
+        encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
+        if isinstance(encoder, BackboneEncoder) and isinstance(tokenizer, BackboneTokenizer):
+            Pretrained(encoder.backbone, tokenizer, {}).save(folder / FOLDER)
 
     # ---- The hooks of the command.
 
@@ -353,23 +353,23 @@ class ClassificationTask(TextTask):
         values = [item.label for item in corpus.items]
         labels = Labels.of(values, config.data.labels, corpus.report.name)
         if config.model.architecture == "backbone":
-            pretrained = backbones.load_pretrained(config.model.backbone, weights=False)
+            pretrained = load_pretrained(config.model.backbone, weights=False)
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         lines = [text for item in corpus.items for text in item.texts]
-        tokenizer, file = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines), None
-        if config.vectors.file is not None:
-            file = read_vectors(config.vectors.file, config.model.embedding_size)
-            say(str(file))
-            if extra := list(file.vectors)[: config.vectors.extra_words]:
-                tokenizer = with_words(tokenizer, extra)
+        tokenizer = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines)
+        if config.vectors.file is None:
+            return preprocessor_of(config, tokenizer, labels)
+        file = read_vectors(config.vectors.file, config.model.embedding_size)
+        say(str(file))
+        if extra := list(file.vectors)[: config.vectors.extra_words]:
+            tokenizer = with_words(tokenizer, extra)
         preprocessor = preprocessor_of(config, tokenizer, labels)
-        if file is not None:
-            sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
-            preprocessor.vectors, report = start_vectors(
-                tokenizer, *sizes, file.vectors, file.path, config.vectors.length
-            )
-            say(report)
+        sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
+        preprocessor.vectors, report = start_vectors(
+            tokenizer, *sizes, file.vectors, file.path, config.vectors.length
+        )
+        say(report)
         return preprocessor
 
     @classmethod
@@ -377,7 +377,7 @@ class ClassificationTask(TextTask):
         pretrained = None
         if config.model.architecture == "backbone":
             source = preprocessor.backbone_folder or config.model.backbone
-            pretrained = backbones.load_pretrained(source, dtype=dtype)
+            pretrained = load_pretrained(source, dtype=dtype)
         sizes = preprocessor.tokenizer.vocabulary_size, preprocessor.labels.outputs
         network = build_model(config.model, *sizes, pretrained, dtype, config.vectors.channels)
         if preprocessor.vectors is not None:
@@ -393,7 +393,7 @@ class ClassificationTask(TextTask):
         except (OSError, ValueError, TypeError):
             raise UserError(f"{path} is missing or damaged: train again.") from None
         if config.model.architecture == "backbone":
-            tokenizer = backbones.load_pretrained(folder / "backbone", weights=False).tokenizer
+            tokenizer = load_pretrained(folder / FOLDER, weights=False).tokenizer
         else:
             tokenizer = load_tokenizer(folder / "tokenizers")
         preprocessor = preprocessor_of(config, tokenizer, labels)

@@ -158,9 +158,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return ""
 
     def describe(self, folder: Path) -> None:
-        """Write what a preset holds beside weights into a folder."""
+        """Write what a run folder holds of the task beside weights into a folder."""
         presets.write_parts(self, folder)
-        write_start(folder, getattr(self.preprocessor, "vectors", None))
+        write_start(folder, self.preprocessor.vectors)
 
     @classmethod
     def defaults_of(cls, config: Any) -> list[str]:
