@@ -13,9 +13,9 @@ from ..common import preprocessor as common
 from ..common.errors import check_counts, shown
 from ..common.preprocessor import (
     TextPreprocessor,
+    as_column,
     as_texts,
     check_equally_many,
-    is_column,
     is_tensor,
 )
 from ..common.vectors import with_words
@@ -197,12 +197,9 @@ def _columns(x: Any) -> tuple[list[str], list[list[str]]]:
             '`x` should be a dict of "question", strings (B,), and "candidates", strings (B, N). '
             f"Received: x={shown(x)}"
         )
-    question, candidates = as_texts(x["question"], "question"), x["candidates"]
-    if not is_column(candidates):
-        raise ValueError(
-            "`candidates` should be a sequence of the candidates of each question. "
-            f"Received: candidates={shown(candidates)}"
-        )
+    question = as_texts(x["question"], "question")
+    wanted = "a sequence of the candidates of each question"
+    candidates = as_column(x["candidates"], "candidates", wanted)
     rows = [as_texts(row, f"candidates[{place}]") for place, row in enumerate(candidates)]
     check_equally_many(question=question, candidates=rows)
     return question, rows

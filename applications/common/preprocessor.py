@@ -112,6 +112,13 @@ def is_column(values: Any) -> bool:
     return hasattr(values, "__iter__") and not is_single
 
 
+def as_column(values: Any, name: str, wanted: str) -> Iterable[Any]:
+    """Return the values of an argument, those of a tensor as an array; refuse what has none."""
+    if not is_column(values):
+        raise ValueError(f"`{name}` should be {wanted}. Received: {name}={shown(values)}")
+    return values.numpy() if hasattr(values, "numpy") else values
+
+
 def as_texts(values: Any, name: str) -> list[str] | Lines:
     """Return any sequence of strings as a list: a list, an array, a pandas or `datasets` column.
 
@@ -120,15 +127,9 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     """
     if isinstance(values, Lines):
         return values
-    if not is_column(values):
-        raise ValueError(
-            f"`{name}` should be a sequence of strings: a list, an array or a column of a table. "
-            f"Received: {name}={shown(values)}"
-        )
-    if hasattr(values, "numpy"):  # a tensor of strings
-        values = values.numpy()
+    wanted = "a sequence of strings: a list, an array or a column of a table"
     texts = []
-    for place, value in enumerate(values):
+    for place, value in enumerate(as_column(values, name, wanted)):
         found = value
         if isinstance(value, bytes):
             with suppress(UnicodeDecodeError):

@@ -13,8 +13,8 @@ from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 from ..common.errors import check_counts, shown
 from ..common.preprocessor import (
     TextPreprocessor,
+    as_column,
     check_equally_many,
-    is_column,
     is_tensor,
     padded,
 )
@@ -272,15 +272,9 @@ def as_summaries(values: Any, name: str) -> list[list[str]]:
 
 
 def _lists_of_texts(values, name, split):
-    if not is_column(values):
-        raise ValueError(
-            f"`{name}` should be a sequence, of texts or of lists of texts. "
-            f"Received: {name}={shown(values)}"
-        )
-    if hasattr(values, "numpy"):  # a tensor of strings
-        values = values.numpy()
+    wanted = "a sequence, of texts or of lists of texts"
     found = []
-    for place, value in enumerate(values):
+    for place, value in enumerate(as_column(values, name, wanted)):
         is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
         texts = list(value) if is_list else [value]
         with suppress(UnicodeDecodeError):  # refused below, as bytes
