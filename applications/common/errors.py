@@ -132,8 +132,8 @@ def check_single(task: Any, verb: str, **texts: Any) -> None:
     """Refuse lists where a task takes single texts, which their names describe."""
     for name, text in texts.items():
         if not isinstance(text, str):
-            name = f"{type(task).__name__} {verb} a single {name}, a string"
-            raise UserError(f"this {name}. Received: {shown(text)}.")
+            wanted = f"{verb} a single {name}, a string"
+            raise UserError(f"this {type(task).__name__} {wanted}. Received: {shown(text)}.")
         check_unicode(f"the {name}", text)
 
 

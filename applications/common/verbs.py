@@ -70,7 +70,7 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
         return chunks_of_file(lambda: lines_of(path, encoding), size)
     if sys.stdin.isatty():
         size = 1
-        print("Type a line; Ctrl-D ends.", file=sys.stderr)
+        say("Type a line; Ctrl-D ends.")
     return in_chunks(
         (
             decode_line(line.removesuffix(b"\n"), "standard input", number).removeprefix(
@@ -135,4 +135,4 @@ def show_or_draw(result: Any, output: str | None) -> None:
         print(result.show())
     else:
         result.plot(output)
-        print(f"wrote {output}", file=sys.stderr)
+        say(f"wrote {output}")

@@ -14,6 +14,7 @@ from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
 from ..common.errors import check_counts
 from ..common.network import Network, recurrent_start, without_unwritable
+from .config import ModelConfig
 from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader, on_end
 
 
@@ -322,7 +323,7 @@ class LabelLikelihood(keras.losses.Loss):
 
 
 def build_model(
-    config: Any,
+    config: ModelConfig,
     vocabulary_size: int,
     extra_words: int = 100,
     max_sentences: int = 100,
@@ -331,7 +332,7 @@ def build_model(
     """Build the network that a configuration describes, with new weights.
 
     Args:
-        config: A `ModelConfig`.
+        config: The `model` section.
         vocabulary_size: How many words there are, padding included.
         extra_words: How many unknown words of a document have ids, with a pointer.
         max_sentences: The most sentences of a document.
