@@ -237,7 +237,7 @@ URGENT = (
 
 
 class Report(NamedTuple):
-    """A document, its summary, and of which of its sentences each statement is made."""
+    """A document, its summary, and the place of the sentence that each statement of it is from."""
 
     sentences: list[str]
     summary: str

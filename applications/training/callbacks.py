@@ -118,8 +118,8 @@ class HalveOnPlateau(Plateau):
             self.model.optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
 
 
-BATCHES_BETWEEN_WORDS = 8
-"""Workers ask each other so seldom whether to stop, as asking takes milliseconds."""
+BATCHES_BETWEEN_TALKS = 8
+"""Workers ask each other whether to stop after so many batches: asking takes milliseconds."""
 
 
 class TimeLimit(keras.callbacks.Callback):
@@ -147,7 +147,7 @@ class TimeLimit(keras.callbacks.Callback):
             self.start = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
-        if is_time_for_a_word(self.workers, batch):
+        if workers_talk_after(self.workers, batch):
             self.on_epoch_end(batch)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -162,9 +162,9 @@ class TimeLimit(keras.callbacks.Callback):
         self.before = state["seconds"]
 
 
-def is_time_for_a_word(workers: Workers, batch: int) -> bool:
-    """Return whether workers ask each other something after this batch of an epoch."""
-    return workers.count == 1 or (batch + 1) % BATCHES_BETWEEN_WORDS == 0
+def workers_talk_after(workers: Workers, batch: int) -> bool:
+    """Whether workers ask each other something after this batch of an epoch."""
+    return workers.count == 1 or (batch + 1) % BATCHES_BETWEEN_TALKS == 0
 
 
 class AverageWeights(keras.callbacks.Callback):
@@ -240,7 +240,7 @@ class SaveCheckpoint(keras.callbacks.Callback):
             self._metrics = []
 
         # After the last batch of an epoch, its end is near and writes a checkpoint itself.
-        is_asked = self.within < self.steps and is_time_for_a_word(self.workers, batch)
+        is_asked = self.within < self.steps and workers_talk_after(self.workers, batch)
         if is_asked and self.workers.any(self.asked_to_end):
             sync_variables(self.model)
             path = self._save(self.epoch, [each.numpy() for each in self.model.metrics_variables])
