@@ -113,8 +113,12 @@ def search_options() -> dict[str, Option]:
 SEARCH = search_options()
 JSON = switch("--json", "write JSON in place of a table")
 OUTPUT = file("--output", "new file; standard output if not given")
-PICTURE = file("--output", "new .png, .svg or .pdf; the terminal if not given", metavar="F.png")
-PAGE = file("--output", "new .html, .png, .svg or .pdf")
+PICTURE = file(
+    "--output",
+    "new .png, .svg, .pdf or other picture that matplotlib writes; the terminal if not given",
+    metavar="F.png",
+)
+PAGE = file("--output", "new .html, .png, .svg, .pdf or other picture that matplotlib writes")
 FOLDER = file("--output", "new folder", metavar="D", required=True)
 FORM = Option(
     "--format",

@@ -177,3 +177,10 @@ def test_help_of_train_has_an_example_of_each_task(capsys):
     options = parse(["train", "--help"])
     text = options.show_train_help()
     assert all(f"keras-attention train {name} " in text for name in TASKS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_of_visualize_says_that_more_pictures_are_written(runs, capsys, task):
+    with pytest.raises(SystemExit):
+        parse(["visualize", str(runs / task), "--help"])
+    assert "other picture that matplotlib writes" in " ".join(capsys.readouterr().out.split())
