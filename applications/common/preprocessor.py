@@ -77,9 +77,9 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         self.vectors = read_start(folder)
 
     def as_source(self, x: Any) -> Any:
-        """Return the argument of `predict`, no dataset, with each tuple of texts as a list.
+        """Return what `predict` was given, no dataset, with each tuple of texts as a list.
 
-        Keras takes a tuple for columns.
+        Keras would take such a tuple for columns.
         """
         if isinstance(x, dict):
             return {name: self.as_source(column) for name, column in x.items()}
