@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 
 from .errors import check_choice, shown
-from .preprocessor import TextPreprocessor, as_texts, check_equally_many, sources_of
+from .preprocessor import TextPreprocessor, as_texts, check_equally_many
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .task import TextTask
 
@@ -54,18 +54,16 @@ class SearchTask(TextTask):
             del search["streams"]
         return {**super().get_config(), "search": search}
 
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        (x,) = sources_of(self.preprocessor, x=x)
-        if self.preprocessor is not None and not hasattr(x, "element_spec"):  # no dataset
-            if isinstance(x, Mapping) and {"source", "target"} <= set(x):
-                x = x["source"], x["target"]
-            elif type(x) is not tuple or len(x) != 2 or isinstance(x[0], (str, bytes)):
-                raise ValueError(f"{self._needs_targets()} Received: x={shown(x)}")
-            x = as_texts(x[0], "sources"), as_texts(x[1], "targets")
-            check_equally_many(sources=x[0], targets=x[1])
-            if not x[0]:
-                raise ValueError("`predict` needs at least one text. Received: none")
-        return super().predict(x, *args, **kwargs)
+    def as_source(self, x):
+        if isinstance(x, Mapping) and {"source", "target"} <= set(x):
+            x = x["source"], x["target"]
+        elif type(x) is not tuple or len(x) != 2 or isinstance(x[0], (str, bytes)):
+            raise ValueError(f"{self._needs_targets()} Received: x={shown(x)}")
+        sources, targets = as_texts(x[0], "sources"), as_texts(x[1], "targets")
+        check_equally_many(sources=sources, targets=targets)
+        if not sources:
+            raise ValueError("`predict` needs at least one text. Received: none")
+        return sources, targets
 
     def call(self, inputs, training=None):
         if "target" not in inputs:

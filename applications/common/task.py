@@ -371,10 +371,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
         if self.preprocessor is not None and not _is_dataset(x):
-            x = self.preprocessor.as_source(x)
+            x = self.as_source(x)
         if isinstance(x, (list, np.ndarray)) and not len(x):
             raise ValueError("`predict` needs at least one text. Received: none")
         return super().predict(x, *args, **kwargs)
+
+    def as_source(self, x: Any) -> Any:
+        """Return what `predict` was given, no dataset, in a form that Keras takes."""
+        return self.preprocessor.as_source(x)
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size=None, sample_weight=None, **kwargs):
         if kwargs.get("_use_cached_eval_dataset"):
