@@ -9,7 +9,7 @@ from .types import Tensor
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
     scores = ops.cast(scores, "float32")
-    real = ops.ones_like(scores[:, :, 0]) if target_mask is None else target_mask
+    real = ops.ones(ops.shape(scores)[:2]) if target_mask is None else target_mask
     real = ops.cast(real, "float32")
     scores = scores * ops.expand_dims(real, 2)  # what padding reads covers nothing
     before = ops.concatenate([ops.zeros_like(scores[:, :1]), scores[:, :-1]], axis=1)

@@ -148,6 +148,11 @@ def test_each_example_counts_alike_and_padding_not_at_all():
     np.testing.assert_allclose(to_numpy(coverage_loss(*rows)), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(B, T, 0), (B, 0, S), (0, T, S)])
+def test_no_weight_costs_nothing(shape):
+    assert to_numpy(coverage_loss(np.zeros(shape, "float32"))) == 0.0
+
+
 def test_no_real_step_costs_nothing_with_gradients_of_zero():
     scores = np.full((B, T, S), 1 / S, "float32")
     padding = np.zeros((B, T), bool)
