@@ -176,10 +176,11 @@ def until_end(ids: Sequence[Sequence[int]], vocabulary_size: int) -> list[list[i
     """Return the ids of each row before its first end, without padding and start."""
     before_end = (itertools.takewhile(lambda token: token != END_ID, row) for row in ids)
     rows = [[int(i) for i in row if i not in (PAD_ID, START_ID)] for row in before_end]
-    highest = max(itertools.chain.from_iterable(rows), default=0)
-    if highest >= vocabulary_size:
+    wrong = [token for row in rows for token in row if not 0 <= token < vocabulary_size]
+    if wrong:
         raise ValueError(
-            f"Expected ids below the vocabulary's size {vocabulary_size}. Received: {highest}"
+            "Expected ids of at least 0 and below the vocabulary's size "
+            f"{vocabulary_size}. Received: {wrong[0]}"
         )
     return rows
 

@@ -89,6 +89,8 @@ def test_decode_refuses_ids_outside_the_vocabulary(tokenizer):
     size = tokenizer.vocabulary_size
     with pytest.raises(ValueError, match=f"below the vocabulary's size {size}. Received: {size}"):
         tokenizer.decode([[5], [size]])
+    with pytest.raises(ValueError, match="at least 0 and below .* size .*. Received: -1"):
+        tokenizer.decode([[5, -1]])
 
 
 def test_one_string_is_no_list(tokenizer):
