@@ -211,6 +211,9 @@ def test_wrong_calls_are_refused():
         decoder()(x, value[:1])
     with pytest.raises(ValueError, match="shape .batch, steps, features.*Received"):
         TransformerEncoder(F, H)(x[:, 0])
+    for built in (randomise_built(TransformerEncoder(F, H)), decoder(memory=False)):
+        with pytest.raises(ValueError, match="shape .batch, steps, features.*Received"):
+            built(keras.Input((D,)))
     with pytest.raises(ValueError, match="`inputs_mask` must be boolean.*Received"):
         randomise_built(TransformerEncoder(F, H))(x, inputs_mask=np.ones((B, T + 1), bool))
     with pytest.raises(ValueError, match="has no weights yet"):

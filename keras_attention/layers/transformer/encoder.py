@@ -269,6 +269,7 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         return self._residual("feed_forward", x, lambda y: (self.feed_forward(y),), training)[0]
 
     def _check_inputs(self, inputs, mask):
+        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
         if self.built:
             arguments.check_features("inputs", inputs.shape, self.input_size)
