@@ -213,14 +213,16 @@ def test_parts_of_another_dtype_read_queries_in_their_own(dtype):
 
 @pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)], ids=str)
 @pytest.mark.parametrize("of_words", [BahdanauAttention, CoverageAttention])
-def test_sizes_of_zero(of_words, sizes):
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_sizes_of_zero(of_words, is_masked, sizes):
     batch, steps, count, width = sizes
     layer = HierarchicalAttention(of_words(3), LuongAttention("general"))
-    context, scores = layer(
-        np.ones((batch, steps, 5), "float32"),
-        np.ones((batch, count, width, 6), "float32"),
-        word_mask=np.ones((batch, count, width), bool),
-        return_attention_scores=True,
-    )
+    query = np.ones((batch, steps, 5), "float32")
+    words = np.ones((batch, count, width, 6), "float32")
+    options = {"word_mask": np.ones((batch, count, width), bool)} if is_masked else {}
+    context, scores = layer(query, words, return_attention_scores=True, **options)
     assert tuple(context.shape) == (batch, steps, 6) and tuple(scores.shape) == sizes
     assert not np.any(to_numpy(context))
+    if steps:  # else nothing depends on the queries
+        (gradient,) = input_gradients(lambda x: ops.sum(layer(x, words, **options)), query)
+        assert np.all(gradient == 0.0)

@@ -159,6 +159,8 @@ class HierarchicalAttention(AttentionMechanism):
             sentence_mask = combine_masks(sentence_mask, has_words)
         of_sentences = None if sentence_mask is None else ops.expand_dims(sentence_mask, 2)
         mask = combine_masks(word_mask, of_sentences)
+        if mask is None and 0 in words.shape:  # a mask keeps the width, and no mean divides by 0
+            mask = ops.ones((1, 1, 1), "bool")
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch_size, count, width))
         if sentences is None:
@@ -199,10 +201,8 @@ class HierarchicalAttention(AttentionMechanism):
         batch_size, steps, count = ops.shape(sentences)
         places = ops.shape(memory["value"])[1]
         mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
-        if sentences.shape[2] == 0:  # then a quotient does not tell the width
-            width = ops.shape(memory["mask"])[2] if "mask" in memory else 0
-        else:
-            width = places // count
+        # Without sentences no quotient tells the width.
+        width = ops.shape(memory["mask"])[2] if sentences.shape[2] == 0 else places // count
         words = ops.reshape(self.cast(words), (batch_size, steps, count, width))
         weights = reweight(words, self.cast(sentences), mask)
         context = self.read(ops.reshape(weights, (batch_size, steps, places)), memory)
