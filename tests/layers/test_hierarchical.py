@@ -159,6 +159,12 @@ def test_a_decoder_refuses_what_does_not_fit(decoder_parts, change, message):
         )
 
 
+def test_a_refusal_shows_the_shapes_of_the_parts(decoder_parts):
+    decoder, _, (inputs, words, sentences, *_) = decoder_parts
+    with pytest.raises(ValueError, match=rf"words of shape \({B - 1}, {N}, {W}, "):
+        decoder(inputs, {"words": words[1:], "sentences": sentences})
+
+
 def test_parts_must_be_two_mechanisms():
     one = BahdanauAttention(3)
     with pytest.raises(ValueError, match="Received: the same one"):

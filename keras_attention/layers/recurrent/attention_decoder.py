@@ -354,9 +354,8 @@ def _check_value_mask(value, mask):
 
 def _check_shapes(inputs, value):
     """Raise a ValueError unless inputs and memory are batches of sequences of one batch size."""
-    if not isinstance(value, dict):
-        form = (value, arguments.MEMORY)
-        return arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), value=form)
-    # The parts of a dictionary have the shapes that the mechanism asks for.
-    parts = {name: ((shape[0], 1), "batch, features") for name, shape in value.items()}
+    parts = {"value": (value, arguments.MEMORY)}
+    if isinstance(value, dict):  # the mechanism checks all other axes
+        axes = {name: [f"{name} {i}" for i in range(1, len(value[name]))] for name in value}
+        parts = {name: (value[name], ", ".join(["batch", *axes[name]])) for name in value}
     arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), **parts)
