@@ -46,8 +46,8 @@ def attention(
     if _is_empty(query, key):
         return _nothing(query, value)
     reach = (reach or Reach()).of_inputs(query)
-    plain = table is None and normalizer == "softmax" and not dropout
-    if plain and reach.mods.score is None and _is_fused(query, key, reach):
+    plain = table is None and normalizer == "softmax"
+    if plain and not dropout and reach.mods.score is None and _is_fused(query, key, reach):
         return _fused(query, key, value, reach)
     seed = seed.next() if dropout else None
     rule = Rule(reach, normalizer, dropout, seed, has_table=table is not None)
@@ -55,7 +55,7 @@ def attention(
     plan = plan_for(query.shape, key.shape, reach)
     if plan is None:
         return attend_in_turns(tensors, rule)
-    if not plan.keep and table is None and normalizer == "softmax" and reach.mods.any:
+    if plain and not plan.keep and reach.mods.any:
         return block_sparse_attention(tensors, rule)
     return blocked_attention(tensors, rule, plan)
 

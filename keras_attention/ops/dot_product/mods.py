@@ -130,8 +130,8 @@ def alibi(num_heads: int) -> Callable:
 def _less_by_distance(
     num_heads: int, score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
 ) -> Tensor:
-    slopes = ops.reshape(alibi_slopes(num_heads), (-1,))
-    return score - look_up(slopes, head) * ops.cast(ops.abs(query - key), score.dtype)
+    slopes = look_up(alibi_slopes(num_heads), head)
+    return score - slopes * ops.cast(ops.abs(query - key), score.dtype)
 
 
 def look_up(table: Tensor, *places: Tensor) -> Tensor:

@@ -206,11 +206,8 @@ class Part:
 
     def add_to_table(self, total: Tensor, gradient: Tensor) -> Tensor:
         """Add the gradient of the biases, `(H, rows, columns)`, to that of the table."""
-        for piece, columns, span in zip(
-            self.pieces, self.columns(), self._distances(), strict=True
-        ):
-            part = columns.cut(gradient, 2)
-            part = summed_by_distance(part, self.rows.size, piece.span.size)
+        for columns, span in zip(self.columns(), self._distances(), strict=True):
+            part = summed_by_distance(columns.cut(gradient, 2), self.rows.size, columns.size)
             total = span.add(total, part, 1)
         return total
 
