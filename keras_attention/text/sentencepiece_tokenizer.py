@@ -163,7 +163,6 @@ class SentencePieceTokenizer(Tokenizer):
         check_lines(lines, "sample")
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"`alpha` should lie in [0, 1]. Received: alpha={alpha}")
-
         return list(SegmentationSampler(self._model, alpha, seed)(lines))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:

@@ -7,8 +7,9 @@ from keras import ops
 
 from ...ops.masks import check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
+from ...ops.types import Tensor
 from .. import arguments
-from .base import AttentionMechanism, Tensor
+from .base import AttentionMechanism
 
 # The least that a weight counts as.
 SMALLEST = 1e-30

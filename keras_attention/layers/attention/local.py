@@ -97,13 +97,13 @@ class LocalAttention(LuongAttention):
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         center, state = self._center(query, memory, state)
         length = ops.shape(memory["value"])[1]
-        wanted = (query, memory, center, query_mask, return_attention_scores)
+        given = (query, memory, center, query_mask, return_attention_scores)
         is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
         if isinstance(is_long, bool):
-            results = (self._attend_windows if is_long else self._attend_all)(*wanted)
+            results = (self._attend_windows if is_long else self._attend_all)(*given)
         else:  # a length that is known when the graph runs
             results = ops.cond(
-                is_long, lambda: self._attend_windows(*wanted), lambda: self._attend_all(*wanted)
+                is_long, lambda: self._attend_windows(*given), lambda: self._attend_all(*given)
             )
         return results[0], results[1] if return_attention_scores else None, state
 

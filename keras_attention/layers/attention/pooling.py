@@ -7,9 +7,9 @@ from keras import ops
 
 from ...ops.masks import check_mask, zero_masked
 from ...ops.normalizers import masked_softmax
+from ...ops.types import Tensor
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
-from .base import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_attention")

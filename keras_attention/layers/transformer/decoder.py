@@ -209,8 +209,7 @@ class TransformerDecoder(TransformerBlock):
             self._check_memory(value)
 
     def _check_shapes(self, inputs, value):
-        sequence, memory = arguments.SEQUENCE, arguments.MEMORY
-        arguments.check_shapes(inputs=(inputs, sequence), value=(value, memory))
+        arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), value=(value, arguments.MEMORY))
 
     def _check_memory(self, value):
         if (value is None) != (self.cross_attention is None):
