@@ -239,9 +239,9 @@ class _BeamLoop:
         """Return the variables before the first step, and what no step changes."""
         problem, beams = self.problem, (self.problem.batch_size, self.beam_size)
         # All beams of a sentence begin alike: let one grow, into K different ones.
-        empty = ops.arange(self.beam_size) > 0
+        first = ops.cast(ops.where(ops.arange(self.beam_size) > 0, NEVER, 0.0), "float32")
         live = {
-            "log_probabilities": ops.broadcast_to(ops.where(empty, NEVER, 0.0), beams),
+            "log_probabilities": ops.broadcast_to(first, beams),
             "last": ops.reshape(problem.start, beams),
             "history": self._no_history(self.beam_size),
         }

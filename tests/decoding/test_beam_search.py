@@ -1,11 +1,13 @@
 """Beam search: when it ends, penalties, ties, wide vocabularies. `test_oracle.py` has the rest."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from keras_attention.decoding import CoveragePenalty, LengthPenalty, beam_search
 from keras_attention.decoding.loop import chunked_top_k, ordered_top_k
+from tests.contracts.backend import to_numpy
 from tests.decoding.chains import (
     END,
     START,
@@ -97,6 +99,24 @@ def test_a_complete_hypothesis_is_never_scored_again(after_end):
         assert ended.sum(axis=1).tolist() == [1, 1]
         scores = ops.convert_to_numpy(result.scores)[ended]
         np.testing.assert_allclose(scores, np.log(0.6), rtol=1e-5)
+
+
+def test_another_default_dtype_changes_nothing():
+    table = ops.convert_to_tensor(np.log([[0.2, 0.3, 0.5]]).astype("float32"))
+
+    def step(tokens, state, index):
+        return ops.take(table, tokens * 0, axis=0), state
+
+    def scores():
+        state = {"row": ops.zeros((1, 1), "float32")}
+        return to_numpy(beam_search(step, state, start_id=1, end_id=0, max_length=5).scores)
+
+    expected, previous = scores(), keras.config.floatx()
+    keras.config.set_floatx("float16")
+    try:
+        np.testing.assert_array_equal(scores(), expected)
+    finally:
+        keras.config.set_floatx(previous)
 
 
 def test_own_penalty_objects():
