@@ -277,6 +277,19 @@ def test_consistency_needs_two_passes():
         masked_linear_crossentropy(target, np.ones((B, T, 3)), kernel, bias, consistency=-1.0)
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # which JAX has not
+def test_another_default_dtype_changes_nothing_of_features():
+    inputs = np.ones((B, T, 3), "float32"), np.ones((3, V), "float32"), np.ones(V, "float32")
+    expected = array(masked_linear_crossentropy(np.ones((B, T), int), *inputs))
+    previous = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        found = array(masked_linear_crossentropy(np.ones((B, T), int), *inputs))
+    finally:
+        keras.config.set_floatx(previous)
+    assert found == expected
+
+
 def test_features_of_padding_alone_cost_nothing():
     inputs = np.ones((B, T, 3), "float32"), np.ones((3, V), "float32"), np.ones(V, "float32")
     assert array(masked_linear_crossentropy(np.zeros((B, T), int), *inputs)) == 0.0

@@ -103,7 +103,7 @@ def _in_parts(
         by_features = ops.scatter_update(by_features, place, ops.expand_dims(found, 0))
         by_kernel = by_kernel + ops.cast(ops.matmul(ops.transpose(x), rounded), "float32")
         # A sum over the rows, which TensorFlow takes less time for as a product.
-        by_bias = by_bias + ops.matmul(ops.ones((length,)), slope)
+        by_bias = by_bias + ops.matmul(ops.ones((length,), "float32"), slope)
         return part + 1, total, by_features, by_kernel, by_bias
 
     shapes = ((), (count, length, size), kernel.shape, bias.shape)
