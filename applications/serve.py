@@ -154,9 +154,9 @@ class Guard:
         return body
 
 
-def _problem(status: int, message: str) -> JSONResponse:
-    headers = {"Retry-After": "5"} if status == 503 else None
-    return JSONResponse({"error": message}, status, headers)
+def _problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    retry = {"Retry-After": "5"} if status == 503 else {}
+    return JSONResponse({"error": message}, status, {**retry, **(headers or {})})
 
 
 def make_app(
@@ -197,7 +197,8 @@ def make_app(
 def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> None:
     desk = Desk(limits)
     locks = {name: threading.Lock() for name in tasks}
-    problems: Any = {status: {"model": Problem} for status in (400, 403, 404, 413, 422, 500, 503)}
+    statuses = (400, 403, 404, 408, 413, 422, 500, 503)
+    problems: Any = {status: {"model": Problem} for status in statuses}
 
     @app.get("/api/models", summary="The models")
     def models() -> Models:
@@ -245,11 +246,15 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, str(error.detail))
+        # Of a method that an address does not have, the headers name those that it has.
+        return _problem(error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(request: Request, error: RequestValidationError) -> JSONResponse:
-        said = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        kind = request.headers.get("content-type", "none")
+        if "json" not in kind.lower():  # as of `curl --data`: the body was not read as JSON
+            said.append(f"the header Content-Type should be application/json. Received: {kind}")
         return _problem(422, one_line("; ".join(said)))
 
     @app.exception_handler(ValueError)
@@ -298,6 +303,8 @@ def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -
     import uvicorn
 
     check_range("--port", port, at_least=0, at_most=65535)
+    if not host:  # which would be every address of this machine
+        raise UserError("--host should be an address, such as 127.0.0.1. Received: ''")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)

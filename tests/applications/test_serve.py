@@ -71,7 +71,7 @@ def test_the_interface_is_described():
     described = client_of(a=Stub()).get("/openapi.json").json()
     answers = described["paths"]["/api/explain"]["post"]["responses"]
     assert answers["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Explanation")
-    assert {"400", "404", "413", "422", "500", "503"} <= set(answers)
+    assert {"400", "404", "408", "413", "422", "500", "503"} <= set(answers)
     weights = described["components"]["schemas"]["AttentionMap"]["properties"]["weights"]
     assert weights["type"] == "array"
 
@@ -105,6 +105,20 @@ def test_what_goes_wrong_is_a_line_of_json():
     refused(client.post("/api/explain", json={"model": "a", "inputs": {}}), 400, "should be: text")
     refused(client.post("/api/explain", content="{", headers=JSON), 422, "JSON")
     refused(client.get("/nowhere"), 404, "Not Found")
+    response = client.get("/api/explain")
+    refused(response, 405, "Method Not Allowed")
+    assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", None])
+def test_a_body_that_is_not_declared_as_json_is_told_what_is_missing(kind):
+    client, question = client_of(a=Stub()), '{"model": "a", "inputs": {"text": "a dog"}}'
+    headers = {"content-type": kind} if kind else {}
+    response = client.post("/api/explain", content=question, headers=headers)
+    message = f"Content-Type should be application/json. Received: {kind or 'none'}"
+    refused(response, 422, message)
+    response = client.post("/api/explain", content="[]", headers=JSON)
+    assert response.status_code == 422 and "Content-Type" not in response.text
 
 
 JSON = {"content-type": "application/json"}
@@ -208,6 +222,8 @@ def test_a_port_in_use_is_an_error_of_one_line():
             ValueError, match=f"127.0.0.1:{port} cannot be had.*another --host or --port"
         ):
             serve({"a": Stub()}, "127.0.0.1", port, Limits())
+        with pytest.raises(ValueError, match="--host should be an address.*Received: ''"):
+            serve({"a": Stub()}, "", port, Limits())
     with pytest.raises(ValueError, match="--port must be at least 0 and at most 65535"):
         serve({"a": Stub()}, "127.0.0.1", 70000, Limits())
 
