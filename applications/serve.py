@@ -68,12 +68,12 @@ class Models(BaseModel):
     characters: int
 
 
-class Question(BaseModel):
+class Question(BaseModel, extra="forbid"):
     """Texts for a model, by the names that it asks for."""
 
     model: str
     inputs: dict[str, str]
-    beam_size: Annotated[int | None, Field(ge=1, le=MOST_BEAMS)] = None
+    beam_size: Annotated[int | None, Field(strict=True, ge=1, le=MOST_BEAMS)] = None
 
 
 class Problem(BaseModel):
@@ -246,7 +246,7 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        # Of a method that an address does not have, the headers name those that it has.
+        # Status 405 has a header that names the right methods.
         return _problem(error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)

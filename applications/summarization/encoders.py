@@ -6,6 +6,7 @@ from keras import ops
 from keras_attention.layers import PositionalEncoding, TransformerEncoder
 
 from ..common.arguments import KeepsArguments
+from ..common.errors import check_counts
 from ..common.network import bidirectional_gru
 
 
@@ -25,7 +26,7 @@ class FlatEncoder(KeepsArguments, keras.layers.Layer):
         The memory `(B, N W, U)`, its mask, and the vector `(B, U)` that the decoder starts from.
 
     Raises:
-        ValueError: Where `units` is odd.
+        ValueError: If a number is not a positive integer, or `units` is odd.
 
     Example:
 
@@ -68,6 +69,10 @@ class TransformerReader(KeepsArguments, keras.layers.Layer):
         heads: Integer, their attention heads.
         dropout: Rate of dropout in the blocks.
         **kwargs: `name`, `dtype` and the like of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: If a number is not a positive integer; in `build`, if the words' size is no
+            multiple of `heads`.
     """
 
     reads_sentences = False
@@ -75,6 +80,7 @@ class TransformerReader(KeepsArguments, keras.layers.Layer):
     def __init__(self, size: int, layers: int = 2, heads: int = 4, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.keep(size=size, layers=layers, heads=heads, dropout=dropout)
+        check_counts(size=size, layers=layers, heads=heads)
         policy = {"dtype": self.dtype_policy}
         options = {"dropout": dropout, "norm": "pre", **policy}
         self.positions = PositionalEncoding(name="positions", **policy)
@@ -117,7 +123,7 @@ class HierarchicalEncoder(KeepsArguments, keras.layers.Layer):
         dictionary of their masks; and the vector `(B, U)` that the decoder starts from.
 
     Raises:
-        ValueError: Where `units` is odd.
+        ValueError: If a number is not a positive integer, or `units` is odd.
 
     Reference:
         Nallapati et al. 2016, "Abstractive text summarization using sequence-to-sequence RNNs and
@@ -129,6 +135,7 @@ class HierarchicalEncoder(KeepsArguments, keras.layers.Layer):
     def __init__(self, units: int, max_sentences: int = 100, **kwargs):
         super().__init__(**kwargs)
         self.keep(units=units, max_sentences=max_sentences)
+        check_counts(max_sentences=max_sentences)
         policy = {"dtype": self.dtype_policy}
         self.reader = _bidirectional(units, "reader", **policy)
         self.sentence_reader = _bidirectional(units, "sentence_reader", **policy)
@@ -157,6 +164,7 @@ class HierarchicalEncoder(KeepsArguments, keras.layers.Layer):
 
 def _bidirectional(units: int, name: str, dtype) -> keras.layers.Bidirectional:
     """Return a bidirectional GRU of `units` for both directions together."""
+    check_counts(units=units)
     if units % 2:
         raise ValueError(
             f"`units` should be even, half for each direction. Received: units={units}"

@@ -101,7 +101,9 @@ def test_what_goes_wrong_is_a_line_of_json():
     refused(ask(client, model="b"), 404, "no model 'b': expected a")
     refused(ask(client, model="failing"), 500, "the model failed (KeyError")
     refused(ask(client, model="wrong"), 400, "no words")
-    refused(ask(client, beam_size=11), 422, "beam_size")
+    for beam_size in (11, True):
+        refused(ask(client, beam_size=beam_size), 422, "beam_size")
+    refused(ask(client, beams=3), 422, "beams: Extra inputs")
     refused(client.post("/api/explain", json={"model": "a", "inputs": {}}), 400, "should be: text")
     refused(client.post("/api/explain", content="{", headers=JSON), 422, "JSON")
     refused(client.get("/nowhere"), 404, "Not Found")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import SummarizationModel, Summarizer
+from keras_attention.applications.summarization import SummarizationModel, Summarizer, encoders
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
 from keras_attention.applications.summarization.data import (
     encode_corpus,
@@ -63,9 +63,6 @@ def preprocessor(**options):
     """A preprocessor whose vocabulary lacks all names."""
     sizes = {"vocabulary_size": 40, "min_count": 3, "extra_words": 5, "max_words": 30}
     return SummarizationPreprocessor.adapt(DOCUMENTS, SUMMARIES[:2] + ["."], **{**sizes, **options})
-
-
-# Data.
 
 
 def test_reports_are_the_same_each_time_and_hold_what_they_say():
@@ -166,6 +163,11 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         task.preprocessor(["a", "b"], y=["c"])
     with pytest.raises(ValueError, match="`lead` should be a positive integer. Received: lead=1.5"):
         task.evaluate_text(["a"], ["b"], lead=1.5)
+    for name, sizes in {"Flat": [-2], "Hierarchical": [8, 0]}.items():
+        with pytest.raises(ValueError, match="should be a positive integer. Received"):
+            getattr(encoders, f"{name}Encoder")(*sizes)
+    with pytest.raises(ValueError, match="`layers` should be a positive integer. Received"):
+        encoders.TransformerReader(8, -1)
     alone = Summarizer(task.backbone)
     for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):
@@ -178,9 +180,6 @@ def test_there_must_be_data(tmp_path):
         load_corpus(DataConfig(), "dev")
     with pytest.raises(UserError, match="There is no file"):
         load_corpus(DataConfig(dev_file=str(tmp_path / "none.jsonl")), "dev")
-
-
-# Ids.
 
 
 def test_unknown_words_are_numbered_in_their_document_and_found_in_its_summary():
@@ -286,9 +285,6 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
 def test_data_that_cannot_be_learnt_from_are_refused(default_task, x, y, message):
     with pytest.raises(ValueError, match=message):
         default_task.fit(x, y)
-
-
-# Models.
 
 
 def test_switches_and_architectures():
