@@ -41,7 +41,9 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         extra_size, return_p_gen: How many ids follow the vocabulary; whether to return `p_gen` too.
 
     Returns:
-        Log probabilities `(B, T, V + extra_size)`; with `return_p_gen` also `p_gen` `(B, T)`.
+        Log probabilities `(B, T, V + extra_size)`; with `return_p_gen` also `p_gen` `(B, T)`. The
+        probabilities add up to 1 if the weights of the places that can be copied do; to `p_gen`
+        if there is nothing to copy.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
