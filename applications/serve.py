@@ -31,6 +31,7 @@ from .common.task import TextTask
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 MOST_BEAMS = 10
+LATER = {"Retry-After": "5"}
 SPARE_BYTES = 4096
 
 
@@ -93,7 +94,7 @@ class Desk:
         """Return what `work` gives in a thread; raise an HTTPException where it is too late."""
         self.taken = [each for each in self.taken if not each.done()]
         if len(self.taken) >= self.limits.at_once + self.limits.waiting:
-            raise HTTPException(503, "the server is busy: try again in a moment")
+            raise HTTPException(503, "the server is busy: try again in a moment", LATER)
         self.taken.append(self.threads.submit(work))
         try:
             # Nobody can stop a thread that works: a late one keeps its place until it is done.
@@ -102,6 +103,7 @@ class Desk:
             raise HTTPException(
                 503,
                 f"no answer within {self.limits.seconds:g} seconds: try a shorter text, or later",
+                LATER,
             ) from None
 
 
@@ -155,8 +157,7 @@ class Guard:
 
 
 def _problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    retry = {"Retry-After": "5"} if status == 503 else {}
-    return JSONResponse({"error": message}, status, {**retry, **(headers or {})})
+    return JSONResponse({"error": message}, status, headers)
 
 
 def make_app(
@@ -246,14 +247,15 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        # Status 405 has a header that names the right methods.
+        # Status 503 says when to try again, and 405 which methods there are.
         return _problem(error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(request: Request, error: RequestValidationError) -> JSONResponse:
         said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
         kind = request.headers.get("content-type", "none")
-        if "json" not in kind.lower():  # as of `curl --data`: the body was not read as JSON
+        # FastAPI reads a body as JSON only if the header says so; that of `curl --data` does not.
+        if "json" not in kind.lower():
             said.append(f"the header Content-Type should be application/json. Received: {kind}")
         return _problem(422, one_line("; ".join(said)))
 
@@ -303,7 +305,7 @@ def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -
     import uvicorn
 
     check_range("--port", port, at_least=0, at_most=65535)
-    if not host:  # which would be every address of this machine
+    if not host:  # the system takes it for all addresses of this machine
         raise UserError("--host should be an address, such as 127.0.0.1. Received: ''")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

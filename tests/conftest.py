@@ -69,15 +69,16 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def same_start():
-    """Start each test from the same seeds and policy, whichever tests ran before it.
+    """Start each test from the same seeds and dtypes, whichever tests ran before it.
 
     But for TensorFlow's own seed, which Keras' layers do not draw from: setting it frees all
     kernels, and making them anew for each test takes a third of the time.
     """
-    policy = keras.config.dtype_policy()
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     with mock.patch("tensorflow.random.set_seed"):
         keras.utils.set_random_seed(SEED)
     yield
+    keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(policy)
 
 

@@ -163,11 +163,13 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         task.preprocessor(["a", "b"], y=["c"])
     with pytest.raises(ValueError, match="`lead` should be a positive integer. Received: lead=1.5"):
         task.evaluate_text(["a"], ["b"], lead=1.5)
-    for name, sizes in {"Flat": [-2], "Hierarchical": [8, 0]}.items():
-        with pytest.raises(ValueError, match="should be a positive integer. Received"):
-            getattr(encoders, f"{name}Encoder")(*sizes)
-    with pytest.raises(ValueError, match="`layers` should be a positive integer. Received"):
-        encoders.TransformerReader(8, -1)
+    for encoder, wrong in (
+        (encoders.FlatEncoder, {"units": -2}),
+        (encoders.HierarchicalEncoder, {"units": 8, "max_sentences": 0}),
+        (encoders.TransformerReader, {"size": 8, "layers": -1}),
+    ):
+        with pytest.raises(ValueError, match=f"`{[*wrong][-1]}` should be a positive integer. Rec"):
+            encoder(**wrong)
     alone = Summarizer(task.backbone)
     for use, given in ((alone.summarize, "a"), (alone.export, tmp_path / "new")):
         with pytest.raises(ValueError, match="Received: preprocessor=None"):

@@ -160,7 +160,8 @@ class HierarchicalAttention(AttentionMechanism):
             sentence_mask = combine_masks(sentence_mask, has_words)
         of_sentences = None if sentence_mask is None else ops.expand_dims(sentence_mask, 2)
         mask = combine_masks(word_mask, of_sentences)
-        if mask is None and 0 in words.shape:  # a mask keeps the width, and no mean divides by 0
+        # Without words a mask tells `attend` the width, and has `_means` not divide by 0.
+        if mask is None and 0 in words.shape:
             mask = ops.ones((1, 1, 1), "bool")
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch_size, count, width))

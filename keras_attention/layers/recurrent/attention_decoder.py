@@ -354,8 +354,11 @@ def _check_value_mask(value, mask):
 
 def _check_shapes(inputs, value):
     """Raise a ValueError unless inputs and memory are batches of sequences of one batch size."""
-    parts = {"value": (value, arguments.MEMORY)}
-    if isinstance(value, dict):  # the mechanism checks all other axes
-        axes = {name: [f"{name} {i}" for i in range(1, len(value[name]))] for name in value}
-        parts = {name: (value[name], ", ".join(["batch", *axes[name]])) for name in value}
+    if isinstance(value, dict):  # the mechanism checks all axes but the first
+        parts = {
+            name: (shape, ", ".join(["batch", *(f"{name} {i}" for i in range(1, len(shape)))]))
+            for name, shape in value.items()
+        }
+    else:
+        parts = {"value": (value, arguments.MEMORY)}
     arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), **parts)
