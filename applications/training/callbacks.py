@@ -49,7 +49,7 @@ def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
         kept = f"The last good checkpoint ({paths[-1].name}) and the best weights are kept."
     return TrainingDiverged(
         f"{what}. {kept} "
-        "Train again with a lower training.learning_rate or a smaller training.clip_norm, "
+        "Train again with a lower training.learning_rate or training.clip_norm, "
         f"into another --output or after deleting {checkpoints.folder.parent}."
     )
 
