@@ -30,7 +30,7 @@ def with_gradient(function: Callable[..., tuple[Tensor, Callable]]) -> Callable[
 
             return (results if _is_symbolic(result) else result), of_upstream
 
-        result = run(*tensors)
+        result = run(*map(_of_this_graph, tensors))
         if isinstance(result, list):
             (result,), results[:] = result, [None]
         return result
@@ -51,6 +51,19 @@ def _kept_by_graph(result: Tensor, gradient: Callable) -> Callable:
     setattr(result.graph, name, gradient)
     graph = weakref.ref(result.graph)
     return lambda upstream: getattr(graph(), name)(upstream)
+
+
+def _of_this_graph(tensor: Tensor) -> Tensor:
+    """Return a tensor of an outer TensorFlow graph as this one knows it.
+
+    A gradient in a branch inside a loop may refer to no others.
+    """
+    if not _is_symbolic(tensor):
+        return tensor
+    import tensorflow as tf
+
+    graph = tf.compat.v1.get_default_graph()
+    return graph.capture(tensor) if hasattr(graph, "capture") else tensor
 
 
 def _is_symbolic(tensor: Any) -> bool:

@@ -305,6 +305,25 @@ def test_a_decoder_without_feeding_trains_and_exports_with_open_lengths(cell, tm
     np.testing.assert_allclose(served, model([X[:, :2], VALUE[:, :3]]), atol=1e-5)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has open lengths in a graph")
+def test_additive_scores_in_a_window_have_gradients_with_open_lengths():
+    """The branch for the length is inside the loop over the steps."""
+    import tensorflow as tf
+
+    layer = decoder(attention=LocalAttention(1, score="concat", units=U))
+
+    def gradients(x, value):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, value) ** 2)
+        return tape.gradient(loss, layer.trainable_variables)
+
+    shapes = [tf.TensorSpec((None, None, size)) for size in (E, V)]
+    x, value = tf.constant(X), tf.constant(VALUE)
+    found = tf.function(gradients, input_signature=shapes)(x, value)
+    for one, wanted in zip(found, gradients(x, value), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_the_shape_of_the_output():
     layer = decoder(query="current", attention_size=11)
     assert layer.compute_output_shape((B, T, E), (B, S, V)) == (B, T, 11)
