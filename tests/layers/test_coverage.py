@@ -41,9 +41,9 @@ def oracle(layer, inputs):
     return oracles.mechanism(attend, weights, {}, inputs)
 
 
-def test_two_hundred_steps_agree_with_the_oracle():
+def test_eighty_steps_agree_with_the_oracle():
     layer = built()
-    inputs = {"query": random(1, 2, 200, D), "value": random(2, 2, S, V), "value_mask": MASK[:2]}
+    inputs = {"query": random(1, 2, 80, D), "value": random(2, 2, S, V), "value_mask": MASK[:2]}
     expected = oracle(layer, inputs)
     context, scores = attend(layer, *list(inputs.values())[:2], value_mask=MASK[:2])
     np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
@@ -54,7 +54,7 @@ def test_two_hundred_steps_agree_with_the_oracle():
 def test_energies_of_fifty_stay_finite_forward_and_backward():
     layer = built()
     layer.score_vector.assign(np.full(U, 50.0 / U))
-    query, value = 20 * random(3, 2, 53, D), 20 * random(4, 2, S, V)
+    query, value = 20 * random(3, 2, 23, D), 20 * random(4, 2, S, V)
 
     def loss(query, value):
         context, scores = layer(query, value, return_attention_scores=True)
@@ -248,12 +248,12 @@ def test_training_with_the_loss_lowers_it_and_counts_its_steps(tmp_path):
     assert 0 < losses[-1] < 0.9 * losses[3]
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras", compile=False)
-    for one in (model, again):
-        one.compile(loss="mse")
     assert int(to_numpy(again.layers[-1].attention.loss_step)) == 12
-    evaluated = [m.evaluate([IDS, value], target, verbose=0) for m in (model, again)]
-    np.testing.assert_allclose(*evaluated, rtol=1e-5)
-    assert int(to_numpy(decoder.attention.loss_step)) == 12  # an evaluation does not count
+    found = [[to_numpy(each([IDS, value])), *map(float, each.losses)] for each in (model, again)]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5)
+    assert found[0][1] > 0
+    assert int(to_numpy(decoder.attention.loss_step)) == 12  # only training counts
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.contracts.backend import (
 )
 from tests.layers.test_bahdanau import attend
 
-B, T, S, D = 2, 200, 7, 5
+B, T, S, D = 2, 60, 7, 5
 MASK = np.arange(S) < np.array([7, 4])[:, None]
 
 
@@ -36,8 +36,8 @@ def oracle(layer, query, value, mask):
 
 
 @pytest.mark.parametrize("largest", [1.0, 50.0])
-def test_two_hundred_steps_agree_with_the_oracle(largest):
-    """Energies of 50: their exponentials' sum, 1e24, and its inverse are far out of float16, and
+def test_sixty_steps_agree_with_the_oracle(largest):
+    """Energies of 50: their exponentials' sum, 3e23, and its inverse are far out of float16, and
     a product of two out of float32."""
     layer = built(np.eye(D))
     query, value = random(2, B, T, D), random(3, B, S, D)
