@@ -15,11 +15,11 @@ from keras_attention.applications import (
 )
 
 WORDS = ("a", "dog", "runs", "in", "the", "old", "park", "and", "sees", "one", "bird")
-TEXTS = [" ".join(WORDS[i % 5 : i % 5 + 3 + i % 4]) for i in range(12)]
+TEXTS = [" ".join(WORDS[i % 5 : i % 5 + 2 + i % 3]) for i in range(12)]
 LABELS = ["yes" if i % 2 else "no" for i in range(12)]
 PAIRS = [(TEXTS[i], TEXTS[-i]) for i in range(12)]
 DOCUMENTS = [f"{TEXTS[i]} . {TEXTS[-i]} ." for i in range(12)]
-SHORT = {"max_length": 5, "beam_size": 2}
+SHORT = {"max_length": 3, "beam_size": 2}
 QUESTIONS = [(TEXTS[i], [TEXTS[i], TEXTS[-i - 1]], [1, 0]) for i in range(6)]
 
 

@@ -87,7 +87,7 @@ def trained(tmp_path_factory, module_traced_nowhere):
     for name, entry in TASKS.items():
         keras.utils.set_random_seed(3)
         task = entry.make()
-        history = task.fit(*entry.data, batch_size=6, epochs=1, verbose=0)
+        history = task.fit(*entry.data, batch_size=12, epochs=1, verbose=0)
         assert np.isfinite(history.history["loss"]).all()
         task.save_to_preset(folder / name)
         task.save(folder / f"{name}.keras")
@@ -117,7 +117,7 @@ def test_texts_of_unequal_weights_train(name, traced_nowhere):
     task = entry.make()
     before = [np.array(weight) for weight in task.backbone.get_weights()]
     weights = np.linspace(0, 1, len(entry.data[0]))
-    history = task.fit(*entry.data, sample_weight=weights, batch_size=6, verbose=0)
+    history = task.fit(*entry.data, sample_weight=weights, batch_size=12, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
     after = task.backbone.get_weights()
     assert any(np.any(old != new) for old, new in zip(before, after, strict=True))
@@ -365,7 +365,7 @@ def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsy
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.by_default("AnswerRanker")
-def test_another_part_in_mixed_precision_trains(name):
+def test_another_part_in_mixed_precision_trains(name, traced_nowhere):
     entry = TASKS[name]
     task = entry.make(**entry.swapped(), dtype="mixed_bfloat16")
     history = task.fit(*entry.data, batch_size=6, epochs=1, verbose=0)
