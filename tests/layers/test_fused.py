@@ -25,7 +25,7 @@ from tests.contracts.backend import (
 )
 from tests.contracts.kinds import randomise
 
-B, T, S, E, V, C, U = 3, 5, 7, 2, 13, 3, 17
+B, T, S, E, V, C, U = 3, 4, 7, 2, 13, 3, 17
 MASK = np.arange(S) < np.array([7, 4, 0])[:, None]
 ARRAYS = {"x": random(1, B, T, E), "value": random(2, B, S, V)}
 
