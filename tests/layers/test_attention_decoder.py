@@ -20,7 +20,7 @@ from tests.contracts.backend import BACKEND, compiled, random, tensors_of, to_nu
 from tests.contracts.entries.decoders import LeakyCell
 from tests.contracts.kinds import randomise
 
-B, T, S, E, V, C, U = 3, 5, 7, 2, 13, 3, 17
+B, T, S, E, V, C, U = 3, 4, 7, 2, 13, 3, 17
 X, VALUE = random(1, B, T, E), random(2, B, S, V)
 MASK = np.arange(S) < np.array([7, 4, 2])[:, None]
 
@@ -393,21 +393,21 @@ def test_lora_and_int8_of_the_attentional_kernel():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="XLA compiles every step on JAX")
-@pytest.mark.parametrize(
-    "attention",
-    [
+def test_xla_compiles_the_training_of_a_loop_of_steps():
+    """One program holds the loops of several mechanisms: each compiles, and learns."""
+    mechanisms = [
         BahdanauAttention(U),
         LuongAttention("location", max_length=S),
         LocalAttention(1, "predictive", score="general"),
         IntraDecoderAttention(),
-    ],
-    ids=lambda attention: type(attention).__name__,
-)
-def test_xla_compiles_the_training_of_a_loop_of_steps(attention):
-    layer = AttentionDecoder(keras.layers.SimpleRNNCell(C), attention)
+    ]
     inputs, value = keras.Input((None, E)), keras.Input((None, C))
-    model = keras.Model([inputs, value], layer(inputs, value))
+    decoders = [AttentionDecoder(keras.layers.SimpleRNNCell(C), each) for each in mechanisms]
+    outputs = keras.layers.Add()([each(inputs, value) for each in decoders])
+    model = keras.Model([inputs, value], outputs)
     model.compile("sgd", "mse", jit_compile=True)
+    before = model.get_weights()
     # `fit` leaves the size of the batch open.
     model.fit([X, VALUE[..., :C]], random(3, B, T, C), verbose=0)
-    assert np.isfinite(model.evaluate([X, VALUE[..., :C]], random(3, B, T, C), verbose=0))
+    for weight, start in zip(model.get_weights(), before, strict=True):
+        assert np.all(np.isfinite(weight)) and np.any(weight != start)
