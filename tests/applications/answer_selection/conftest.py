@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from keras_attention.applications.answer_selection import AnswerRanker
 from tests.applications.commands import train_here
 
 VOCABULARY = 31
@@ -11,7 +12,7 @@ SETTINGS = [
     "--vocabulary.unknown_buckets=50",
     "--model.encoder=inner-context",
     "--model.occam=true",
-    "--training.epochs=3",
+    "--training.epochs=2",
     "--training.early_stopping=mrr",
     "--training.negatives=3",
 ]
@@ -32,3 +33,9 @@ def answers_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("answers") / "facts"
     (path.parent / "stderr").write_text(train_here(*train_arguments(path)))
     return path
+
+
+@pytest.fixture(scope="session")
+def answers_ranker(answers_run):
+    """The ranker of that run, for tests that change nothing in it."""
+    return AnswerRanker.load(answers_run)
