@@ -10,6 +10,9 @@ from keras_attention.applications.answer_selection.model import build_model
 from keras_attention.applications.common.errors import UserError
 from tests.applications.answer_selection.conftest import VOCABULARY, ids
 
+# The fixture trains in graphs; what a test then asks once is not traced.
+pytestmark = pytest.mark.usefixtures("traced_nowhere")
+
 
 def build(**settings):
     model = CompareAggregate(VOCABULARY, units=7, embedding_size=5, **settings)
