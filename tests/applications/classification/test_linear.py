@@ -138,7 +138,7 @@ def test_the_scores_of_a_network_have_it_but_for_training():
 
 @pytest.mark.parametrize("architecture", ["pooling", "han"])
 @pytest.mark.by_default("pooling")
-def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path):
+def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path, traced_nowhere):
     options = {"units": 4, "architecture": architecture, "encoder": "none"}
     linear = {"linear": "naive_bayes", "linear_weight": 50.0}
     task = TextClassifier.from_texts(TEXTS, LABELS, **linear, **options)
@@ -157,7 +157,7 @@ def test_fit_counts_the_texts_and_files_keep_it(architecture, tmp_path):
 
 @pytest.mark.parametrize("architecture", ["pooling", "han"])
 @pytest.mark.by_default("pooling")
-def test_an_exported_model_has_it(architecture, tmp_path):
+def test_an_exported_model_has_it(architecture, tmp_path, traced_nowhere):
     import tensorflow as tf
 
     options = {"units": 4, "architecture": architecture, "encoder": "none"}
