@@ -40,7 +40,7 @@ REACHES = {
     "nothing-seen": NOTHING_SEEN,
     "causal-by-head": {"causal": True, **BY_HEAD},
 }
-PLANS = [Plan(3, 1, True), Plan(4, 1, False), Plan(2, 2, False)]
+PLANS = [Plan(3, 1, True), Plan(4, 2, False)]
 
 
 def arrays(groups=HEADS, steps=STEPS, length=LENGTH):
