@@ -80,7 +80,7 @@ def test_one_mask_serves_all_steps(kind, options):
     for weight in layer.weights:
         if "seed" not in weight.path:
             weight.assign(0.3 * weight)
-    x = np.repeat(ARRAYS["x"][:, :1], 25, axis=1)
+    x = np.repeat(ARRAYS["x"][:, :1], 40, axis=1)
     result = to_numpy(
         layer(ops.convert_to_tensor(x), ops.convert_to_tensor(ARRAYS["value"]), training=True)
     )
