@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import io
 import math
+import shutil
 import signal
 
 import keras
@@ -24,7 +25,7 @@ from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import DistributeConfig
 from keras_attention.applications.training.fit import LearningRate, _resume, make_optimizer
 from keras_attention.applications.training.reporting import Figures, Progress
-from keras_attention.applications.training.run_folder import Checkpoints, read_metrics
+from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 from keras_attention.distribute import Workers
 from tests.applications.small_training import (
     STEPS,
@@ -40,11 +41,22 @@ from tests.applications.small_training import (
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory):
+def trained(tmp_path_factory):
     run = make_run(tmp_path_factory.mktemp("unbroken") / "run")
     keras.utils.set_random_seed(5)
-    fit(run, schedule="halve", patience=3)
-    return run
+    _, model = fit(run, schedule="halve", patience=3)
+    return run, model
+
+
+@pytest.fixture(scope="module")
+def unbroken(trained):
+    return trained[0]
+
+
+@pytest.fixture
+def copied(unbroken, tmp_path):
+    """A copy of the unbroken run, which a test may damage or go on with."""
+    return RunFolder(shutil.copytree(unbroken.path, tmp_path / "copied"))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 10])
@@ -76,30 +88,27 @@ def test_a_broken_run_continues_to_the_same_weights(unbroken, tmp_path, fail_at)
 
 def test_stopping_at_an_epoch_and_going_on_is_the_same_as_going_on(unbroken, tmp_path):
     run = make_run(tmp_path / "run")
-    for epochs in (1, 3, 4, 4):
+    for epochs in (2, 4, 4):
         outcome, _ = fit(run, epochs=epochs, schedule="halve", patience=3)
         assert outcome.epoch == epochs
         assert outcome.reason == f"all {epochs} epochs are done"
     assert_same_runs(saved(run), saved(unbroken))
 
 
-def test_a_finished_run_with_damaged_weights_is_refused(tmp_path, traced_nowhere):
-    run = make_run(tmp_path / "run")
-    fit(run, epochs=1)
-    files.write_checksums(run.path)
-    run.best_weights.write_bytes(run.best_weights.read_bytes()[:-1])
+def test_a_finished_run_with_damaged_weights_is_refused(copied):
+    files.write_checksums(copied.path)
+    copied.best_weights.write_bytes(copied.best_weights.read_bytes()[:-1])
     with pytest.raises(UserError, match="is damaged or was changed"):
-        fit(run, epochs=1)
+        fit(copied, schedule="halve", patience=3)
 
 
-def test_a_damaged_checkpoint_is_passed_over_to_the_same_weights(unbroken, tmp_path, capsys):
-    run = make_run(tmp_path / "run")
-    fit(run, epochs=3, schedule="halve", patience=3)
-    newest = Checkpoints(run.checkpoints).paths()[-1]
+def test_a_damaged_checkpoint_is_passed_over_to_the_same_weights(unbroken, copied, capsys):
+    newest = Checkpoints(copied.checkpoints).paths()[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
-    fit(run, schedule="halve", patience=3)
+    copied.best_weights.unlink()  # the last epoch is the best one
+    fit(copied, schedule="halve", patience=3)
     assert f"checkpoint {newest} is damaged" in capsys.readouterr().err
-    assert_same_runs(saved(run), saved(unbroken))
+    assert_same_runs(saved(copied), saved(unbroken))
 
 
 def test_the_checkpoint_holds_all_that_training_changes(unbroken):
@@ -137,21 +146,18 @@ def spoilt_batches(spoilt_step):
 
 @pytest.mark.parametrize("where", ["loss", "val_loss"])
 def test_a_loss_that_is_no_number_stops_training_and_keeps_the_last_checkpoint(
-    tmp_path, where, traced_nowhere
+    unbroken, copied, where, traced_nowhere
 ):
-    run = make_run(tmp_path / "run")
-    fit(run, epochs=1)
-    before = saved(run)
     if where == "loss":
-        message, options = "^loss became nan at step 7", {"batches": spoilt_batches(6)}
+        message, options = "^loss became nan at step 22", {"batches": spoilt_batches(21)}
     else:
-        message, options = "^val_loss became nan at step 10", {"evaluate_options": NAN_LOSS}
+        message, options = "^val_loss became nan at step 25", {"evaluate_options": NAN_LOSS}
     with pytest.raises(TrainingDiverged, match=message) as caught:
-        fit(run, **options)
+        fit(copied, epochs=5, schedule="halve", patience=3, **options)
     assert caught.value.exit_status == 3
-    kept = "The last good checkpoint (step-00000005.npz) and the best weights are kept."
+    kept = "The last good checkpoint (step-00000020.npz) and the best weights are kept."
     assert kept in str(caught.value)
-    assert_same_runs(saved(run), before)
+    assert_same_runs(saved(copied), saved(unbroken))
 
 
 def test_a_loss_that_is_no_number_in_the_first_epoch_says_that_nothing_is_kept(
@@ -246,15 +252,18 @@ def test_a_full_disk_keeps_the_last_checkpoint(unbroken, tmp_path, monkeypatch):
 def test_training_stops_early_and_keeps_the_best_weights(tmp_path):
     run = make_run(tmp_path / "run")
     values = (3.0, 1.5, 2.0, 1.5, 1.0)  # as good as the best is no improvement
-    outcome, _ = fit(run, {"values": values}, epochs=9, patience=2)
+    after = []
+    keep = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: after.append(keep.model.get_weights())
+    )
+    outcome, _ = fit(run, {"values": values}, epochs=9, patience=2, callbacks=[keep])
     assert (outcome.epoch, outcome.best_epoch, outcome.best) == (4, 2, 1.5)
     assert outcome.reason == "no better val_loss in 2 epochs"
     again, _ = fit(run, {"values": values}, epochs=9, patience=2)
     assert (again.epoch, again.best_epoch, again.reason) == (4, 2, outcome.reason)
-    two = make_run(tmp_path / "two")
-    fit(two, {"values": values}, epochs=2)
-    for a, b in zip(saved(run)[3], saved(two)[3], strict=True):
+    for a, b, worse in zip(saved(run)[3], after[1], after[2], strict=True):
         np.testing.assert_array_equal(a, b)
+        assert np.any(a != worse)
 
 
 def test_without_early_stopping_all_epochs_are_trained(tmp_path):
@@ -264,12 +273,30 @@ def test_without_early_stopping_all_epochs_are_trained(tmp_path):
     assert (outcome.epoch, outcome.best_epoch) == (3, 1)
 
 
-def test_the_learning_rate_halves_on_a_plateau(tmp_path):
+class Counting(keras.callbacks.Callback):
+    """A user's callback with a state that resuming needs."""
+
+    epochs = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        assert "val_loss" in logs
+        self.epochs += 1
+
+    def get_state(self):
+        return {"epochs": self.epochs}
+
+    def set_state(self, state):
+        self.epochs = state["epochs"]
+
+
+def test_the_learning_rate_halves_on_a_plateau_and_the_users_callbacks_go_on(tmp_path):
     run = make_run(tmp_path / "run")
     values = (3.0, 4.0, 4.0, 2.0, 2.0)
     settings = {"schedule": "halve", "halve_after": 2, "learning_rate": 0.5, "patience": 9}
-    fit(run, {"values": values[:2]}, epochs=2, **settings)
-    fit(run, {"values": values[2:]}, epochs=5, **settings)
+    fit(run, {"values": values[:2]}, epochs=2, callbacks=[Counting()], **settings)
+    resumed = Counting()
+    fit(run, {"values": values[2:]}, epochs=5, callbacks=[resumed], **settings)
+    assert resumed.epochs == 5
     _, model = fit(run, epochs=5, **settings)
     assert float(model.optimizer.learning_rate) == 0.25
     rates = [line["learning_rate"] for line in read_metrics(run.metrics)]
@@ -299,9 +326,8 @@ def test_steps_per_epoch_cuts_a_pass_into_epochs(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def test_batches_of_many_shapes_are_traced_once(tmp_path):
-    _, model = fit(make_run(tmp_path / "run"), epochs=2)
-    assert model.traces == 1
+def test_batches_of_many_shapes_are_traced_once(trained):
+    assert trained[1].traces == 1
 
 
 def test_what_is_reported_each_epoch(tmp_path, capsys):
@@ -466,27 +492,3 @@ def test_a_checkpoint_that_is_gone_is_told_of_once(saver, capsys):
     for told in (1, 0):
         assert _resume(saver, model)[0] == 4
         assert capsys.readouterr().err.count("step-99999999.npz was removed") == told
-
-
-class Counting(keras.callbacks.Callback):
-    """A user's callback with a state that resuming needs."""
-
-    epochs = 0
-
-    def on_epoch_end(self, epoch, logs=None):
-        assert "val_loss" in logs
-        self.epochs += 1
-
-    def get_state(self):
-        return {"epochs": self.epochs}
-
-    def set_state(self, state):
-        self.epochs = state["epochs"]
-
-
-def test_callbacks_of_the_user_are_called_and_resumed(tmp_path):
-    run = make_run(tmp_path / "run")
-    fit(run, epochs=2, callbacks=[Counting()])
-    resumed = Counting()
-    fit(run, epochs=3, callbacks=[resumed])
-    assert resumed.epochs == 3
