@@ -19,7 +19,7 @@ from tests.applications.translation_runs import (
 # Nearly every test searches a batch or two by other options: tracing that would be most of it.
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "   "]
-FEW, GIVEN = SOURCE_LINES[2::2], TARGET_LINES[2::2]  # short ones: an encoder runs over each piece
+FEW, GIVEN = ["a book", "it rains"], ["ein buch", "es regnet"]  # encoders run over each piece
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +103,17 @@ def test_results_are_in_the_order_of_the_lines_whatever_the_batches(request, nam
 
 
 def test_a_wider_beam_finds_what_is_likelier(transformer):
-    narrow = transformer.translate(SOURCE_LINES, beam_size=1)
-    wide = transformer.translate(SOURCE_LINES, beam_size=4, length_penalty=0.0)
+    narrow = transformer.translate(SOURCE_LINES, beam_size=1, max_length=5)
+    wide = transformer.translate(SOURCE_LINES, beam_size=4, max_length=5, length_penalty=0.0)
     for one, other in zip(narrow, wide, strict=True):
         assert other.log_probability >= one.log_probability - 1e-4
 
 
 def test_empty_lines_have_empty_translations(pieces):
-    for result in (pieces.translate(LINES[4:6])[1], *pieces.translate(["", " \t"], n_best=2)):
+    for result in (
+        pieces.translate(LINES[4:6])[1],
+        *pieces.translate(["", " \t"], n_best=2),
+    ):
         assert (result.text, result.score, result.tokens, result.alternatives) == ("", 0, [], ())
         assert result.alignment.shape == (0, 0) and pieces.links(result) == []
         assert result._repr_png_() is None
@@ -120,9 +123,9 @@ def test_empty_lines_have_empty_translations(pieces):
 
 
 def test_n_best_are_ranked_different_and_scored_by_the_model(pieces):
-    penalty = 0.6
-    results = pieces.translate(SOURCE_LINES, n_best=3, length_penalty=penalty)
-    rows = [encoded(pieces, line) for line in SOURCE_LINES for _ in range(3)]
+    penalty, lines = 0.6, [*FEW, SOURCE_LINES[2]]
+    results = pieces.translate(lines, n_best=3, length_penalty=penalty)
+    rows = [encoded(pieces, line) for line in lines for _ in range(3)]
     found = [ids_of(pieces, each) for best in results for each in best.ranked]
     labels = [ids if len(ids) == MAX_LENGTH else [*ids, END_ID] for ids in found]
     inputs = [[START_ID, *ids[:-1]] for ids in labels]
@@ -150,7 +153,7 @@ def test_lengths_stay_within_their_limits(pieces):
 
 def test_sampling_repeats_itself_with_a_seed_only(pieces):
     def texts(**options):
-        results = pieces.translate(FEW, sample=True, n_best=2, **options)
+        results = pieces.translate(FEW, sample=True, n_best=2, max_length=5, **options)
         return [each.text for result in results for each in result.ranked]
 
     first = texts(seed=7)
@@ -161,8 +164,8 @@ def test_sampling_repeats_itself_with_a_seed_only(pieces):
 
 
 def test_sampling_from_one_token_is_greedy(pieces):
-    drawn = pieces.translate(FEW, sample=True, top_k=1, seed=1)
-    searched = pieces.translate(FEW, beam_size=1)
+    drawn = pieces.translate(FEW, sample=True, top_k=1, seed=1, max_length=5)
+    searched = pieces.translate(FEW, beam_size=1, max_length=5)
     assert [result.tokens for result in drawn] == [result.tokens for result in searched]
 
 
@@ -208,13 +211,13 @@ def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
 
 def test_weights_that_change_are_used(pieces):
     """Training translates the development set with one translator, epoch after epoch."""
-    before = pieces.translate(FEW, beam_size=1)
+    before = pieces.translate(FEW, beam_size=1, max_length=4)
     bias = pieces.backbone.word_logits.bias
     kept = np.array(bias)
     bias.assign(np.where(np.arange(len(kept)) == END_ID, 1e4, 0.0))
     assert [each.tokens for each in pieces.translate(FEW, beam_size=1)] == [[], []]
     bias.assign(kept)
-    again = pieces.translate(FEW, beam_size=1)
+    again = pieces.translate(FEW, beam_size=1, max_length=4)
     assert [each.tokens for each in again] == [each.tokens for each in before] != [[], []]
 
 
@@ -254,7 +257,7 @@ def test_a_sentence_without_end_is_refused(words):
 
 
 def test_models_without_attention_translate_without_alignments(plain):
-    results = plain.translate(FEW, n_best=2)
+    results = plain.translate(FEW, n_best=2, max_length=5)
     assert results[0].text and all(result.alignment is None for result in results)
     assert all(result.alignment is None for result in plain.score(FEW, GIVEN))
     with pytest.raises(ValueError, match="coverage penalty needs a network with attention"):
@@ -264,16 +267,16 @@ def test_models_without_attention_translate_without_alignments(plain):
 
 
 def test_coverage_penalty_needs_no_alignments_to_be_returned(pieces):
-    options = {"coverage_penalty": 0.9, "n_best": 3}
+    options = {"coverage_penalty": 0.9, "n_best": 3, "max_length": 5}
     kept = pieces.translate(FEW, **options)
     left_out = pieces.translate(FEW, return_alignments=False, **options)
     assert [r.score for r in kept] == pytest.approx([r.score for r in left_out])
-    unpenalised = pieces.translate(FEW, n_best=3)
+    unpenalised = pieces.translate(FEW, n_best=3, max_length=5)
     assert [r.score for r in kept] != pytest.approx([r.score for r in unpenalised])
 
 
 def test_given_translations_have_the_scores_and_alignments_of_the_model(pieces):
-    sources, targets = [*SOURCE_LINES, ""], [*TARGET_LINES, ""]
+    sources, targets = [SOURCE_LINES[2], *FEW, ""], [TARGET_LINES[2], *GIVEN, ""]
     results = pieces.score(sources, targets, batch_size=2)
     rows = [encoded(pieces, source) for source in sources]
     labels = [[*ids, END_ID] for ids in pieces.preprocessor.target_tokenizer.encode(targets)]
@@ -293,13 +296,14 @@ def test_given_translations_have_the_scores_and_alignments_of_the_model(pieces):
 
 
 def test_evaluation_measures_what_translate_gives(pieces):
-    report = pieces.evaluate_text(FEW, GIVEN, beam_size=2)
-    texts = [each.text for each in pieces.translate(FEW, beam_size=2)]
+    options = {"beam_size": 2, "max_length": 5}
+    report = pieces.evaluate_text(FEW, GIVEN, **options)
+    texts = [each.text for each in pieces.translate(FEW, **options)]
     score = bleu(texts, GIVEN)
     assert (report["bleu"], report["signature"]) == (score.value, score.signature)
     assert report["beam_size"] == 2 and report["sentences"] == len(FEW)
     assert report["perplexity"] == pieces.perplexity(FEW, GIVEN)
-    same = pieces.evaluate_text(FEW, texts, beam_size=2)
+    same = pieces.evaluate_text(FEW, texts, **options)
     assert same["exact_match"] == 100
     assert sum(bucket["sentences"] for bucket in same["bleu_by_source_words"]) == len(texts)
 
@@ -354,7 +358,7 @@ def test_weights_in_half_precision_search_close_to_full_precision(transformer, t
         np.testing.assert_allclose(
             np.array(keras.ops.cast(one, "float32")), np.array(other), rtol=2**-8
         )
-    texts = [each.text for each in half.translate(FEW, beam_size=1, max_length=5)]
+    texts = [each.text for each in half.translate(FEW, beam_size=1, max_length=3)]
     found, exact = (each.score(FEW, texts) for each in (half, transformer))
     for one, other in zip(found, exact, strict=True):
         assert abs(one.log_probability - other.log_probability) < 0.05 * (len(one.tokens) + 1)
@@ -364,10 +368,10 @@ def test_a_network_that_has_diverged_gives_figures_that_say_so():
     task = make_translator()
     bias = task.backbone.word_logits.bias
     bias.assign(1e4 * np.eye(bias.shape[0])[UNK_ID])
-    assert task.perplexity(SOURCE_LINES[:1], TARGET_LINES[:1]) == np.inf
+    assert task.perplexity(FEW[:1], GIVEN[:1]) == np.inf
     bias.assign(np.full(bias.shape, np.nan))
     for beam_size in (1, 3):
-        for each in task.translate(SOURCE_LINES[:2], beam_size=beam_size):
+        for each in task.translate(FEW, beam_size=beam_size):
             assert (each.text, each.score) == ("", -np.inf)
 
 
