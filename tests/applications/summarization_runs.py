@@ -20,7 +20,7 @@ def small_config(*overrides: str) -> SummarizationConfig:
     """A configuration of small sizes; an architecture switches on what it is made of."""
     sizes = ["--model.embedding_size=8", "--model.units=6", "--tokenizer.vocabulary_size=30"]
     sizes += ["--tokenizer.min_count=2", "--tokenizer.extra_words=5", "--decoding.beam_size=2"]
-    sizes += ["--decoding.max_length=6", "--decoding.batch_size=3", "--data.max_words=30"]
+    sizes += ["--decoding.max_length=6", "--decoding.batch_size=3", "--data.max_words=14"]
     config = load_config(SummarizationConfig, [], list(overrides), sizes)
     defaults = [*sizes, *ARCHITECTURES[config.model.architecture]]
     return load_config(SummarizationConfig, [], list(overrides), defaults)

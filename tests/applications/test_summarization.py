@@ -33,6 +33,8 @@ from tests.applications.summarization_runs import (
     small_summarizer,
 )
 
+# Searches run once: tracing each costs more.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 # Each trains and searches for seconds: the default one and the one of another shape stand for all.
 FAST = "see2017", "nallapati2016-hierarchical"
 EVERY = [
@@ -46,6 +48,15 @@ def task(request):
     """A summariser of each architecture, and of the encoder transformer."""
     key = "encoder" if request.param == "transformer" else "architecture"
     return small_summarizer(f"--model.{key}={request.param}")
+
+
+GIVEN = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
+
+
+@pytest.fixture(scope="module")
+def results(module_traced_nowhere, task):
+    """What it writes of them."""
+    return task.summarize(GIVEN)
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +142,8 @@ def test_sizes_go_with_a_network_without_pointer_too():
 
 def test_sentences_end_where_punkt_says_and_at_line_ends():
     text = "It rose 3.5 per cent. Nobody saw it!\nA heading\nThe end."
-    assert split_sentences(text) == [
-        "It rose 3.5 per cent.",
-        "Nobody saw it!",
-        "A heading",
-        "The end.",
-    ]
+    expected = ["It rose 3.5 per cent.", "Nobody saw it!", "A heading", "The end."]
+    assert split_sentences(text) == expected
 
 
 def test_parts_that_do_not_go_together_are_refused(tmp_path):
@@ -191,11 +198,8 @@ def test_unknown_words_are_numbered_in_their_document_and_found_in_its_summary()
     flat = [index for sentence in document.ids for index in sentence]
     names = {"bakilo": size, "dofina": size + document.unknown.index("dofina")}
     words = [word for sentence in document.words for word in sentence]
-    assert [index for word, index in zip(words, flat, strict=True) if word in names] == [
-        names["bakilo"],
-        names["bakilo"],
-        names["dofina"],
-    ]
+    found = [index for word, index in zip(words, flat, strict=True) if word in names]
+    assert found == [names["bakilo"], names["bakilo"], names["dofina"]]
     inputs, labels = encode.summary("Dofina Nobody the", document)
     assert labels[:2] == [names["dofina"], UNK_ID] and labels[2] < size
     assert inputs[:2] == [UNK_ID, UNK_ID]
@@ -211,7 +215,7 @@ def test_a_document_with_more_unknown_words_than_numbers():
 
 
 @pytest.mark.parametrize("by_sentence", [False, True])
-def test_ids_in_a_graph_are_those_of_python(by_sentence):
+def test_ids_in_a_graph_are_those_of_python(by_sentence, traced):
     encode = preprocessor(extra_words=2, by_sentence=by_sentence, max_words=12, max_summary_words=3)
     texts = ["\n".join(document) for document in DOCUMENTS] + ["xa xb xc xd", ""]
     summaries = [*SUMMARIES, "xb xd xa xc", ""]
@@ -319,7 +323,7 @@ def batch_of(task):
 
 
 @pytest.mark.by_default("see2017")
-def test_every_architecture_learns_and_the_log_probabilities_are_logits(task, traced_nowhere):
+def test_every_architecture_learns_and_the_log_probabilities_are_logits(task):
     before = [np.asarray(weight) for weight in task.backbone.trainable_weights]
     inputs, labels = batch_of(task)
     log_p = task.backbone(inputs)
@@ -334,7 +338,7 @@ def test_every_architecture_learns_and_the_log_probabilities_are_logits(task, tr
 
     task.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
     # Keras' own: KerasHub's would preprocess what is encoded already.
-    losses = [keras.Model.train_on_batch(task, inputs, labels) for _ in range(4)]
+    losses = [keras.Model.train_on_batch(task, inputs, labels) for _ in range(2)]
     assert np.all(np.isfinite(losses)) and losses[-1] < losses[0]
     for weight, old in zip(task.backbone.trainable_weights, before, strict=True):
         assert np.any(np.asarray(weight) != old), weight.path
@@ -355,15 +359,13 @@ def test_the_loss_takes_a_weight_for_each_document(task):
 
 
 @pytest.mark.by_default("see2017")
-def test_a_summary_says_where_its_words_come_from(task, traced_nowhere):
-    given = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
-    results = task.summarize(given)
+def test_a_summary_says_where_its_words_come_from(task, results):
     assert results[3].text == "" and results[3].attention.shape == (0, 0)
     # Nothing keeps the weights of a whole batch, which are many of long documents.
     for part in (part for each in results for part in (each.attention, each.p_gen)):
         assert part.base is None or part.base.size == part.size
-    alone = task.summarize(given, return_attention=False)
-    assert [each.text for each in alone] == [each.text for each in results]
+    alone = task.summarize(GIVEN[2:4], return_attention=False)
+    assert [each.text for each in alone] == [each.text for each in results[2:4]]
     assert all(each.attention is None and each.p_gen is None for each in alone)
     for sentences, result in zip(DOCUMENTS, results, strict=False):
         document = task.preprocessor.document(sentences)
@@ -392,7 +394,7 @@ def test_words_alike_in_search_and_in_training(task):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_lengths_and_blocked_ngrams(task, traced_nowhere):
+def test_lengths_and_blocked_ngrams(task):
     for result in task.summarize(DOCUMENTS, min_length=5, max_length=6, no_repeat_ngram=2):
         assert 5 <= len(result.tokens) <= 6
         pairs = list(zip(result.tokens, result.tokens[1:], strict=False))
@@ -401,7 +403,7 @@ def test_lengths_and_blocked_ngrams(task, traced_nowhere):
 
 
 @pytest.mark.slow
-def test_several_summaries_samples_and_limits(default_task, traced_nowhere, tmp_path):
+def test_several_summaries_samples_and_limits(default_task, tmp_path):
     task = default_task
     best = task.summarize(DOCUMENTS, n_best=2)[0]
     assert len(best.ranked) == 2 and best.score >= best.alternatives[0].score
@@ -417,28 +419,27 @@ def test_several_summaries_samples_and_limits(default_task, traced_nowhere, tmp_
     assert covering.attention is None and covering.score < best.score
 
 
-@pytest.mark.parametrize("name", ["see2017", "nallapati2016-hierarchical"])
+@pytest.mark.parametrize("task", FAST, indirect=True)
 @pytest.mark.by_default("see2017")
-def test_an_exported_summariser_writes_the_same(name, tmp_path, traced_nowhere):
-    task = small_summarizer(f"--model.architecture={name}")
+def test_an_exported_summariser_writes_the_same(task, results, tmp_path):
     task.export(tmp_path / "exported")
     serve = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
     served = serve(text=tf.constant([*map("\n".join, DOCUMENTS), "", "\n\n"]))
-    results = task.summarize([*DOCUMENTS, [], []])
-    assert [text.decode() for text in served["summary"].numpy()] == [r.text for r in results]
-    np.testing.assert_allclose(served["scores"], [r.score for r in results], atol=1e-4)
+    expected = [*results[:4], results[3]]
+    assert [text.decode() for text in served["summary"].numpy()] == [r.text for r in expected]
+    np.testing.assert_allclose(served["scores"], [r.score for r in expected], atol=1e-4)
     assert serve(text=tf.constant([], tf.string))["summary"].shape == (0,)
 
 
 @pytest.mark.by_default("see2017")
-def test_evaluation_and_picture(task, tmp_path, traced_nowhere):
+def test_evaluation_and_picture(task, results, tmp_path):
     summaries = [[summary, "b"] for summary in SUMMARIES]
     report = json.loads(json.dumps(task.evaluate_text(DOCUMENTS, summaries, lead=1)))
     assert report["documents"] == 3 and report["signature"].endswith("letters of all scripts")
     assert 0 <= report["rouge1_low"] <= report["rouge1"] <= report["rouge1_high"] <= 100
     assert 0 < report["lead_rouge"]["rouge1"] <= report["oracle_rouge"]["rouge1"]
     assert all(name in table({"data": "here", **report}) for name in ("lead-1", "oracle-1"))
-    if task.summarize([DOCUMENTS[0]])[0].tokens:
+    if results[0].tokens:
         result = task.draw(DOCUMENTS[0], tmp_path / "picture.png")
         assert (tmp_path / "picture.png").read_bytes()[:4] == result._repr_png_()[:4] == b"\x89PNG"
         assert all(token in result.show() for token in result.tokens)
@@ -475,7 +476,7 @@ def test_odd_batches_have_finite_gradients(task):
     assert all(np.all(np.isfinite(tf.convert_to_tensor(each))) for each in gradients)
 
 
-def test_a_model_without_attention_reads_the_last_state_alone(tmp_path, traced_nowhere):
+def test_a_model_without_attention_reads_the_last_state_alone(tmp_path):
     off = [f"--model.{name}=false" for name in ("attention", "coverage", "pointer")]
     task = small_summarizer(*off)
     memory, mask, _ = task.backbone.encode(np.array([[[5, 6, 7]], [[8, 0, 0]]]))
@@ -489,9 +490,9 @@ def test_a_model_without_attention_reads_the_last_state_alone(tmp_path, traced_n
         small_config("--model.attention=false")
 
 
-@pytest.mark.parametrize("document", [["word"], ["a b ."] * 5000, ["Xyz Xyw Xyv"]])
-def test_odd_documents_pass(task, document, traced_nowhere):
+def test_odd_documents_pass(task):
     """One word, 5,000 sentences, unknown words alone."""
-    (result,) = task.summarize([document])
-    assert len(result.source) <= task.preprocessor.max_sentences
-    assert np.all(np.isfinite(result.attention)) and np.isfinite(result.score)
+    for documents in ([["word"]], [["a b ."] * 5000, ["Xyz Xyw Xyv"]]):
+        for result in task.summarize(documents, max_length=4):
+            assert len(result.source) <= task.preprocessor.max_sentences
+            assert np.all(np.isfinite(result.attention)) and np.isfinite(result.score)
