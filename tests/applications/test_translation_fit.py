@@ -203,6 +203,7 @@ def run(module_traced_nowhere, preprocessor, tmp_path_factory):
 
 
 IN_A_RUN = {"validation_split": 0.2, "batch_size": 4, "seed": 3}
+ONE_STEP = {**IN_A_RUN, "batch_size": COUNT}  # an epoch
 
 
 @pytest.mark.slow
@@ -253,7 +254,7 @@ def test_keras_own_callbacks_work_in_a_run(preprocessor, tmp_path, traced_nowher
         keras.callbacks.CSVLogger(tmp_path / "log.csv"),
     ]
     make_task(preprocessor).fit(
-        SOURCES, TARGETS, run=tmp_path / "run", epochs=1, callbacks=callbacks, **IN_A_RUN
+        SOURCES, TARGETS, run=tmp_path / "run", epochs=1, callbacks=callbacks, **ONE_STEP
     )
     assert keras.saving.load_model(tmp_path / "1.keras").backbone.count_params() > 0
     header, first = (tmp_path / "log.csv").read_text().splitlines()
@@ -271,7 +272,7 @@ def test_a_run_trains_in_silence_and_encodes_each_text_once(
     monkeypatch.setattr(
         kind, "encode", lambda self, texts: encoded.extend(texts) or encode(self, texts)
     )
-    options = {"epochs": 2, "early_stopping": judged_by, "verbose": 0, **IN_A_RUN}
+    options = {"epochs": 2, "early_stopping": judged_by, "verbose": 0, **ONE_STEP}
     make_task(preprocessor).fit(SOURCES, TARGETS, run=tmp_path / "run", **options)
     searched = Counter(encoded) - Counter([*SOURCES, *TARGETS])  # once more, for all epochs
     assert set(encoded) == {*SOURCES, *TARGETS}
