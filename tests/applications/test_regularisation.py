@@ -237,9 +237,8 @@ def test_each_pair_is_there_in_all_variants(traced_nowhere):
         again = task.make_batches(encoded, 2, shuffle=shuffle).stream(len(batches) + 1)
         inputs, *_ = next(again)
         np.testing.assert_array_equal(inputs["source"], batches.batch(1, 1)[0]["source"])
-    steps = len(batches)
-    task.fit(SOURCE_LINES, TARGET_LINES, batch_size=2, epochs=2, verbose=0, shuffle=False)
-    assert task.optimizer.iterations == 2 * steps
+    task.fit(SOURCE_LINES, TARGET_LINES, batch_size=3, epochs=1, verbose=0, shuffle=False)
+    assert task.optimizer.iterations == 2  # the steps of the plain pairs
     dataset = tf.data.Dataset.from_tensor_slices((SOURCE_LINES, TARGET_LINES)).batch(2)
     with pytest.raises(ValueError, match="give lists, or .*variants=1. Received: .*variants=3"):
         task.fit(dataset)
