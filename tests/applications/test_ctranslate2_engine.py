@@ -263,14 +263,12 @@ def spelt_as_special():
     network = Transformer(size, size, embedding_size=8, layers=1, feed_forward_size=8, heads=2)
     for weight in network.weights:
         weight.assign(random.normal(0, 0.7, weight.shape))
-    return Translator(network, pre)
+    return Translator(network, pre, {"beam_size": 1, "max_length": 7})
 
 
 def test_words_that_are_spelt_as_special_tokens_are_words(spelt_as_special, tmp_path):
     lines = ["a b", "<unk> a", "q a", "</s> b c", "<s> <pad>", "c", "b b <unk> a"]
-    ours, theirs = (
-        spelt_as_special.translate(lines, beam_size=1, engine=engine) for engine in (None, ENGINE)
-    )
+    ours, theirs = (spelt_as_special.translate(lines, engine=engine) for engine in (None, ENGINE))
     assert [each.ids for each in theirs] == [each.ids for each in ours]
     assert any(6 <= id <= 9 for each in ours for id in each.ids)
     for own, other in zip(ours, theirs, strict=True):
