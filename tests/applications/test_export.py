@@ -123,7 +123,8 @@ def test_keras_export_is_the_whole_task(tmp_path, traced_nowhere):
     task = make_translator()
     task.export(tmp_path / "exported", format="keras")
     again = keras.models.load_model(tmp_path / "exported" / "model.keras")
-    assert again.translate(LINES[0]).score == task.translate(LINES[0]).score
+    one, other = (each.translate(LINES[0], max_length=3).score for each in (again, task))
+    assert one == other
 
 
 FORMS = {
