@@ -13,11 +13,11 @@ TINY = [
     "--model.embedding_size=12",
     "--model.units=16",
     "--training.epochs=1",
-    "--training.steps_per_epoch=2",
+    "--training.steps_per_epoch=1",
     "--training.deterministic=false",
     "--training.tensorboard=false",
     "--decoding.beam_size=1",
-    "--decoding.max_length=12",
+    "--decoding.max_length=4",
 ]
 
 
