@@ -76,7 +76,9 @@ def test_training_writes_to_standard_error_alone(trained_run):
         assert noise not in written
 
 
-def test_predict_reads_and_writes_files_or_streams(trained_run, monkeypatch, capsys, tmp_path):
+def test_predict_reads_and_writes_files_or_streams(
+    trained_run, read_once, monkeypatch, capsys, tmp_path
+):
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     give_input(monkeypatch, source.read_bytes())
@@ -96,12 +98,13 @@ def test_predict_reads_and_writes_files_or_streams(trained_run, monkeypatch, cap
 def test_predict_n_best_alignments_and_beam(trained_run, read_once, capsys, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    options = ("--input", source, "--n-best", 2, "--beam-size", 4, "--alignments")
+    options = ("--input", source, "--n-best", 2, "--beam-size", 4, "--max-length", 5)
+    options += ("--alignments",)
     done = call_command(capsys, "predict", trained_run, *options)
     rows = [line.split(" ||| ") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
     assert float(rows[0][2]) >= float(rows[1][2])
-    best = Translator.load(trained_run).translate(LINES, beam_size=4, n_best=2)
+    best = Translator.load(trained_run).translate(LINES, beam_size=4, n_best=2, max_length=5)
     assert rows[0][1] == best[0].text and rows[1][1] == best[0].alternatives[0].text
     source, target = rows[0][3].split()[0].split("-")
     assert int(source) in range(3) and target == "0"
@@ -121,11 +124,12 @@ def test_predict_sample_is_seeded(trained_run, read_once, capsys, tmp_path):
     assert first != second  # without a seed, each call draws anew
 
 
-def test_evaluate_gives_a_table_or_json(trained_run, read_once, capsys):
+def test_evaluate_gives_a_table_or_json(trained_run, read_once, monkeypatch, capsys):
     as_json = call_command(capsys, "evaluate", trained_run, "--json", "--beam", 1)
     report = json.loads(as_json.out)
     assert report["sentences"] == 40 and report["beam_size"] == 1
     assert report["perplexity"] > 1 and 0 <= report["bleu"] <= 100
+    monkeypatch.setattr(Translator, "evaluate_text", lambda *_, **options: report)  # once is enough
     table = call_command(capsys, "evaluate", trained_run, "--beam", 1)
     assert table.status == 0
     for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("perplexity", "perplexity")):
@@ -150,18 +154,15 @@ def test_evaluate_on_files_with_gold_alignments(trained_run, read_once, capsys, 
     assert json.loads(wrong.out)["alignment"]["aer"] == 100.0
 
 
-def test_visualize_draws_and_does_not_overwrite(trained_run, read_once, capsys, tmp_path):
+def test_visualize_draws_into_a_new_file_or_the_terminal(trained_run, read_once, capsys, tmp_path):
+    expected = Translator.load(trained_run).translate(LINES[0])
     picture = tmp_path / "x.png"
     options = ("visualize", trained_run, "--input", LINES[0], "--output", picture)
     done = call_command(capsys, *options)
     assert done.status == 0 and picture.read_bytes().startswith(b"\x89PNG")
-    assert done.out.strip() == Translator.load(trained_run).translate([LINES[0]])[0].text
+    assert done.out.strip() == expected.text
     assert_refused(call_command(capsys, *options), "already exists")
-
-
-def test_visualize_draws_in_the_terminal_where_no_file_is_named(trained_run, read_once, capsys):
-    done = call_command(capsys, "visualize", trained_run, "--input", LINES[0])
-    expected = Translator.load(trained_run).translate(LINES[0])
+    done = call_command(capsys, *options[:-2])
     assert (done.status, done.err) == (0, "")
     assert done.out == f"{expected.text}\n{expected.show()}\n"
 
@@ -178,8 +179,8 @@ def test_score_writes_a_log_probability_for_each_pair(trained_run, read_once, ca
 
 
 def test_average_is_the_mean_of_the_weights(trained_run, capsys, tmp_path):
-    own = Translator.load(trained_run)
     other = Translator.load(trained_run)
+    own = [np.array(variable) for variable in other.backbone.trainable_variables]
     for variable in other.backbone.trainable_variables:
         variable.assign_add(np.ones(variable.shape))
     other.save_to_preset(tmp_path / "other")
@@ -187,13 +188,11 @@ def test_average_is_the_mean_of_the_weights(trained_run, capsys, tmp_path):
     done = call_command(capsys, "average", trained_run, tmp_path / "other", "--output", output)
     assert (done.status, done.out) == (0, "")
     mean = Translator.from_preset(output)
-    for one, two in zip(
-        mean.backbone.trainable_variables, own.backbone.trainable_variables, strict=True
-    ):
-        np.testing.assert_allclose(one, np.array(two) + 0.5, atol=1e-5)
+    for one, two in zip(mean.backbone.trainable_variables, own, strict=True):
+        np.testing.assert_allclose(one, two + 0.5, atol=1e-5)
     checkpoints = call_command(capsys, "average", trained_run, "--output", tmp_path / "last")
     assert checkpoints.status == 0, checkpoints.err
-    assert Translator.from_preset(tmp_path / "last").translate(LINES[0]).text
+    assert Translator.from_preset(tmp_path / "last").translate(LINES[0], max_length=2).text
     dates = call_command(capsys, "predict", output, "--input", tmp_path / "none")
     assert_refused(dates, "no file")  # a preset is used as a run is
 
@@ -375,7 +374,9 @@ def test_resuming_what_was_not_begun_begins_it(capsys, tmp_path, kind):
     assert_refused(done, "name the training data")
 
 
-def test_predict_refuses_no_input_and_bad_input_on_standard_input(trained_run, monkeypatch, capsys):
+def test_predict_refuses_no_input_and_bad_input_on_standard_input(
+    trained_run, read_once, monkeypatch, capsys
+):
     latin = "Stra\xdfe\n".encode("latin-1")
     for content, message in ((b"", "the input is empty"), (latin, "standard input, line 1")):
         give_input(monkeypatch, content)
