@@ -144,7 +144,8 @@ def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path, monkeypatch):
 
 def test_the_figures_of_an_epoch_are_exact(task, config):
     corpus = load_corpus(config.data, "dev")
-    batches = task.make_batches(task.encode(corpus), 16, shuffle=False)
+    corpus = corpus.part([row for row, text in enumerate(corpus.source) if len(text) < 12][:7])
+    batches = task.make_batches(task.encode(corpus), 4, shuffle=False)
     figures = task.development(corpus, batches, config)()
     texts = [each.text for each in task.translate(corpus.source, beam_size=1)]
     assert figures["val_bleu"] == bleu(texts, corpus.target).value
