@@ -18,8 +18,8 @@ from keras_attention.applications.translation.config import TranslationConfig
 
 LINES = [f"{first} {second} c\t{second} {first} C\n" for first in "abdef" for second in "abdef"]
 SETTINGS = ["--tokenizer.kind=words", "--model.embedding_size=5", "--model.units=7"]
-SETTINGS += ["--training.epochs=3", "--training.batch_size=11", "--training.clip_norm=null"]
-SETTINGS += ["--training.learning_rate=0.01", "--tokenizer.shared=true"]
+SETTINGS += ["--training.epochs=3", "--training.batch_size=25", "--training.clip_norm=null"]
+SETTINGS += ["--training.learning_rate=0.01", "--tokenizer.shared=true", "--decoding.max_length=4"]
 
 
 @pytest.fixture(scope="module")
