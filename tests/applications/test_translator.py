@@ -192,7 +192,7 @@ def test_alignments_belong_to_the_tokens_of_each_line(request, name, tolerance, 
         translator.links(without[0])
 
 
-def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
+def test_one_search_is_traced_for_all_shapes(plain, monkeypatch, traced):
     traced = []
 
     def counted(*arguments, **options):
@@ -201,12 +201,12 @@ def test_one_search_is_traced_for_all_shapes(pieces, monkeypatch, traced):
 
     search = Translator.find
     monkeypatch.setattr(Translator, "find", staticmethod(counted))
-    fresh = Translator(pieces.backbone, pieces.preprocessor, pieces.search)
+    fresh = Translator(plain.backbone, plain.preprocessor, plain.search)
     for lines, size in ((LINES, 2), (LINES[:1], 1), (LINES[3:], 5)):
         fresh.translate(lines, batch_size=size, n_best=2)
-    fresh.translate(LINES, SearchOptions(max_length=9), beam_size=1, coverage_penalty=0.5)
+    fresh.translate(LINES, SearchOptions(max_length=9), beam_size=1, length_penalty=0.5)
     assert [options.beam_size for options in traced] == [3, 1]
-    assert traced[1] == SearchOptions(beam_size=1, coverage_penalty=0.5, max_length=9, batch_size=1)
+    assert traced[1] == SearchOptions(beam_size=1, length_penalty=0.5, max_length=9, batch_size=1)
 
 
 def test_weights_that_change_are_used(pieces):
