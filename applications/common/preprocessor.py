@@ -106,6 +106,18 @@ def is_tensor(x: Any) -> bool:
     return type(x).__module__.startswith("tensorflow")
 
 
+def is_dataset(x: Any) -> bool:
+    """Whether `x` is a `tf.data.Dataset`, or one of Keras' own sources of batches."""
+    return isinstance(x, keras.utils.PyDataset) or hasattr(x, "element_spec")
+
+
+def counts_of(x: Any) -> list[int]:
+    """Return how many entries the columns of a source have; none of other than lists and arrays."""
+    columns = list(x.values()) if isinstance(x, dict) else list(x) if type(x) is tuple else [x]
+    known = all(isinstance(each, (list, np.ndarray)) and is_column(each) for each in columns)
+    return list(map(len, columns)) if known else []
+
+
 def is_column(values: Any) -> bool:
     """Whether there are values to go through: a list, an array, a column; no text, no mapping."""
     is_single = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0

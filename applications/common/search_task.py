@@ -61,8 +61,6 @@ class SearchTask(TextTask):
             raise ValueError(f"{self._needs_targets()} Received: x={shown(x)}")
         sources, targets = as_texts(x[0], "sources"), as_texts(x[1], "targets")
         check_equally_many(sources=sources, targets=targets)
-        if not sources:
-            raise ValueError("`predict` needs at least one text. Received: none")
         return sources, targets
 
     def call(self, inputs, training=None):

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import keras
 import keras_hub
-import numpy as np
 from keras import ops
 
 from keras_attention.distribute import GlobalMean
@@ -21,7 +20,7 @@ from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
 from .files import new_folder, write_checksums
 from .network import OwnModel, check_ids
-from .preprocessor import TextPreprocessor, sources_of
+from .preprocessor import TextPreprocessor, counts_of, is_dataset, sources_of
 from .vectors import write_start
 from .weights import load_weights as read_weights
 
@@ -295,7 +294,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: where a text is missing or no string, or columns differ in length.
         """
-        if self.preprocessor is None and not _is_dataset(x):
+        if self.preprocessor is None and not is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         sources = {"x": x, "y": y, "validation_data": validation_data}
         x, y, validation_data = sources_of(self.preprocessor, **sources)
@@ -307,8 +306,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 "`fit` weighs texts: give a `sample_weight` for each. "
                 f"Received: class_weight={shown(kwargs['class_weight'])}"
             )
-        is_streamed = _is_dataset(x) or self.preprocessor is None
-        batched = is_streamed or _is_dataset(validation_data)
+        is_streamed = is_dataset(x) or self.preprocessor is None
+        batched = is_streamed or is_dataset(validation_data)
         check_run(run, x, validation_data, batched, shuffle, kwargs)
         if epochs is None and kwargs.get("training") is None:
             epochs = 1
@@ -322,7 +321,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return super().fit(x, shuffle=False, **kwargs)
         corpus = x if is_streamed else self.read_columns(x, y, sample_weight)
         held_out = validation_data
-        if held_out is not None and not _is_dataset(held_out):
+        if held_out is not None and not is_dataset(held_out):
             held_out = self.read_columns(*(held_out if isinstance(held_out, tuple) else [held_out]))
         elif held_out is None and validation_split and not is_streamed:
             corpus, held_out = corpus.split(validation_split)
@@ -340,7 +339,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
     def _fit(self, corpus, held_out, size, seed, shuffle, *, steps_per_epoch=None, **kwargs):
         """Train on a corpus, or a dataset of texts in its own order; validate on another."""
         batches = None
-        if _is_dataset(corpus):
+        if is_dataset(corpus):
             if getattr(self.preprocessor, "variants", 1) > 1:
                 raise ValueError(
                     "Random pieces are drawn from lists of texts, not from a dataset: give lists, "
@@ -357,7 +356,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             steps_per_epoch = steps_per_epoch or len(batches)
             dataset = batches.to_dataset(kwargs.get("initial_epoch", 0) * steps_per_epoch)
         check_executions(self.steps_per_execution, steps_per_epoch or 0, section="")
-        if _is_dataset(held_out):
+        if is_dataset(held_out):
             held_out = held_out.map(self.preprocess_samples)
         elif held_out is not None:
             encoded = self.encode(held_out)
@@ -368,13 +367,19 @@ class TextTask(OwnModel, keras_hub.models.Task):
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
 
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
-        if self.preprocessor is not None and not _is_dataset(x):
-            x = self.as_source(x)
-        if isinstance(x, (list, np.ndarray)) and not len(x):
+        if self.preprocessor is None or is_dataset(x):
+            return super().predict(x, batch_size, **kwargs)
+        x = self.as_source(x)
+        counts = counts_of(x)
+        if 0 in counts:
             raise ValueError("`predict` needs at least one text. Received: none")
-        return super().predict(x, *args, **kwargs)
+        if counts and max(counts) <= (batch_size or 32):
+            # One batch needs no pipeline of data, which takes longer to make than to run.
+            x = keras.utils.unpack_x_y_sample_weight(self.preprocess_samples(x))[0]
+            return keras.Model.predict(self, x, batch_size, **kwargs)
+        return super().predict(x, batch_size, **kwargs)
 
     def as_source(self, x: Any) -> Any:
         """Return what `predict` was given, no dataset, in a form that Keras takes."""
@@ -385,7 +390,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
         x, y = sources_of(self.preprocessor, x=x, y=y)
-        if _is_dataset(x) or self.preprocessor is None:
+        if is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
         size = 32 if batch_size is None else batch_size
@@ -492,8 +497,3 @@ def _need_logits(metrics: Any) -> bool:
         each is not None and not getattr(each, "reads_labels_only", False)
         for each in keras.tree.flatten(metrics)
     )
-
-
-def _is_dataset(x: Any) -> bool:
-    """Whether `x` is a `tf.data.Dataset`, or one of Keras' own sources of batches."""
-    return isinstance(x, keras.utils.PyDataset) or hasattr(x, "element_spec")
