@@ -112,8 +112,8 @@ def is_dataset(x: Any) -> bool:
 
 
 def counts_of(x: Any) -> list[int]:
-    """Return how many entries the columns of a source have; none of other than lists and arrays."""
-    columns = list(x.values()) if isinstance(x, dict) else list(x) if type(x) is tuple else [x]
+    """Return how many entries each column has; nothing unless all are lists or arrays."""
+    columns = x.values() if isinstance(x, dict) else x if type(x) is tuple else [x]
     known = all(isinstance(each, (list, np.ndarray)) and is_column(each) for each in columns)
     return list(map(len, columns)) if known else []
 

@@ -369,16 +369,15 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
-        if self.preprocessor is None or is_dataset(x):
-            return super().predict(x, batch_size, **kwargs)
-        x = self.as_source(x)
-        counts = counts_of(x)
-        if 0 in counts:
-            raise ValueError("`predict` needs at least one text. Received: none")
-        if counts and max(counts) <= (batch_size or 32):
-            # One batch needs no pipeline of data, which takes longer to make than to run.
-            x = keras.utils.unpack_x_y_sample_weight(self.preprocess_samples(x))[0]
-            return keras.Model.predict(self, x, batch_size, **kwargs)
+        if self.preprocessor is not None and not is_dataset(x):
+            x = self.as_source(x)
+            counts = counts_of(x)
+            if 0 in counts:
+                raise ValueError("`predict` needs at least one text. Received: none")
+            if counts and max(counts) <= (32 if batch_size is None else batch_size):
+                # One batch needs no pipeline of data, which takes longer to make than to run.
+                x = keras.utils.unpack_x_y_sample_weight(self.preprocess_samples(x))[0]
+                return keras.Model.predict(self, x, batch_size, **kwargs)
         return super().predict(x, batch_size, **kwargs)
 
     def as_source(self, x: Any) -> Any:

@@ -54,9 +54,10 @@ def _kept_by_graph(result: Tensor, gradient: Callable) -> Callable:
 
 
 def _of_this_graph(tensor: Tensor) -> Tensor:
-    """Return a tensor of an outer TensorFlow graph as this one knows it.
+    """Return what stands for `tensor` in the TensorFlow graph that is being built.
 
-    A gradient in a branch inside a loop may refer to no others.
+    TensorFlow cannot differentiate a loop whose body has a branch if the gradient of that branch
+    refers to tensors outside of it.
     """
     if not _is_symbolic(tensor):
         return tensor

@@ -55,7 +55,7 @@ GIVEN = [*DOCUMENTS, [], "Bakilo of the mill. It rains."]
 
 @pytest.fixture(scope="module")
 def results(module_traced_nowhere, task):
-    """What it writes of them."""
+    """What the summariser writes about GIVEN; the tests below share it."""
     return task.summarize(GIVEN)
 
 

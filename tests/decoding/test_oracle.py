@@ -18,7 +18,7 @@ from tests.decoding.chains import (
 from tests.decoding.running import BACKEND, USUAL, prepare
 
 # JAX compiles each example.
-FEW = 6 if BACKEND == "jax" else 15
+FEW = 6 if BACKEND == "jax" else 20
 PROPERTY = settings(max_examples=FEW, derandomize=True, deadline=None, database=None)
 
 
@@ -65,7 +65,7 @@ def each_sentence(limits, rules):
 
 
 @PROPERTY
-@given(problems(5, (3, 5, 7)), st.integers(1, 5), st.data())
+@given(problems(6, (3, 5, 7)), st.integers(1, 5), st.data())
 def test_a_narrow_beam_does_what_plain_python_does(problem, beam_size, data):
     chain, limits, rules = problem
     n_best = data.draw(st.integers(1, beam_size))
@@ -80,7 +80,7 @@ def test_a_narrow_beam_does_what_plain_python_does(problem, beam_size, data):
 
 
 @PROPERTY
-@given(problems(5, (3, 5, 41)), st.booleans())
+@given(problems(6, (3, 5, 41)), st.booleans())
 def test_greedy_search_is_a_beam_of_one(problem, shrink_batch):
     chain, limits, rules = problem
     rules = rules._replace(alpha=0.0, beta=0.0)

@@ -140,7 +140,7 @@ def test_gradients_reach_the_tensors_of_a_partial(form):
 
     bias = random(3, BATCH, STEPS)
     dense = input_gradients(functools.partial(loss, scores=True), bias)[0]
-    for partial in (by_name, by_place) if form == "blocks" else (by_name,):
+    for partial in (by_name, by_place):
         gradient = input_gradients(functools.partial(loss, partial=partial), bias)[0]
         np.testing.assert_allclose(gradient, dense, atol=2e-5)
 
@@ -237,7 +237,7 @@ def test_one_graph_serves_all_lengths(xla):
             loss = tf.reduce_sum(layer(x, mask_mod=causal) * upstream)
         return tape.gradient(loss, layer.score_mod.slope.value)
 
-    for steps in (STEPS,) if xla else (STEPS, 11):  # XLA compiles each anew
+    for steps in (STEPS, 11):
         x, upstream = random(1, BATCH, steps, WIDTH), random(2, BATCH, steps, WIDTH)
 
         def dense(x=x, upstream=upstream):

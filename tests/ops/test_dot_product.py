@@ -72,7 +72,7 @@ def reach_of(options):
     return Reach(**given)
 
 
-# What a query reaches does not know of groups, but for a mask by head.
+# How many heads share a key matters to few reaches: those with masks, one of them by head.
 @pytest.mark.parametrize(
     ("name", "groups"),
     [(name, 2) for name in REACHES]
