@@ -218,7 +218,17 @@ class Network(OwnModel, keras_hub.models.Backbone):
             if layers[place].quantization_mode is None:  # a part of its own policy has it already
                 options = {} if settings is None else {"config": settings}
                 layers[place].quantize(mode, **options)
+        network.freeze_parts()
         return network
+
+    def freeze_parts(self) -> None:
+        """Freeze all layers of a network that is not trainable: they were made after it.
+
+        Not by `self.trainable = False`: TensorFlow ignores an assignment that changes nothing.
+        """
+        if not self.trainable:
+            for each in (*self._flatten_layers(include_self=False), *self.weights):
+                each.trainable = False
 
 
 def with_matches(vectors: Any, ids: Any, other: Any) -> Any:

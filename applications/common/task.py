@@ -108,6 +108,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         # First, or KerasHub keeps the backbone from Keras on PyTorch, and nothing is trained.
         super().__init__(compile=False, **kwargs)
         self.backbone, self.preprocessor = backbone, preprocessor
+        backbone.freeze_parts()
         if preprocessor is not None:
             self.check_fit()
         self._compiled_functions = CompiledFunctions()

@@ -200,6 +200,27 @@ def test_a_quantized_task_comes_back_equal(name, tmp_path, capsys, traced_nowher
     assert not (tmp_path / "mean").exists()
 
 
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("TextClassifier")
+def test_a_frozen_network_stays_frozen(name, tmp_path, traced_nowhere):
+    """In a preset, in a file, by its configuration and by an argument of its constructor."""
+    entry = TASKS[name]
+    task = entry.make()
+    task.backbone.trainable = False
+    task.save_to_preset(tmp_path / name)
+    task.save(tmp_path / "task.keras")
+    made = [
+        type(task).from_preset(tmp_path / name).backbone,
+        keras.saving.load_model(tmp_path / "task.keras").backbone,
+        type(task.backbone).from_config(task.backbone.get_config()),
+        *([entry.make(trainable=False).backbone] if name == "Translator" else []),
+    ]
+    for each in made:
+        assert not any(weight.trainable for weight in each.weights)
+        each.trainable = True  # all of it learns again
+        assert len(each.trainable_weights) == len(entry.make().backbone.trainable_weights)
+
+
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_answers_follow_lora_and_quantization(tmp_path):
     """Of a task that has compiled what it answers with."""
