@@ -139,7 +139,7 @@ class AnswerNetwork(Network):
 
     def build_words(self) -> None:
         """Make the weights of words."""
-        self.embedding.build(None)
+        self.embedding.build((None, None))
         if self.match is not None:
             self.match.build((None, None, self.embedding_size))
 

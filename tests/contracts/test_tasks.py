@@ -221,6 +221,15 @@ def test_a_frozen_network_stays_frozen(name, tmp_path, traced_nowhere):
         assert len(each.trainable_weights) == len(entry.make().backbone.trainable_weights)
 
 
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.by_default("AnswerRanker")
+def test_a_summary_is_printed(name, capsys):
+    task = TASKS[name].make()
+    for each in (task, task.backbone):
+        each.summary(expand_nested=True)
+        assert task.backbone.name in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_answers_follow_lora_and_quantization(tmp_path):
     """Of a task that has compiled what it answers with."""
