@@ -89,6 +89,20 @@ def test_symbolic_call_agrees_and_knows_its_shapes(name):
         assert tuple(symbol.shape) == results[key].shape, key
 
 
+@every_case
+def test_a_model_that_is_written_as_a_class_has_a_summary(name, capsys):
+    """Keras hands the shapes that a layer was built with to `compute_output_shape`, by name."""
+
+    class Holder(keras.Model):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+            self.built = True
+
+    Holder(built(name)).summary(expand_nested=True)
+    assert type(built(name)).__name__ in capsys.readouterr().out
+
+
 @pytest.mark.by_default(
     "bahdanau",
     "decoder-previous-gru",

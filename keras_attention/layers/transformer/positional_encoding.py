@@ -20,6 +20,10 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self.scale = arguments.check_flag("scale", scale)
         self.supports_masking = True
 
+    def build(self, inputs_shape):
+        """Check the shape; by its name Keras' `summary` asks for that of the output."""
+        self._check_sequence(inputs_shape)
+
     def codes(self, positions, size):
         """Return the codes of integer positions of any shape: one more axis, of `size`."""
         raise NotImplementedError("A layer of positions defines `codes`.")
