@@ -79,7 +79,8 @@ class TransformerReader(KeepsArguments, keras.layers.Layer):
 
     def __init__(self, size: int, layers: int = 2, heads: int = 4, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
-        self.keep(size=size, layers=layers, heads=heads, dropout=dropout)
+        # No attribute `layers`, which Keras' `summary` takes for a list of layers.
+        self.keep(size=size, heads=heads, dropout=dropout)
         check_counts(size=size, layers=layers, heads=heads)
         policy = {"dtype": self.dtype_policy}
         options = {"dropout": dropout, "norm": "pre", **policy}
@@ -104,6 +105,9 @@ class TransformerReader(KeepsArguments, keras.layers.Layer):
         real = ops.cast(ops.expand_dims(mask, 2), memory.dtype)
         mean = ops.sum(memory * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
         return memory, mask, mean
+
+    def get_config(self):
+        return {**super().get_config(), "layers": len(self.blocks)}
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")

@@ -230,6 +230,13 @@ def test_a_summary_is_printed(name, capsys):
         assert task.backbone.name in capsys.readouterr().out
 
 
+def test_a_summarizer_with_a_transformer_prints_its_summary(capsys):
+    encoder = summarization.TransformerReader(5, layers=3, heads=1)
+    assert type(encoder).from_config(encoder.get_config()).get_config()["layers"] == 3
+    TASKS["Summarizer"].make(encoder=encoder).summary(expand_nested=True)
+    assert encoder.name in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_answers_follow_lora_and_quantization(tmp_path):
     """Of a task that has compiled what it answers with."""
