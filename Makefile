@@ -21,7 +21,7 @@ PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-jax test-torch test-versions trial check docs course bench dist clean
+.PHONY: help demo static test test-slow test-jax test-torch test-versions trial check docs course bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -53,8 +53,10 @@ check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, t
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
+	$(MAKE) --no-print-directory --jobs 2 --output-sync static docs
+
+static: $(VENV)/.installed-tests
 	$(ONE_THREAD) $(PYTEST) $(PARALLEL) -q $(STATIC)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -15,6 +15,8 @@ if os.environ["KERAS_BACKEND"] == "jax":
     # The devices are for tests of data parallelism; other tests use the first one.
     flags = "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=4"
     os.environ.setdefault("XLA_FLAGS", flags)
+    # Programs need not say which lines of Python they come from.
+    os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
     # Modules share what they compile, and so do runs. Two processes must not: files are not
     # written whole.
     compiled = Path(__file__).parents[1] / ".pytest_cache" / "jax"

@@ -48,6 +48,19 @@ def compiled(function, arrays, axes=None):
     return function
 
 
+def at_once(function):
+    """`function(dict of tensors)`, which JAX compiles whole: that is faster than each operation."""
+    if BACKEND != "jax":
+        return function
+    import jax
+
+    def stateless(tensors):
+        with keras.StatelessScope():
+            return function(tensors)
+
+    return jax.jit(stateless)
+
+
 def gradients_of(function, *arrays, layer=None):
     """Gradients of the scalar `function(*tensors)`, arrays or None, in one pass.
 
@@ -103,6 +116,13 @@ def weighted_sum(tensor, factors):
 def tensors_of(arrays):
     """A dictionary of tensors from a dictionary of arrays."""
     return {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
+
+
+def symbols_of(arrays):
+    """A dictionary of symbols of the shapes and dtypes of a dictionary of arrays."""
+    return {
+        name: keras.KerasTensor(array.shape, str(array.dtype)) for name, array in arrays.items()
+    }
 
 
 def random(seed, *shape, scale=1.0):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.contracts.backend import OPEN, tensors_of
+from tests.contracts.backend import OPEN, symbols_of
 from tests.contracts.kinds import BATCH, LENGTHS, STEPS, Padded, randomise
 
 
@@ -46,10 +46,14 @@ class Plain(Padded):
     alone: Callable | None = None  # (x, mask) -> the arrays that `layer(x)` stands for
     wrong: Callable | None = None  # arrays -> {what is wrong: arrays that must be refused}
 
+    def new(self, **options):
+        """The layer, not built yet."""
+        return self.layer(**{**self.options, **options})
+
     def build(self, **options):
-        """A built layer with random weights."""
-        layer = self.layer(**{**self.options, **options})
-        self.call(layer, tensors_of(self.inputs()))
+        """A built layer with random weights, by a call with symbols: JAX compiles nothing."""
+        layer = self.new(**options)
+        self.call(layer, symbols_of(self.inputs()))
         return randomise(layer)
 
     def inputs(self, seed=0, batch=BATCH, steps=STEPS, lengths=LENGTHS):
@@ -85,7 +89,7 @@ class Plain(Padded):
 
     def self_attention(self):
         """The layer unbuilt, and its case."""
-        return self.layer(**self.options), self
+        return self.new(), self
 
     def of_one_input(self, x, mask):
         """The arrays that stand for a call with `x` alone, whose mask is given."""

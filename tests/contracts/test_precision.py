@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.contracts.backend import BACKEND, random, tensors_of, to_numpy
+from tests.contracts.backend import BACKEND, at_once, random, symbols_of, tensors_of, to_numpy
 from tests.contracts.kinds import model_of, trainable_model
 from tests.contracts.registry import CASES, FIRST_CASES, STEPPED
 from tests.contracts.test_calls import every_case, of_real_queries, weights_of
@@ -21,13 +21,13 @@ def test_results_are_in_the_compute_dtype_and_near_the_oracle(name, policy):
     layer, inputs = case.build(), case.inputs()
     assert all(weight.dtype == "float32" for weight in layer.trainable_weights)
     expected = case.oracle(weights_of(case, layer), inputs)
-    forms = {
-        "eager": case.call(layer, tensors_of(inputs)),
-        "symbolic": model_of(case, layer, inputs)(tensors_of(inputs)),
-    }
-    if name in STEPPED:
-        forms["steps"] = case.run_steps(layer, tensors_of(inputs))
-    for form, results in forms.items():
+    model = model_of(case, layer, inputs)
+
+    def forms_of(tensors):
+        steps = {"steps": case.run_steps(layer, tensors)} if name in STEPPED else {}
+        return {"call": case.call(layer, tensors), "symbolic": model(tensors), **steps}
+
+    for form, results in at_once(forms_of)(tensors_of(inputs)).items():
         for key, value in results.items():
             assert keras.backend.standardize_dtype(value.dtype) == dtype, (form, key)
             real = of_real_queries(case, key, inputs) if form == "steps" else True
@@ -54,7 +54,7 @@ def test_a_training_step_in_mixed_precision(name, policy):
     # Four steps of TensorFlow take less than tracing one; JAX compiles them, or each operation.
     compiled = {"jit_compile": True} if BACKEND == "jax" else {"run_eagerly": True}
     model.compile(keras.optimizers.Adam(0.01), "mse", **compiled)
-    target = random(50, *model(tensors_of(inputs)).shape)
+    target = random(50, *model.compute_output_spec(symbols_of(inputs)).shape)
     losses = [model.train_on_batch(inputs, target) for _ in range(4)]
     assert np.all(np.isfinite(losses))
     assert losses[-1] < losses[0]

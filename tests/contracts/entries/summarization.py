@@ -16,10 +16,10 @@ from keras_attention.layers import (
     TemporalAttention,
 )
 from tests.contracts import oracles_summarization as oracles
-from tests.contracts.backend import random, tensors_of
+from tests.contracts.backend import random
 from tests.contracts.entries.mechanisms import additive
 from tests.contracts.entry import Entry
-from tests.contracts.kinds import VALUE_SIZE, Mechanism, randomise, value_mask
+from tests.contracts.kinds import VALUE_SIZE, Mechanism, value_mask
 from tests.contracts.plain import Plain
 
 UNITS, QUERY, SENTENCE = 17, 11, 5
@@ -121,16 +121,6 @@ class OfParts(Plain):
     def new(self):
         """The layer, not built yet."""
         return self.layer(**{name: make() for name, make in self.options.items()})
-
-    def build(self):
-        """A built layer with random weights."""
-        layer = self.new()
-        self.call(layer, tensors_of(self.inputs()))
-        return randomise(layer)
-
-    def self_attention(self):
-        """The layer unbuilt, and its case."""
-        return self.new(), self
 
 
 def hierarchical(name, of_words, of_sentences):
