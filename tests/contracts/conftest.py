@@ -9,6 +9,7 @@ from tests.contracts.registry import CASES, FIRST_CASES
 # options: by default, the first case of a layer stands for the others, which are slow tests.
 OF_A_LAYER = {
     "test_a_fully_masked_row_agrees_with_the_oracle_and_has_finite_gradients",
+    "test_a_model_that_is_written_as_a_class_has_a_summary",
     "test_an_example_alone_gives_what_it_gives_in_a_batch",
     "test_an_explicit_mask_is_the_one_that_counts",
     "test_gradients_are_the_slopes_of_the_oracle",
