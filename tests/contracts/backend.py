@@ -41,11 +41,7 @@ def compiled(function, arrays, axes=None):
             for name, array in arrays.items()
         }
         return tf.function(function, input_signature=[signature])
-    if BACKEND == "jax":
-        import jax
-
-        return jax.jit(function)
-    return function
+    return at_once(function)
 
 
 def at_once(function):

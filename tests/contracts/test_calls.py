@@ -3,15 +3,23 @@
 Shapes and masks that do not fit are refused by name, before a backend fails in its own words.
 """
 
+import functools
 import inspect
-from functools import cache
 
 import keras
 import numpy as np
 import pytest
 from keras import ops, tree
 
-from tests.contracts.backend import BACKEND, OPEN, at_once, compiled, tensors_of, to_numpy
+from tests.contracts.backend import (
+    BACKEND,
+    OPEN,
+    at_once,
+    compiled,
+    symbols_of,
+    tensors_of,
+    to_numpy,
+)
 from tests.contracts.kinds import BATCH, model_of, randomise, weight_of
 from tests.contracts.registry import CASES, RECURRENT, STEPPED
 
@@ -21,13 +29,13 @@ every_case = pytest.mark.parametrize("name", CASES)
 every_stepped_case = pytest.mark.parametrize("name", STEPPED)
 
 
-@cache
+@functools.cache
 def built(name):
     """One float32 layer a case, for the checks that change nothing in it."""
     return CASES[name].build()
 
 
-@cache
+@functools.cache
 def functional(name):
     """The functional model of `built(name)`."""
     return model_of(CASES[name], built(name), CASES[name].inputs())
@@ -38,22 +46,20 @@ def weights_of(case, layer):
     return {path: np.float64(to_numpy(weight_of(layer, path))) for path in case.weights}
 
 
-def results_of(function, inputs):
+def arrays_from(function, inputs):
     """NumPy results of a function of a dictionary of tensors."""
-    results = at_once(function)(tensors_of(inputs))
-    return {name: to_numpy(value) for name, value in results.items()}
+    return {name: to_numpy(value) for name, value in function(tensors_of(inputs)).items()}
 
 
-def eagerly(name, inputs):
-    """What `built(name)` gives, one operation after another."""
-    results = CASES[name].call(built(name), tensors_of(inputs))
-    return {key: to_numpy(value) for key, value in results.items()}
+def results_of(function, inputs):
+    """As `arrays_from`, where JAX compiles the function."""
+    return arrays_from(at_once(function), inputs)
 
 
-@cache
+@functools.cache
 def called(name):
     """What `built(name)` gives for the inputs of its case."""
-    return eagerly(name, CASES[name].inputs())
+    return arrays_from(lambda x: CASES[name].call(built(name), x), CASES[name].inputs())
 
 
 def assert_close(results, expected, atol=1e-5):
@@ -68,7 +74,7 @@ def assert_close(results, expected, atol=1e-5):
 def test_eager_call_agrees_with_the_oracle(name):
     case, layer = CASES[name], built(name)
     unmasked = {k: v for k, v in case.inputs().items() if "mask" not in k}
-    alone = eagerly(name, unmasked)
+    alone = arrays_from(lambda x: case.call(layer, x), unmasked)
     for inputs, results in ((case.inputs(), called(name)), (unmasked, alone)):
         expected = case.oracle(weights_of(case, layer), inputs)
         assert_close(results, expected)
@@ -91,8 +97,7 @@ def test_symbolic_call_agrees_and_knows_its_shapes(name):
             assert known is None or known == size, key
         assert symbol.shape[0] is None
         assert keras.backend.standardize_dtype(symbol.dtype) == str(results[key].dtype)
-    fixed = {k: keras.Input(batch_shape=v.shape, dtype=str(v.dtype)) for k, v in inputs.items()}
-    for key, symbol in case.call(layer, fixed).items():
+    for key, symbol in case.call(layer, symbols_of(inputs)).items():
         assert tuple(symbol.shape) == results[key].shape, key
 
 
@@ -149,8 +154,9 @@ def test_steps_agree_with_the_call(name):
     case, layer = CASES[name], built(name)
     inputs = case.inputs(3)
     expected = case.oracle(weights_of(case, layer), inputs)
-    results = results_of(lambda x: case.run_steps(layer, x), inputs)
-    assert_close_where_real(case, results, expected, inputs)
+    steps = functools.partial(case.run_steps, layer)
+    for function in {steps, at_once(steps)}:  # JAX compiles them, too
+        assert_close_where_real(case, arrays_from(function, inputs), expected, inputs)
 
 
 @every_stepped_case
@@ -186,7 +192,7 @@ def test_the_layer_keeps_nothing_between_calls(name):
     assert set(vars(layer)) == attributes
     kept = {k: v for k, v in vars(layer).items() if not isinstance(v, keras.Variable)}
     assert not [key for key, value in kept.items() if ops.is_tensor(value)]
-    assert_close(eagerly(name, inputs), first, atol=0)
+    assert_close(arrays_from(lambda x: case.call(layer, x), inputs), first, atol=0)
 
 
 @every_case

@@ -21,7 +21,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        """Check the shape; by its name Keras' `summary` asks for that of the output."""
+        """Check the shape. Keras' `summary` hands it to `compute_output_shape` by this name."""
         self._check_sequence(inputs_shape)
 
     def codes(self, positions, size):
