@@ -63,10 +63,15 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Look for garbage seldom, and never among what was imported: graphs make many objects."""
+    """Look for garbage seldom: graphs make many objects."""
+    leave_out_of_garbage_collection()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def leave_out_of_garbage_collection():
+    """Never look again at what is there now. Keras collects all garbage with each `quantize`."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +123,11 @@ def traced():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_programs_left():
+def nothing_left():
     """Free what JAX compiled for a module: thousands of programs exceed a process' memory maps."""
     yield
     if keras.backend.backend() == "jax":
         import jax
 
         jax.clear_caches()
+    leave_out_of_garbage_collection()
