@@ -14,7 +14,6 @@ from docs.course import build, pages
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "somebody/keras-attention"
 LECTURES = pytest.mark.parametrize("path", build.sources(), ids=lambda path: path.stem)
-IN_DEFAULT = ("06_transformer",)
 
 SOURCE = """\
 # %% [markdown] lang="en"
@@ -69,14 +68,8 @@ def test_every_lecture_has_a_figure_exercises_and_answers(path):
             assert "assert" in cell.source, "an answer is a test"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[] if path.stem in IN_DEFAULT else pytest.mark.slow)
-        for path in build.sources()
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.slow
+@LECTURES
 def test_a_lecture_runs_in_a_small_size(path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert build.run_tiny(path) > 5

@@ -178,6 +178,7 @@ def test_score_writes_a_log_probability_for_each_pair(trained_run, read_once, ca
     assert [float(line) for line in done.out.splitlines()] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_average_is_the_mean_of_the_weights(trained_run, capsys, tmp_path):
     other = Translator.load(trained_run)
     own = [np.array(variable) for variable in other.backbone.trainable_variables]

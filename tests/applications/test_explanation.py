@@ -322,6 +322,7 @@ def test_the_command_draws_sheets_and_self_attention(transformer, tmp_path, caps
         assert done.status == 2 and message in done.err and done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys):
     for architecture in ("self-attention", "pooling"):
         task = classification.TextClassifier.from_texts(

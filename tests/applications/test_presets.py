@@ -35,6 +35,7 @@ from keras_attention.applications.translation import (
 )
 
 
+@pytest.mark.slow
 def test_the_figures_of_dates_hold_for_the_weights_shipped():
     card = (PRESETS / "dates" / "README.md").read_text(encoding="utf-8")
     exact, bleu = map(float, re.search(r"beam 3: ([\d.]+) % exact, ([\d.]+) BLEU", card).groups())
@@ -236,7 +237,7 @@ def make_recurrent(task, **options):
         *[(AnswerRanker, {"encoder": name}) for name in ("gru", "inner-word")],
     ],
 )
-@pytest.mark.by_default("Translator-options0", "Translator-options2", "AnswerRanker-options6")
+@pytest.mark.by_default("Translator-options0")
 def test_a_recurrent_preset_is_read_in_bfloat16(task, options, tmp_path):
     """No backend draws an orthogonal matrix in that type."""
     whole, verb, given = make_recurrent(task, **options)

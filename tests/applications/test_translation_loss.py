@@ -62,7 +62,7 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
     assert fused(np.zeros_like(labels), features) == 0.0
 
 
-@pytest.mark.by_default("two passes", "logits")
+@pytest.mark.by_default("logits")
 @pytest.mark.parametrize("kind", ["features", "logits", "two passes"])
 def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, kind):
     """One token, none, and the rest: parts with very different weights."""

@@ -35,6 +35,7 @@ KINDS = {
 }
 
 
+@pytest.mark.by_default("a.txt", "a.jsonl")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_long_file_is_never_held_as_a_whole(tmp_path, name):
     chunks_of, form = KINDS[name]

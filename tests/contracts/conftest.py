@@ -23,6 +23,14 @@ OF_A_LAYER = {
     "test_without_more_asked_for_a_call_returns_one_tensor",
 }
 
+# What JAX compiles anew for each layer, and what no backend does in its own way: three layers stand
+# for all there, whose other layers are slow tests.
+OF_THREE_ON_JAX = {
+    "test_a_training_step_in_mixed_precision",
+    "test_an_example_alone_gives_what_it_gives_in_a_batch",
+}
+THREE = ("inner-cell-gate", "multi-head", "pointer-generator")
+
 # Tasks train on PyTorch, too, by `fit` without a run.
 ON_PYTORCH = {
     "test_texts_of_unequal_weights_train",
@@ -46,5 +54,7 @@ def pytest_collection_modifyitems(items):
         name = options.get("name")
         other_case = of_a_layer and name in CASES and name not in FIRST_CASES
         other_option = options.get("extra", 4) != 4 or options.get("policy") == "mixed_bfloat16"
-        if is_task or other_case or other_option:
+        other_layer = BACKEND == "jax" and item.originalname in OF_THREE_ON_JAX
+        other_layer &= name not in THREE
+        if is_task or other_case or other_layer or other_option:
             item.add_marker("slow")

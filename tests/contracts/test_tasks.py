@@ -385,6 +385,7 @@ def test_predict_says_in_one_line_which_form_it_takes(name):
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_run_with_lora_has_no_mean_and_goes_on_with_lora_alone(tmp_path, capsys, traced_nowhere):
     run, entry = tmp_path / "run", TASKS["TextClassifier"]
     task, other = entry.make(), entry.make()

@@ -125,6 +125,7 @@ def test_a_seed_generator_draws_anew_in_each_call_of_a_graph():
     assert (first != second).any()
 
 
+@pytest.mark.by_default("eager")
 @pytest.mark.parametrize("mode", MODES)
 def test_keras_layers_as_the_step(mode):
     """Stacked cells with lists of states: the probabilities are those of the tokens found."""

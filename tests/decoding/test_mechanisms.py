@@ -116,7 +116,7 @@ def inputs_of(tokens):
 
 
 # To compile takes seconds, and the state is carried alike: one mechanism is compiled by default.
-@pytest.mark.by_default("coverage-eager", "temporal-eager", "coverage-tf.function")
+@pytest.mark.by_default("coverage-eager", "temporal-eager")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_each_hypothesis_scores_what_it_scores_alone(name, mode):

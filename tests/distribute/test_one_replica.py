@@ -47,8 +47,8 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.by_default("accumulation")
 def test_a_training_is_the_same_and_leaves_nothing_behind(name):
     optimizer = OPTIMIZERS[name]
     expected = trained(Small, optimizer)

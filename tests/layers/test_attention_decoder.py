@@ -392,6 +392,7 @@ def test_lora_and_int8_of_the_attentional_kernel():
     np.testing.assert_allclose(run(layer)[0][0], exact, atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="XLA compiles every step on JAX")
 def test_xla_compiles_the_training_of_a_loop_of_steps():
     """One program holds the loops of several mechanisms: each compiles, and learns."""

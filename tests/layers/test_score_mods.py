@@ -224,6 +224,7 @@ def test_the_usual_functions_are_saved_and_cloned(score_mod, mask_mod, tmp_path)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
+@pytest.mark.by_default(xla=[False])
 @pytest.mark.parametrize("xla", [False, True])
 def test_one_graph_serves_all_lengths(xla):
     import tensorflow as tf

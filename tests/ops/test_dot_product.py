@@ -194,6 +194,7 @@ def test_dropout_is_the_same_in_both_passes():
             np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=0.02, atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
 def test_gradients_of_dropout_over_open_lengths(monkeypatch):
     """The last of the parts begins early: rows of two parts have the dropout of the first."""

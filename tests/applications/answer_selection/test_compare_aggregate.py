@@ -130,6 +130,7 @@ def test_its_matrix_is_shown(ranker, tmp_path):
     assert np.shape(shown.weights)[-2:] == (4, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="export is TensorFlow's")
 def test_an_export_gives_the_same_scores(ranker, tmp_path):
     import tensorflow as tf
