@@ -80,7 +80,11 @@ class BackboneTokenizer(Tokenizer):
 
         class InGraph(tf.Module):
             def encode(module, strings):
-                return tf.cast(self.tokenizer(strings), tf.int32) + OFFSET
+                ids = tf.cast(self.tokenizer(strings), tf.int32) + OFFSET
+                # The tables of the tokenizer, which the first call makes: a SavedModel holds them.
+                own, kind = vars(self.tokenizer).values(), tf.__internal__.tracking.Trackable
+                module.tables = [each for each in own if isinstance(each, kind)]
+                return ids
 
         return InGraph()
 

@@ -282,6 +282,36 @@ def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
     assert first.words[0].sum() + second.words[0].sum() == pytest.approx(1, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # KerasHub leaves its file of pieces open
+@pytest.mark.parametrize("family", ["Roberta", "Albert"])
+def test_tokenizers_with_tables_are_exported(family, tmp_path):
+    import keras_hub
+    import sentencepiece
+
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    if family == "Roberta":
+        pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab"]
+        vocabulary = {piece: index for index, piece in enumerate(pieces)}
+        given = {"vocabulary": vocabulary, "merges": ["a b"]}
+    else:
+        content, sizes["embedding_dim"] = io.BytesIO(), 4
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["ab ba", "a b"]), model_writer=content, vocab_size=9,
+            pad_id=0, unk_id=1, bos_id=2, eos_id=3, pad_piece="<pad>", unk_piece="<unk>",
+            bos_piece="[CLS]", eos_piece="[SEP]", user_defined_symbols="[MASK]",
+            hard_vocab_limit=False, minloglevel=2,
+        )  # fmt: skip
+        given = {"proto": content.getvalue()}
+    tokenizer = getattr(keras_hub.models, f"{family}Tokenizer")(**given)
+    size = tokenizer.vocabulary_size()
+    kind = getattr(keras_hub.models, f"{family}Backbone")
+    kind(vocabulary_size=size, max_sequence_length=12, **sizes).save_to_preset(str(tmp_path))
+    tokenizer.save_to_preset(str(tmp_path))
+    options = {"architecture": "backbone", "backbone": str(tmp_path), "units": 5, "max_length": 8}
+    task = TextClassifier.from_texts(["abb", "ba"], ["yes", "no"], **options)
+    assert_served(task, tmp_path / "saved", ["abb", "", "baab"])
+
+
 def test_a_whole_task_around_a_backbone_in_one_line(bert):
     options = {"architecture": "backbone", "backbone": str(bert), "units": 5, "max_length": 20}
     task = TextClassifier.from_texts(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, **options)
