@@ -214,6 +214,7 @@ def test_what_does_not_fit_is_refused(translators):
         Shortlist(task.preprocessor, sparse.csr_array((2, 3)), np.zeros(3))
 
 
+@pytest.mark.slow
 def test_the_command_learns_and_uses_it(translators, tmp_path, capsys):
     whole, path = translators("transformer"), tmp_path / "list.tsv"
     search = {"beam_size": 2, "max_length": 4}

@@ -244,7 +244,7 @@ def test_dropout_drops_that_share_and_keeps_the_mean():
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
 @pytest.mark.parametrize("name", ["all", "causal", "sinks", "sinks-masks"])
 @pytest.mark.parametrize("xla", [False, True], ids=["graph", "xla"])
-@pytest.mark.by_default("graph-causal", "xla-sinks-masks")
+@pytest.mark.by_default("graph-causal")
 def test_open_lengths(name, xla, monkeypatch):
     import tensorflow as tf
 
