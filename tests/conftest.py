@@ -124,7 +124,10 @@ def traced():
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left():
-    """Free what JAX compiled for a module: thousands of programs exceed a process' memory maps."""
+    """Free what JAX compiled for a module, and look for garbage no more in what is left of it.
+
+    Thousands of programs exceed a process' memory maps.
+    """
     yield
     if keras.backend.backend() == "jax":
         import jax

@@ -115,7 +115,7 @@ def inputs_of(tokens):
     return np.concatenate([[START], tokens[:-1]]).astype("int32")[None]
 
 
-# To compile takes seconds, and the state is carried alike: one mechanism is compiled by default.
+# To compile takes seconds, and the state is carried alike: the slow tests compile the search.
 @pytest.mark.by_default("coverage-eager", "temporal-eager")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", MECHANISMS)
