@@ -14,7 +14,14 @@ from keras_attention.ops.dot_product.blocks import Plan, Rule, blocked_attention
 from keras_attention.ops.dot_product.open_lengths import attend_in_turns
 from keras_attention.ops.dot_product.reach import Reach
 from tests import attention_oracle as oracle
-from tests.contracts.backend import BACKEND, input_gradients, random, to_numpy, weighted_sum
+from tests.contracts.backend import (
+    BACKEND,
+    at_once,
+    input_gradients,
+    random,
+    to_numpy,
+    weighted_sum,
+)
 
 BATCH, HEADS, STEPS, LENGTH, SIZE, VALUE = 2, 6, 11, 13, 5, 3
 RNG = np.random.default_rng(7)
@@ -115,7 +122,8 @@ def compare_with_whole(given, options, plans, table=None, normalizer="softmax", 
     whole = partial(weighted_context, reach, upstream, normalizer=normalizer)
     wanted = input_gradients(whole, *given)
     for plan in plans:
-        context = attend_by_plan(*map(ops.convert_to_tensor, given[:3]), rule, table, plan)
+        attend = at_once(lambda inputs, plan=plan: attend_by_plan(*inputs, rule, table, plan))
+        context = attend([ops.convert_to_tensor(x) for x in given[:3]])
         np.testing.assert_allclose(
             to_numpy(context), to_numpy(expected), atol=atol, err_msg=str(plan)
         )
@@ -163,7 +171,10 @@ def test_half_precision(dtype):
     expected = oracle.attend(*given, bias=bias_of(table), **options)[0]
     wanted = input_gradients(exact, *given, table)
     for plan in (Plan(1, 1, True), Plan(3, 2, False)):
-        context = attend_by_plan(*half, Rule(reach), table, plan)
+        attend = at_once(
+            lambda inputs, plan=plan: attend_by_plan(*inputs, Rule(reach), table, plan)
+        )
+        context = attend(half)
         assert keras.backend.standardize_dtype(context.dtype) == dtype
         np.testing.assert_allclose(to_numpy(context), expected, atol=tolerance)
         assert np.all(to_numpy(context)[0, :, 3] == 0)
@@ -183,13 +194,14 @@ def test_dropout_is_the_same_in_both_passes():
             return weighted_sum(attend_by_plan(query, key, value, rule, None, plan), upstream)
 
         gradients = input_gradients(loss, *given)
+        value_of = at_once(lambda inputs, loss=loss: loss(*inputs))
         for place, gradient in enumerate(gradients):
             direction = random(8 + place, *given[place].shape)
             values = []
             for side in (0.02, -0.02):
                 moved = list(given)
                 moved[place] = moved[place] + np.float32(side) * direction
-                values.append(float(loss(*map(ops.convert_to_tensor, moved))))
+                values.append(float(value_of([ops.convert_to_tensor(x) for x in moved])))
             slope = (values[0] - values[1]) / 0.04
             np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=0.02, atol=0.05)
 
