@@ -17,6 +17,7 @@ from keras_attention.layers.recurrent import attention_decoder
 from keras_attention.layers.recurrent.fused import fused
 from keras_attention.ops.normalizers import masked_softmax
 from tests.contracts.backend import (
+    at_once,
     gradients_of,
     random,
     tensors_of,
@@ -86,8 +87,8 @@ def results_and_gradients(make, training=False):
         )
 
     arrays = [*ARRAYS.values(), *states]
-    results = [to_numpy(result) for result in call(*map(ops.convert_to_tensor, arrays))]
-    return results + gradients_of(loss, *arrays, layer=layer)
+    results = at_once(lambda tensors: call(*tensors))([*map(ops.convert_to_tensor, arrays)])
+    return [to_numpy(result) for result in results] + gradients_of(loss, *arrays, layer=layer)
 
 
 def step_by_step(monkeypatch):
