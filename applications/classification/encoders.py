@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from ..common.backend import require_backend
 from ..common.network import with_matches
 from .layers import PACKAGE, Contextual, Part, mean_of
 
@@ -194,7 +195,7 @@ class CrossEncoder(PairEncoder):
 class InnerEncoder(PairEncoder):
     """Each text is read, forward and back, by GRUs whose words are weighed by the other text.
 
-    The question from the other text is the mean of its word states.
+    The question from the other text is the mean of its word states. On TensorFlow and JAX.
 
     Args:
         vectors: a `WordVectors`.
@@ -210,6 +211,11 @@ class InnerEncoder(PairEncoder):
     """
 
     described = ("vectors", "context", "forward", "backward", "pool", "compare")
+
+    def __init__(self, *layers: keras.layers.Layer, **kwargs: Any):
+        # PyTorch calls a layer by its own `forward`, and files hold the GRU by this name.
+        require_backend("The pair classifier `inner`", "tensorflow", "jax")
+        super().__init__(*layers, **kwargs)
 
     def read(self, states, mask, other, other_mask, training):
         question, _ = mean_of(other, other_mask)

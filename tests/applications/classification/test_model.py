@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.applications.classification import Contextual, ModelConfig, Pool, build_model
+from keras_attention.applications.classification import (
+    Contextual,
+    InnerEncoder,
+    ModelConfig,
+    Pool,
+    build_model,
+)
 from tests.applications.classification.conftest import randomize
 
 ARCHITECTURES = {
@@ -274,3 +280,9 @@ def test_a_functional_backbone_leaves_networks_as_they_are(tmp_path):
     inputs = {"text": np.array([[4, 5]])}
     np.testing.assert_array_equal(before(inputs), after(inputs))
     assert [each.input["token_ids"].shape for each in functional] == [(None, None)] * 2
+
+
+def test_inner_is_refused_on_pytorch_whose_layers_have_a_forward_of_their_own(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    with pytest.raises(ValueError, match="`inner` needs TensorFlow or JAX.*runs on torch"):
+        InnerEncoder()
