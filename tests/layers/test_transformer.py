@@ -273,3 +273,16 @@ def test_a_seed_leaves_the_parts_of_a_kernel_different(kind, options, part):
     first, second = np.split(kernel(), 2, axis=1)
     assert np.all(first != second)
     np.testing.assert_array_equal(kernel(), kernel())
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_map_of_policies_may_name_the_block_alone(norm):
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
+    policies["block"] = keras.dtype_policies.get("mixed_bfloat16")
+    words = random(2, 3, 4)
+    decoder = TransformerDecoder(8, 2, norm=norm, name="block", dtype=policies)
+    outputs = decoder(words, words)
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    memory, state = decoder.prepare_memory(words), decoder.initial_state(2, 3)
+    first, _, _ = decoder.step(words[:, 0], memory, state, 0)
+    assert close(ops.cast(first, "float32"), ops.cast(outputs[:, 0], "float32"), atol=0.05)

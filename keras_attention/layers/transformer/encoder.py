@@ -251,8 +251,9 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         """Add a sublayer's first result to its input and normalise; return all results."""
         pre, norm = self.norm == "pre", getattr(self, f"{name}_norm")
         y, *rest = sublayer(norm(x) if pre else x)
-        x = x + self._residual_dropout(y, training=training)
-        return (x if pre else norm(x), *rest)
+        # A map of policies may give parts another dtype than the block.
+        x = x + self._cast(self._residual_dropout(y, training=training))
+        return (x if pre else self._cast(norm(x)), *rest)
 
     def _attend(self, name, x, *memory, return_attention_scores=False, **options):
         """Return the stream after the attention `name`, to itself or a memory, and the weights."""
