@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from unittest import mock
 
+gc.set_threshold(50_000, 20, 20)  # seldom: imports and graphs make many objects
+
 # Read when TensorFlow, Keras and matplotlib are imported, so set before.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -63,9 +65,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Look for garbage seldom: graphs make many objects."""
     leave_out_of_garbage_collection()
-    gc.set_threshold(20_000, 20, 20)
 
 
 def leave_out_of_garbage_collection():
