@@ -146,6 +146,7 @@ def test_parts_with_biases_and_shared_keys(name, normalizer):
 
 
 @pytest.mark.parametrize("name", ["causal", "window", "sinks", "causal-window"])
+@pytest.mark.by_default(name=["sinks", "causal-window"])
 @pytest.mark.parametrize(("steps", "length"), [(19, 3), (2, 17), (1, 7), (7, 1)])
 def test_unequal_lengths(name, steps, length):
     plans = Plan(min(3, steps), 2, False), Plan(1, 1, True)

@@ -284,6 +284,7 @@ def test_pairs_in_a_preset_a_file_and_exported(bert, model, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # KerasHub leaves its file of pieces open
 @pytest.mark.parametrize("family", ["Roberta", "Albert"])
+@pytest.mark.by_default("Albert")  # tracing KerasHub's byte pairs takes 20 seconds
 def test_tokenizers_with_tables_are_exported(family, tmp_path):
     import keras_hub
     import sentencepiece
