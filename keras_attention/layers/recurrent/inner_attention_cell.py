@@ -24,7 +24,8 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
 
     That layer runs it faster than `keras.layers.RNN`. The cell alone serves stacks and your loops.
 
-    Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
+    Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer. With
+        `occam` the cell has the `occam_vector`; the penalty itself is added by the layer alone.
 
     Call arguments:
         inputs, states: `(B, D)`, and the list of one state `(B, U)`.
