@@ -22,10 +22,10 @@ OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
 class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
     """One step of an `InnerAttentionGRU`, with its equations and weights.
 
-    That layer runs it faster than `keras.layers.RNN`. The cell alone serves stacks and your loops.
+    That layer runs it faster than `keras.layers.RNN`. The cell alone serves stacks and your loops;
+    with `occam` it has the `occam_vector`, but only the layer adds the penalty.
 
-    Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer. With
-        `occam` the cell has the `occam_vector`; the penalty itself is added by the layer alone.
+    Args: those of `InnerAttentionGRU`, from `units` to `seed`, and those of every Keras layer.
 
     Call arguments:
         inputs, states: `(B, D)`, and the list of one state `(B, U)`.
