@@ -74,6 +74,12 @@ def attend_by_plan(query, key, value, rule, table, plan):
     return blocked_attention(tensors, rule, plan)
 
 
+def context_of(given, rule, table, plan):
+    """The context of three arrays in blocks, which JAX compiles whole."""
+    attend = at_once(lambda inputs: attend_by_plan(*inputs, rule, table, plan))
+    return attend([ops.convert_to_tensor(x) for x in given])
+
+
 def reach_of(options):
     given = {k: ops.convert_to_tensor(v) if "mask" in k else v for k, v in options.items()}
     return Reach(**given)
@@ -122,8 +128,7 @@ def compare_with_whole(given, options, plans, table=None, normalizer="softmax", 
     whole = partial(weighted_context, reach, upstream, normalizer=normalizer)
     wanted = input_gradients(whole, *given)
     for plan in plans:
-        attend = at_once(lambda inputs, plan=plan: attend_by_plan(*inputs, rule, table, plan))
-        context = attend([ops.convert_to_tensor(x) for x in given[:3]])
+        context = context_of(given[:3], rule, table, plan)
         np.testing.assert_allclose(
             to_numpy(context), to_numpy(expected), atol=atol, err_msg=str(plan)
         )
@@ -172,10 +177,7 @@ def test_half_precision(dtype):
     expected = oracle.attend(*given, bias=bias_of(table), **options)[0]
     wanted = input_gradients(exact, *given, table)
     for plan in (Plan(1, 1, True), Plan(3, 2, False)):
-        attend = at_once(
-            lambda inputs, plan=plan: attend_by_plan(*inputs, Rule(reach), table, plan)
-        )
-        context = attend(half)
+        context = context_of(half, Rule(reach), table, plan)
         assert keras.backend.standardize_dtype(context.dtype) == dtype
         np.testing.assert_allclose(to_numpy(context), expected, atol=tolerance)
         assert np.all(to_numpy(context)[0, :, 3] == 0)
