@@ -183,12 +183,15 @@ def writing(run: RunFolder) -> Iterator[None]:
                 "folder or file of its own there."
             )
     try:
-        with filelock.FileLock(lock, timeout=0):
-            for left in (*run.path.glob(".partial-*"), *run.checkpoints.glob(".partial-*")):
-                left.unlink(missing_ok=True)
-            yield
+        held = filelock.FileLock(lock, timeout=0).acquire()
     except filelock.Timeout:
         raise UserError(f"another process is training {run.path}.") from None
+    except OSError as error:
+        raise UserError(f"{lock} could not be written: {error.strerror}.") from None
+    with held:
+        for left in (*run.path.glob(".partial-*"), *run.checkpoints.glob(".partial-*")):
+            left.unlink(missing_ok=True)
+        yield
 
 
 def inputs_of(config: Any) -> dict[str, str]:

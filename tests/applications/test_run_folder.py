@@ -146,6 +146,13 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
         pass
 
 
+def test_a_run_that_cannot_be_locked_says_why(tmp_path):
+    run = make_run(tmp_path / "run")
+    (run.path / "LOCK").mkdir()  # as on a read-only disk, nothing can write it
+    with pytest.raises(UserError, match="LOCK could not be written: Is a dir"), writing(run):
+        pytest.fail("locked")
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.weights.h5"
     write_text(path, "old")
