@@ -89,7 +89,7 @@ def visualize(task: ClassificationTask, options: Namespace) -> None:
 def _draw_self_attention(task: ClassificationTask, options: Namespace) -> None:
     """Draw what words attend to in a layer and head, or all heads; by default of the first text."""
     found = task.explain(options.input, options.second)
-    names = [each.name for each in found.answers[0].maps if each.name.endswith("self-attention")]
+    names = [each.name for each in found.answers[0].maps if each.kind.endswith("self-attention")]
     if not names:
         raise UserError(
             "this run has no self-attention to draw, or the text no words: train with "

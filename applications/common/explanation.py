@@ -24,6 +24,8 @@ PAGE = Path(__file__).with_name("page.html")
 PLACE = '<script id="data" type="application/json">null</script>'
 MOST_WEIGHTS = 1_000_000
 """A map with more weights is sent as the mean of the heads, and if need be of the last layer."""
+MEAN, LAST = ", mean of the heads", ", last layer"
+"""What the name of such a map ends in."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,11 @@ class AttentionMap:
     rows: Tokens
     columns: Tokens
     weights: list[list[list[list[float]]]]
+
+    @property
+    def kind(self) -> str:
+        """The name, without what it says of heads and layers that were too much to keep."""
+        return self.name.removesuffix(LAST).removesuffix(MEAN)
 
     def matrix(self, layer: int = -1, groups: bool = False) -> np.ndarray:
         """Return the weights `(heads, rows, columns)` of a layer.
@@ -161,7 +168,7 @@ class Explanation:
         Args:
             path: a new .png, .svg or .pdf.
             answer: the place of the answer.
-            attention: the place or the name of its map.
+            attention: the place, the name or the kind of its map.
             layer: the layer.
             head: its head; None for the mean of all, `"all"` for a sheet with every head.
             groups: whether to draw words (or sentences) in place of tokens.
@@ -178,9 +185,10 @@ class Explanation:
                 "There is nothing to draw: a picture needs a model with attention and texts with "
                 f"words. Received: {shown(self.inputs)}"
             )
-        names = [each.name for each in maps]
-        check_choice("attention", attention, [*range(len(maps)), *names])
-        found = maps[attention if isinstance(attention, int) else names.index(attention)]
+        places = {each.kind: each for each in reversed(maps)} | {each.name: each for each in maps}
+        check_choice("attention", attention, [*range(len(maps)), *places])
+        found = maps[attention] if isinstance(attention, int) else places[attention]
+        _check_kept(found, layer, head)
         layers, heads = len(found.weights), len(found.weights[0])
         check_choice("layer", layer, range(-layers, layers))
         check_choice("head", head, [None, "all", *range(heads)])
@@ -197,6 +205,17 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return framed(page([self]), "40em")
+
+
+def _check_kept(found: AttentionMap, layer: int, head: int | str | None) -> None:
+    """Refuse a layer or head of a map that was too large to keep them."""
+    for what, mark, value, usual in (("head", MEAN, head, None), ("layer", LAST, layer, -1)):
+        if mark in found.name and value != usual:
+            raise ValueError(
+                f"A map with more than {MOST_WEIGHTS:,} weights has no single {what}s: leave "
+                f"`{what}` out, or give a shorter text. Received: {what}={value!r} of "
+                f"{found.name!r}"
+            )
 
 
 def attention_map(
@@ -216,9 +235,9 @@ def attention_map(
             f"Received: shape {weights.shape}"
         )
     if weights.size > MOST_WEIGHTS and weights.shape[1] > 1:
-        name, weights = f"{name}, mean of the heads", weights.mean(axis=1, keepdims=True)
+        name, weights = f"{name}{MEAN}", weights.mean(axis=1, keepdims=True)
     if weights.size > MOST_WEIGHTS and weights.shape[0] > 1:
-        name, weights = f"{name}, last layer", weights[-1:]
+        name, weights = f"{name}{LAST}", weights[-1:]
     return AttentionMap(name, *sides, np.round(weights, 4).tolist())
 
 

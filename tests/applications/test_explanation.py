@@ -278,6 +278,20 @@ def test_too_many_weights_become_means(monkeypatch):
         attention_map("x", *sides, weights[..., :6])
 
 
+def test_a_map_of_means_is_drawn_by_its_kind_and_has_no_single_heads(monkeypatch):
+    weights = np.random.default_rng(7).random((3, 2, 5, 7))
+    sides = Tokens(list("abcde")), Tokens(list("abcdefg"))
+    monkeypatch.setattr(explanation, "MOST_WEIGHTS", 2 * 35)
+    means = attention_map("self-attention", *sides, weights)
+    found = Explanation("x", {"text": "a"}, "b", [ExplainedAnswer("b", maps=[means])])
+    drawn = [found.plot(attention=each) for each in ("self-attention", means.name)]
+    assert [figure.axes[0].images[0].get_array().shape for figure in drawn] == [(5, 7)] * 2
+    # The mean is no head, and the last layer no other one.
+    for wrong in ({"head": "all"}, {"head": 0}, {"layer": 0}):
+        with pytest.raises(ValueError, match="A map with more than 70 weights has no single"):
+            found.plot(**wrong)
+
+
 def test_the_command_writes_a_page(tmp_path, capsys):
     output = tmp_path / "dates.html"
     given = ["visualize", "dates", "--input", "4 juin 1999", "--format", "html"]
@@ -323,7 +337,7 @@ def test_the_command_draws_sheets_and_self_attention(transformer, tmp_path, caps
 
 
 @pytest.mark.slow
-def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys):
+def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys, monkeypatch):
     for architecture in ("self-attention", "pooling"):
         task = classification.TextClassifier.from_texts(
             DOCUMENTS, LABELS, architecture=architecture, units=4
@@ -336,3 +350,7 @@ def test_the_command_draws_the_self_attention_of_a_classifier(tmp_path, capsys):
     picture = tmp_path / "b.png"
     done = call_command(capsys, "visualize", tmp_path / "pooling", *given, picture)
     assert done.status == 2 and "no self-attention to draw" in done.err
+    monkeypatch.setattr(explanation, "MOST_WEIGHTS", 1)  # as of 354 words and more
+    given[2:] = ["--attention", "self-attention", "--output"]
+    done = call_command(capsys, "visualize", tmp_path / "self-attention", *given, picture)
+    assert done.status == 0 and f"wrote {picture}" in done.err
