@@ -79,7 +79,14 @@ class WriteTensorBoard(keras.callbacks.Callback):
         self.summary, self.folder = tensorboard_summary(), folder
 
     def on_train_begin(self, logs=None):
-        self.writer = self.summary.create_file_writer(str(self.folder))
+        try:
+            self.folder.mkdir(exist_ok=True)  # which says in few words why it cannot
+            self.writer = self.summary.create_file_writer(str(self.folder))
+        except OSError as error:
+            raise UserError(
+                f"{self.folder} could not be written ({error.strerror}): mend that, or set "
+                "training.tensorboard to false."
+            ) from None
 
     def on_epoch_end(self, epoch, logs=None):
         with self.writer.as_default():

@@ -30,7 +30,7 @@ from keras_attention.applications.translation.config import (
     TrainingConfig,
     TranslationConfig,
 )
-from tests.applications.small_training import make_run
+from tests.applications.small_training import fit, make_run
 
 
 def test_a_prepared_folder_can_be_opened(tmp_path):
@@ -151,6 +151,12 @@ def test_a_run_that_cannot_be_locked_says_why(tmp_path):
     (run.path / "LOCK").mkdir()  # as on a read-only disk, nothing can write it
     with pytest.raises(UserError, match="LOCK could not be written: Is a dir"), writing(run):
         pytest.fail("locked")
+
+
+def test_logs_that_cannot_be_written_are_named(tmp_path):
+    (run := make_run(tmp_path / "run")).tensorboard.write_text("no folder")
+    with pytest.raises(UserError, match=r"tensorboard could not be written \(File exists\): mend"):
+        fit(run, epochs=1, tensorboard=True)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
