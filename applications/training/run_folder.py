@@ -356,18 +356,21 @@ class Checkpoints:
         path = self.folder / f"step-{checkpoint.step:08d}.npz"
         if not self.writes:
             return path
-        self.folder.mkdir(exist_ok=True)
         named = {f"{index:05d}": array for index, array in enumerate(checkpoint.arrays)}
         text = np.frombuffer(json.dumps(checkpoint.state).encode(), dtype=np.uint8)
         try:
+            self.folder.mkdir(exist_ok=True)
             with files.replacing(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, state=text, **named)
             self.list_newest()
         except (OSError, UserError) as error:
-            cause = getattr(error, "strerror", None) or error
+            # What the system said: a UserError says again which file it is.
+            causes = (getattr(each, "strerror", None) for each in (error, error.__context__))
+            cause = next(filter(None, causes), error)
+            kept = "The last good one is kept" if self.paths() else "There is none yet"
             raise UserError(
-                f"checkpoint {path} could not be written ({cause}). The last good one is kept: "
-                "make room, and continue with --resume."
+                f"checkpoint {path} could not be written ({cause}). {kept}: make room, and "
+                "continue with --resume."
             ) from None
         for old in self.paths()[:-KEPT]:
             old.unlink()

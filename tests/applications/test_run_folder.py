@@ -1,5 +1,6 @@
 """The run folder: it appears whole, is never overwritten, and says what is wrong with it."""
 
+import errno
 import io
 import json
 import os
@@ -218,6 +219,20 @@ def test_checkpoints_come_back_and_the_newest_two_are_kept(tmp_path):
     latest, problems = checkpoints.latest()
     assert_same(latest, checkpoint(110))
     assert problems == []
+
+
+def test_a_checkpoint_that_cannot_be_written_says_why_and_what_is_kept(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checkpoints = Checkpoints(tmp_path)
+    for count, kept in enumerate(("There is none yet", "The last good one is kept")):
+        with monkeypatch.context() as patched, pytest.raises(UserError) as caught:
+            patched.setattr(np, "savez", full)
+            checkpoints.save(Checkpoint(count, [np.ones(2)], {}))
+        said = f"npz could not be written (No space left on device). {kept}: make room"
+        assert said in str(caught.value)
+        checkpoints.save(Checkpoint(count, [np.ones(2)], {}))
 
 
 def test_the_newest_checkpoint_is_that_of_most_steps(tmp_path):
