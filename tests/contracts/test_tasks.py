@@ -139,8 +139,9 @@ def test_a_preset_without_preprocessor_says_how_to_read_it(trained, name, tmp_pa
     advice = f"{name}.from_preset(preset, preprocessor=...). Received: preprocessor=None"
     with pytest.raises(ValueError, match=re.escape(advice)):
         alone.evaluate_text(*entry.data)
-    with pytest.raises(ValueError, match=re.escape(advice)):
-        alone.export(tmp_path / "served")
+    if keras.backend.backend() == "tensorflow":  # the others write no SavedModel at all
+        with pytest.raises(ValueError, match=re.escape(advice)):
+            alone.export(tmp_path / "served")
     assert main(["evaluate", str(path)]) == 2
     assert advice in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["alone"]
