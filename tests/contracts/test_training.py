@@ -35,7 +35,7 @@ def slope(case, weights, inputs, group, key, direction, factors):
     return (total(1) - total(-1)) / (2 * STEP)
 
 
-def check(gradient, case, weights, inputs, group, key, factors):
+def check(gradient, case, weights, inputs, group, key, factors, rounding):
     """One gradient is finite, and its projections are the oracle's slopes."""
     assert gradient is not None, f"{key} has no gradient"
     assert np.all(np.isfinite(gradient)), key
@@ -44,6 +44,9 @@ def check(gradient, case, weights, inputs, group, key, factors):
         direction = np.float64(random(seed, *gradient.shape))
         expected = slope(case, weights, inputs, group, key, direction, factors)
         scale = np.linalg.norm(gradient)
+        if scale < rounding:  # terms that cancel: softmax does not see the bias of all keys
+            assert abs(expected) < rounding, key
+            continue
         np.testing.assert_allclose(
             np.sum(gradient * direction), expected, rtol=1e-3, atol=1e-4 * scale + 1e-6, err_msg=key
         )
@@ -63,14 +66,15 @@ def test_gradients_are_the_slopes_of_the_oracle(name):
         return sum(weighted_sum(results[key], factors[key]) for key in results)
 
     gradients = gradients_of(loss, *(inputs[key] for key in moving), layer=layer)
+    rounding = np.finfo(np.float32).eps * np.sqrt(sum(np.sum(each**2) for each in gradients))
     of_weights, of_inputs = gradients[: len(case.weights)], gradients[len(case.weights) :]
     paths = {id(weight_of(layer, path)): path for path in case.weights}
     assert len(layer.trainable_weights) == len(case.weights)
     for variable, gradient in zip(layer.trainable_weights, of_weights, strict=True):
         path = paths[id(variable)]
-        check(gradient, case, weights, inputs, "weights", path, factors)
+        check(gradient, case, weights, inputs, "weights", path, factors, rounding)
     for key, gradient in zip(moving, of_inputs, strict=True):
-        check(gradient, case, weights, inputs, "inputs", key, factors)
+        check(gradient, case, weights, inputs, "inputs", key, factors, rounding)
 
 
 # XLA compiles for seconds: these stand for layers that are computed alike. That every layer
