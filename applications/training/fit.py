@@ -119,7 +119,8 @@ def train(
     if average:
         judged = [average, *judged, average.back]
     if workers.is_chief:
-        judged += [Progress(config.epochs, steps, first=saver.within)]
+        before = stateful["figures"].before
+        judged += [Progress(config.epochs, steps, saver.within, before)]
         log = MetricsLog(run.metrics, step, epoch)
         judged += [at_epoch_end(lambda epoch, logs: log.append({"epoch": epoch + 1, **logs}))]
         judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []

@@ -106,20 +106,22 @@ SECONDS_BETWEEN_REDRAWS = 0.2
 class Progress(keras.callbacks.Callback):
     """Shows how training goes: a line redrawn in place on a terminal, else a line now and then.
 
-    `first` is how many batches of the first epoch were made before.
+    `first` is how many batches of the first epoch were made before, in `before` seconds.
     """
 
-    def __init__(self, epochs: int, steps: int, first: int = 0):
+    def __init__(self, epochs: int, steps: int, first: int = 0, before: float = 0.0):
         super().__init__()
-        self.epochs, self.steps, self.first = epochs, steps, first
+        self.epochs, self.steps, self.first, self.before = epochs, steps, first, before
         self.live = sys.stderr.isatty()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.shown = time.monotonic()
-        self.epoch = epoch + 1
+        self.epoch, self.counted = epoch + 1, 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.monotonic()
+        # `SaveCheckpoint` puts the tokens made before into the logs after the first batch.
+        seconds, self.counted = self.counted + now - self.start, self.before
         if now - self.shown < (SECONDS_BETWEEN_REDRAWS if self.live else SECONDS_BETWEEN_LINES):
             return
         self.shown = now
@@ -128,7 +130,7 @@ class Progress(keras.callbacks.Callback):
         done += self.first
         text = f"epoch {self.epoch}/{self.epochs}  {done}/{self.steps}  loss {logs['loss']:.4f}"
         if "tokens" in logs:
-            text += f"  {logs['tokens'] / passed:,.0f} tokens/s"
+            text += f"  {logs['tokens'] / seconds:,.0f} tokens/s"
         text += f"  {clock(left)} left"
         if self.live:
             text = f"\r\x1b[K[{'=' * (20 * done // self.steps):20}] {text}"
@@ -138,7 +140,7 @@ class Progress(keras.callbacks.Callback):
         text = f"epoch {epoch + 1}/{self.epochs}  " + "  ".join(
             f"{name} {_short(value)}" for name, value in logs.items() if name != "train_seconds"
         )
-        self.first = 0
+        self.first, self.before = 0, 0.0
         clear = "\r\x1b[K" if self.live else ""
         seconds = clock(time.monotonic() - self.start)
         say(f"{clear}{text}  {seconds}")

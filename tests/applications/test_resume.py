@@ -1,12 +1,18 @@
 """A training that is killed, at any moment and again and again, ends as if it never had been."""
 
+import io
 import random
+import re
 import signal
 import subprocess
 import sys
 
+import keras
+import numpy as np
 import pytest
 
+from keras_attention.applications.common.errors import Preempted
+from keras_attention.applications.training.reporting import Progress
 from tests.applications.commands import (
     COMMAND,
     assert_same_training,
@@ -14,6 +20,7 @@ from tests.applications.commands import (
     run_command,
     train_arguments,
 )
+from tests.applications.small_training import STEPS, fit, make_run, terminate_at
 
 # Runs the command in a process that kills itself at the n-th call of a function: between writing a
 # file and giving it its name, say.
@@ -99,3 +106,31 @@ def test_terminated_and_resumed_gives_the_same_weights(trained_run, dates_data, 
         assert process.returncode == 143
     assert run_command(*arguments).returncode == 0
     assert_same_training(path, trained_run)
+
+
+def batch_of_100(step):
+    ids = np.full((4, 25), 1 + step % 12, "int32")
+    return ids, ids
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_tokens_a_second_after_a_resume_are_those_of_the_whole_epoch(tmp_path, monkeypatch):
+    run, now, terminal = make_run(tmp_path / "run"), [0.0], Terminal()
+
+    class Clock(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            now[0] += 1.0
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tests.applications.small_training.batch", batch_of_100)
+    with monkeypatch.context() as patch, pytest.raises(Preempted):
+        patch.setattr(Progress, "on_train_batch_end", terminate_at(STEPS - 2))
+        fit(run, callbacks=[Clock()], epochs=2)
+    monkeypatch.setattr("sys.stderr", terminal)
+    fit(run, callbacks=[Clock()], epochs=2)
+    rates = re.findall(r"([0-9]+)/5 .* ([0-9,]+) tokens/s", terminal.getvalue().replace("\r", "\n"))
+    assert rates == [(str(done), "100") for done in (4, 5, 1, 2, 3, 4, 5)]
