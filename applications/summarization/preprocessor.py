@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
 
-from ..common.errors import check_counts, shown
+from ..common.errors import check_counts, check_unicode, shown
 from ..common.preprocessor import (
     TextPreprocessor,
     as_column,
@@ -284,6 +284,8 @@ def _lists_of_texts(values, name, split):
                 f"`{name}` should hold texts or lists of texts only; the preprocessor makes the "
                 f"ids. Received: {name}[{place}]={shown(value)}"
             )
+        for each in texts:
+            check_unicode(f"{name}[{place}]", each)
         texts = texts if is_list else split(texts[0])
         found.append([str(each) for each in texts if each.strip()])
     return found

@@ -126,6 +126,17 @@ def test_without_attention_there_are_answers_and_no_picture():
     assert (nothing.text, nothing.maps) == ("", [])
 
 
+def test_half_a_surrogate_pair_is_no_part_of_a_document():
+    task = summarization.Summarizer.from_texts(DOCUMENTS, TEXTS, units=6, embedding_size=3)
+    for act, document in (
+        (task.explain, "a \ud83d b"),
+        (task.explain, ["a", "\ud83d b"]),
+        (task.summarize, ["a \ud83d b"]),
+    ):
+        with pytest.raises(ValueError, match=r"documents\[0\] must be Unicode text. Received: "):
+            act(document)
+
+
 def test_summaries_say_what_they_read_and_copied():
     task = summarization.Summarizer.from_texts(DOCUMENTS, TEXTS, units=6, embedding_size=3)
     options = {"beam_size": 2, "n_best": 2}
