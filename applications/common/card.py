@@ -73,7 +73,8 @@ def _parts_of(folder: Path) -> dict[str, str]:
 def write_card_of_run(task: keras_hub.models.Task, run: RunFolder, config: Any) -> None:
     """Write the card of a run, which has had an epoch; one that somebody edited stays as it is."""
     path = run.path / CARD_FILE
-    is_edited = path.exists() and checksum(path) not in known_checksums(run.path).get(CARD_FILE, [])
+    known = known_checksums(run.path).get(CARD_FILE, [])
+    is_edited = path.is_file() and checksum(path) not in known
     if is_edited or run.about["format"] == 1:  # which has no checksums
         return
     files = {

@@ -40,6 +40,10 @@ MOST_JSON = 64 << 20
 # ---- Writing.
 
 
+class NotWritten(UserError):
+    """A file could not be written; what stands in its place stays."""
+
+
 @contextmanager
 def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     """Give a temporary path beside `path`, and rename it to `path` when the block succeeds.
@@ -54,7 +58,7 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     try:
         os.close(os.open(temporary, flags, 0o666))
     except OSError as error:
-        raise UserError(f"{path} could not be written: {error.strerror}.") from None
+        raise NotWritten(f"{path} could not be written: {error.strerror}.") from None
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -62,7 +66,11 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
         _put(temporary, path, new)
     except OSError as error:
         if cause := _full(error):
-            raise UserError(f"{path} could not be written: {cause}. Make room.") from None
+            raise NotWritten(f"{path} could not be written: {cause}. Make room.") from None
+        if path.is_dir():
+            raise NotWritten(
+                f"{path} could not be written: it is a folder. Move it away."
+            ) from None
         raise
     finally:
         temporary.unlink(missing_ok=True)

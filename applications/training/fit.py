@@ -14,7 +14,7 @@ from keras_attention import distribute
 from keras_attention.distribute import GlobalMean, Workers
 
 from ..common.errors import UserError, say, shown
-from ..common.files import verify_checksum
+from ..common.files import NotWritten, verify_checksum
 from .callbacks import (
     AverageWeights,
     HalveOnPlateau,
@@ -139,7 +139,7 @@ def train(
         )
         return history.epoch[-1] + 1, history.history["step"][-1], model.stop_training
 
-    with _naming_bad_places(saver, workers), saver.listening():
+    with _saying_how_to_continue(), _naming_bad_places(saver, workers), saver.listening():
         if saver.within:  # the rest of an epoch that was left
             epoch, step, stopped = fit(epoch, epoch + 1, steps - saver.within)
         if not outcome().reason:
@@ -291,6 +291,15 @@ def _naming_bad_places(saver: SaveCheckpoint, workers: Workers) -> Iterator[None
         what = f"{gradient}{rest.split(';')[0].strip()} became NaN or infinite"
         what += f" after {saver.batches} batches"
         raise diverged(what, saver.checkpoints) from None
+
+
+@contextmanager
+def _saying_how_to_continue() -> Iterator[None]:
+    """Add the way on to the error of a file that could not be written."""
+    try:
+        yield
+    except NotWritten as error:
+        raise UserError(f"{error} Then continue with --resume.") from None
 
 
 def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from keras_attention.distribute import WorkerLost, Workers
 from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
-from ..common.files import checksum, digest
+from ..common.files import NotWritten, checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
@@ -120,8 +120,7 @@ def fit_in_run(
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
     if workers is None or workers.is_chief:
-        card = at_epoch_end(lambda epoch, logs: write_card_of_run(task, run, config))
-        callbacks = [*callbacks, card]
+        callbacks = [*callbacks, at_epoch_end(lambda *_: _write_card(task, run, config))]
     return train(
         run,
         section,
@@ -134,6 +133,14 @@ def fit_in_run(
         callbacks=callbacks,
         on_start=on_start,
     )
+
+
+def _write_card(task: TextTask, run: RunFolder, config: Any) -> None:
+    """Write the card of a run. It is not worth an epoch: where it cannot be written, say so."""
+    try:
+        write_card_of_run(task, run, config)
+    except NotWritten as error:
+        say(f"{error} The training goes on; the card stays as it was.")
 
 
 def fit_new_run(

@@ -123,3 +123,14 @@ def test_a_resume_that_fails_changes_nothing(trained, tmp_path):
         resume_task(Translator, changed, copied, accept_changes=True)
     for name in ("config.yaml", "FORMAT", "README.md"):
         assert (copied / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_a_card_that_cannot_be_written_costs_no_epoch(trained, tmp_path, capsys):
+    run = RunFolder(shutil.copytree(trained[0], tmp_path / "run"))
+    (run.path / "README.md").unlink()
+    (run.path / "README.md").mkdir()
+    config = load_config(TranslationConfig, [run.config], ["--training.epochs=4"])
+    assert resume_task(Translator, config, run.path).epoch == 4
+    said = "README.md could not be written: it is a folder. Move it away. The training goes on"
+    assert said in capsys.readouterr().err
+    assert len(list(run.checkpoints.glob("step-*"))) == 2 and "epochs: 4" in run.config.read_text()

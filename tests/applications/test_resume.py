@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import Preempted
+from keras_attention.applications.common.errors import Preempted, UserError
 from keras_attention.applications.training.reporting import Progress
 from tests.applications.commands import (
     COMMAND,
@@ -106,6 +106,15 @@ def test_terminated_and_resumed_gives_the_same_weights(trained_run, dates_data, 
         assert process.returncode == 143
     assert run_command(*arguments).returncode == 0
     assert_same_training(path, trained_run)
+
+
+def test_a_file_that_cannot_be_written_is_named_with_the_way_on(tmp_path):
+    run = make_run(tmp_path / "run")
+    run.best_weights.mkdir()
+    with pytest.raises(UserError, match="it is a folder. Move it away. Then continue with --res"):
+        fit(run, epochs=1)
+    run.best_weights.rmdir()
+    assert fit(run, epochs=1)[0].epoch == 1
 
 
 def batch_of_100(step):
