@@ -299,7 +299,7 @@ def _saying_how_to_continue() -> Iterator[None]:
     try:
         yield
     except NotWritten as error:
-        raise UserError(f"{error} Then continue with --resume.") from None
+        raise UserError(f"{error} Once that is mended, continue with --resume.") from None
 
 
 def _resume(saver: SaveCheckpoint, model: keras.Model) -> tuple[int, int]:

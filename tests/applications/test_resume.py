@@ -111,7 +111,7 @@ def test_terminated_and_resumed_gives_the_same_weights(trained_run, dates_data, 
 def test_a_file_that_cannot_be_written_is_named_with_the_way_on(tmp_path):
     run = make_run(tmp_path / "run")
     run.best_weights.mkdir()
-    with pytest.raises(UserError, match="it is a folder. Move it away. Then continue with --res"):
+    with pytest.raises(UserError, match="it is a folder. Move it away. Once that is mended, "):
         fit(run, epochs=1)
     run.best_weights.rmdir()
     assert fit(run, epochs=1)[0].epoch == 1
