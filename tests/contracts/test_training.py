@@ -16,6 +16,8 @@ from tests.contracts.registry import CASES, FIRST_CASES
 from tests.contracts.test_calls import built, every_case, weights_of
 
 STEP = 1e-6
+ZERO = 1e-8
+"""What differences in float64 leave of a slope of none, as of a bias that all keys share."""
 
 
 def upstream(results):
@@ -44,8 +46,7 @@ def check(gradient, case, weights, inputs, group, key, factors, rounding):
         direction = np.float64(random(seed, *gradient.shape))
         expected = slope(case, weights, inputs, group, key, direction, factors)
         scale = np.linalg.norm(gradient)
-        if scale < rounding:  # terms that cancel: softmax does not see the bias of all keys
-            assert abs(expected) < rounding, key
+        if abs(expected) < ZERO and scale < rounding:  # terms that cancel in theory
             continue
         np.testing.assert_allclose(
             np.sum(gradient * direction), expected, rtol=1e-3, atol=1e-4 * scale + 1e-6, err_msg=key
