@@ -25,7 +25,7 @@ PLACE = '<script id="data" type="application/json">null</script>'
 MOST_WEIGHTS = 1_000_000
 """A map with more weights is sent as the mean of the heads, and if need be of the last layer."""
 MEAN, LAST = ", mean of the heads", ", last layer"
-"""What the name of such a map ends in."""
+"""`attention_map` adds these to the name of a map when it keeps no more than that of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,9 +185,11 @@ class Explanation:
                 "There is nothing to draw: a picture needs a model with attention and texts with "
                 f"words. Received: {shown(self.inputs)}"
             )
-        places = {each.kind: each for each in reversed(maps)} | {each.name: each for each in maps}
-        check_choice("attention", attention, [*range(len(maps)), *places])
-        found = maps[attention] if isinstance(attention, int) else places[attention]
+        # Of maps of one kind or name, the first is meant.
+        named = {each.kind: each for each in reversed(maps)}
+        named |= {each.name: each for each in reversed(maps)}
+        check_choice("attention", attention, [*range(len(maps)), *named])
+        found = maps[attention] if isinstance(attention, int) else named[attention]
         _check_kept(found, layer, head)
         layers, heads = len(found.weights), len(found.weights[0])
         check_choice("layer", layer, range(-layers, layers))

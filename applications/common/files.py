@@ -41,7 +41,11 @@ MOST_JSON = 64 << 20
 
 
 class NotWritten(UserError):
-    """A file could not be written; what stands in its place stays."""
+    """A file or folder that could not be written, and the `cause`; what was there before stays."""
+
+    def __init__(self, path: Path | str, cause: str, advice: str = ""):
+        super().__init__(f"{path} could not be written: {cause}.{advice and f' {advice}'}")
+        self.cause = cause
 
 
 @contextmanager
@@ -58,7 +62,7 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     try:
         os.close(os.open(temporary, flags, 0o666))
     except OSError as error:
-        raise NotWritten(f"{path} could not be written: {error.strerror}.") from None
+        raise NotWritten(path, error.strerror) from None
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -66,11 +70,9 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
         _put(temporary, path, new)
     except OSError as error:
         if cause := _full(error):
-            raise NotWritten(f"{path} could not be written: {cause}. Make room.") from None
+            raise NotWritten(path, cause, "Make room.") from None
         if path.is_dir():
-            raise NotWritten(
-                f"{path} could not be written: it is a folder. Move it away."
-            ) from None
+            raise NotWritten(path, "it is a folder", "Move it away.") from None
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -134,7 +136,7 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
             raise
         refuse(output)
         cause = cause or error.strerror or one_line(error)
-        raise UserError(f"{output} could not be written: {cause}.") from None
+        raise NotWritten(output, cause) from None
     finally:
         shutil.rmtree(private, ignore_errors=True)
     _sync(output.parent)

@@ -24,6 +24,8 @@ def seeded(config: TrainingConfig) -> Iterator[None]:
         yield
         return
     import tensorflow as tf
+
+    # TensorFlow's public switch cannot be read, nor turned off again.
     from tensorflow.python.framework import config as switches
 
     before = switches.is_op_determinism_enabled()

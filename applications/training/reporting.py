@@ -120,8 +120,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.monotonic()
-        # `SaveCheckpoint` puts the tokens made before into the logs after the first batch.
-        seconds, self.counted = self.counted + now - self.start, self.before
+        seconds = self.counted + now - self.start
+        self.counted = self.before  # as `SaveCheckpoint` adds their tokens after the first batch
         if now - self.shown < (SECONDS_BETWEEN_REDRAWS if self.live else SECONDS_BETWEEN_LINES):
             return
         self.shown = now

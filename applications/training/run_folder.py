@@ -187,7 +187,7 @@ def writing(run: RunFolder) -> Iterator[None]:
     except filelock.Timeout:
         raise UserError(f"another process is training {run.path}.") from None
     except OSError as error:
-        raise UserError(f"{lock} could not be written: {error.strerror}.") from None
+        raise files.NotWritten(lock, error.strerror) from None
     with held:
         for left in (*run.path.glob(".partial-*"), *run.checkpoints.glob(".partial-*")):
             left.unlink(missing_ok=True)
@@ -363,10 +363,8 @@ class Checkpoints:
             with files.replacing(path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, state=text, **named)
             self.list_newest()
-        except (OSError, UserError) as error:
-            # What the system said: a UserError says again which file it is.
-            causes = (getattr(each, "strerror", None) for each in (error, error.__context__))
-            cause = next(filter(None, causes), error)
+        except (OSError, files.NotWritten) as error:
+            cause = error.strerror or error if isinstance(error, OSError) else error.cause
             kept = "The last good one is kept" if self.paths() else "There is none yet"
             raise UserError(
                 f"checkpoint {path} could not be written ({cause}). {kept}: make room, and "

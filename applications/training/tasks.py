@@ -136,7 +136,7 @@ def fit_in_run(
 
 
 def _write_card(task: TextTask, run: RunFolder, config: Any) -> None:
-    """Write the card of a run. It is not worth an epoch: where it cannot be written, say so."""
+    """Write the card of a run; one that cannot be written does not end the training."""
     try:
         write_card_of_run(task, run, config)
     except NotWritten as error:
