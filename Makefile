@@ -16,12 +16,12 @@ ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=
 PYTEST := $(BIN)/python -m pytest
 # `make test-torch` runs the first, whose peer is PyTorch, and `make check` the others.
 STATIC := tests/test_import_rules.py tests/test_docs.py
-ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py $(STATIC))
+ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py tests/site $(STATIC))
 PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo static test test-slow test-jax test-torch test-versions trial check docs course bench dist clean
+.PHONY: help demo static test test-slow test-jax test-torch test-versions trial check docs pages course bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -53,7 +53,7 @@ check: $(VENV)/.installed-tests $(VENV)/.installed-docs ## Check format, lint, t
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
-	$(MAKE) --no-print-directory --jobs 2 --output-sync static docs
+	$(MAKE) --no-print-directory --jobs 2 --output-sync static pages
 
 static: $(VENV)/.installed-tests
 	$(ONE_THREAD) $(PYTEST) $(PARALLEL) -q $(STATIC)
@@ -61,6 +61,9 @@ static: $(VENV)/.installed-tests
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
+
+pages: docs $(VENV)/.installed-tests ## Open each page of site/ in Chromium and look for visible faults
+	$(PYTEST) -q tests/site
 
 course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (8 minutes on 2 cores)
 	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(LECTURES)
