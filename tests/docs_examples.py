@@ -1,7 +1,9 @@
 """The examples and commands of the pages and docstrings, and how an example is run."""
 
+import contextlib
 import doctest
 import inspect
+import io
 import itertools
 import re
 import shlex
@@ -9,6 +11,9 @@ import textwrap
 from pathlib import Path
 
 FENCE = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\n*```(?:text|\{ \.text \.output \})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A run folder that the reader has trained: what it answers is not known here.
+READERS_OWN = re.compile(r'"runs/')
 BASH = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,6 +35,31 @@ def run_fences(text: str, origin: str, names: dict | None = None) -> int:
     for line, source in blocks:
         # Blank lines before, so that a traceback names the line of the page.
         exec(compile("\n" * (line - 1) + source, origin, "exec"), namespace)
+    return len(blocks)
+
+
+def run_page(text: str, origin: str) -> int:
+    """Run the blocks of a page, and compare what each prints with the output shown beneath it.
+
+    `...` in an output stands for anything, as in a doctest. A block that prints must show its
+    output, unless it reads a run folder that the reader has trained.
+    """
+    namespace: dict = {"__name__": "__example__"}
+    blocks = list(FENCE.finditer(text))
+    for found in blocks:
+        line = text.count("\n", 0, found.start(2)) + 1
+        source = textwrap.dedent(found[2])
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * (line - 1) + source, origin, "exec"), namespace)
+        shown = OUTPUT.match(text, found.end())
+        if shown is None and READERS_OWN.search(source):
+            continue
+        expected = "" if shown is None else shown[1]
+        matches = doctest.OutputChecker().check_output(
+            expected, printed.getvalue(), doctest.ELLIPSIS
+        )
+        assert matches, f"{origin}:{line} prints\n{printed.getvalue()}and not\n{expected}"
     return len(blocks)
 
 

@@ -12,7 +12,7 @@ from keras_attention.applications.answer_selection import AnswerSelectionConfig
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.tasks import train_task
 from keras_attention.applications.translation.config import TranslationConfig
-from tests.docs_examples import documented, fences, pages, run_fences, run_prompts
+from tests.docs_examples import documented, fences, pages, run_fences, run_page, run_prompts
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MODULES = [
@@ -119,7 +119,7 @@ def test_page(page, own_folder, request):
             place = own_folder / run
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(request.getfixturevalue(RUNS[user]))
-    assert run_fences(text, str(page)) > 0
+    assert run_page(text, str(page)) > 0
 
 
 @pytest.mark.parametrize("value", [value for _, value in NAMES], ids=[name for name, _ in NAMES])
@@ -156,3 +156,22 @@ def test_the_runner_counts_what_it_runs():
     text = "```python\na = 1\n```\n\n    ```python\n    assert a == 1\n    ```\n"
     assert run_fences(text, "planted") == 2
     assert run_prompts("```python\n>>> 1 + 1\n2\n```\n", "planted", {}) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "holds"),
+    [
+        ("\n```text\n1 2\n```\n", True),
+        ("\n```{ .text .output }\n1 ...\n```\n", True),
+        ("\n```text\n1 3\n```\n", False),
+        ("\nA block that shows nothing.\n", False),
+    ],
+    ids=["equal", "ellipsis", "other", "none"],
+)
+def test_a_page_shows_what_its_examples_print(output, holds):
+    text = f"```python\nprint(1, 2)\n```\n{output}"
+    if holds:
+        assert run_page(text, "planted") == 1
+    else:
+        with pytest.raises(AssertionError, match="prints\n1 2\n"):
+            run_page(text, "planted")
