@@ -142,6 +142,20 @@ PAIRS = [
     file("--target", "their translations, one a line"),
     file("--tsv", "instead: source, tab, target on each line"),
 ]
+REFERENCES = file(
+    "--target",
+    "their translations, one a line; may be given several times, for several references of each "
+    "sentence",
+    action="append",
+)
+TOKENIZE = Option(
+    "--tokenize",
+    "BLEU's tokenizer, by sacrebleu's name (default: that of data.target_language: zh for Chinese, "
+    "ja-mecab and ko-mecab for Japanese and Korean where they are installed, char for these "
+    "elsewhere and for Thai and others without spaces, else 13a)",
+    choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200")
+    + ("spBLEU-1K", "spm", "none"),
+)
 GOLD = [
     file(
         "--gold",
@@ -279,7 +293,7 @@ TRANSLATION = TaskCommand(
     },
     options={
         "evaluate": [
-            *(MORE, *PAIRS, split("dev", "test"), *GOLD, JSON),
+            *(MORE, PAIRS[0], REFERENCES, PAIRS[2], split("dev", "test"), TOKENIZE, *GOLD, JSON),
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "predict": [
