@@ -385,6 +385,12 @@ TEXTS = file(
 SKIP = switch(
     "--skip", "leave out, and count, texts that are empty, too long or of an unknown label"
 )
+THRESHOLD = Option(
+    "--threshold",
+    "of many labels, the probability from which a text has a label (default: the run's own)",
+    type=number,
+    metavar="X",
+)
 CONFUSION = file("--picture", "draw the confusion matrix: a new file", metavar="F.png")
 WORDS = drawn_attention(
     "with architecture self-attention or transformer",
@@ -408,8 +414,8 @@ CLASSIFICATION = TaskCommand(
         "export": "write the classifier for use elsewhere, as a SavedModel",
     },
     options={
-        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
-        "predict": [TEXTS, OUTPUT],
+        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, THRESHOLD, CONFUSION, JSON],
+        "predict": [TEXTS, OUTPUT, THRESHOLD],
         "visualize": [text("--input", "the text"), SECOND, PAGE, FORM, *WORDS],
         "export": [FOLDER],
     },

@@ -171,7 +171,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
         columns = {name: each for name, each in vars(encoded).items() if name not in ABOUT_A_SET}
         return [self.about_figures(), columns]
 
-    def write_tuned(self, folder: Path) -> None:
+    def check_training(self, training: Any) -> None:
+        """Refuse a training section that does not go with the task."""
+
+    def write_tuned(self, folder: Path, config: Any) -> None:
         """Write into a run folder what is tuned on the development set with the best weights."""
 
     def describe(self, folder: Path) -> None:

@@ -141,7 +141,7 @@ def fit_in_run(
         callbacks=callbacks,
         on_start=start,
         judge=_judge(task, held_out, encoded_held_out, config, workers or Workers()),
-        save_more=lambda: task.write_tuned(run.path),
+        save_more=lambda: task.write_tuned(run.path, config),
         on_judged=lambda best: _write_card(task, run, config, best),
     )
 
@@ -204,6 +204,7 @@ def fit_new_run(
         )
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes | _of_task(task, section, changes))
+    task.check_training(section)
     config = dataclasses.replace(config, training=section)
     _check_logs(section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
@@ -391,7 +392,7 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
 ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
 ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "consistency", "halve_after", "jit_compile")
-ACCEPTED_KEYS += ("deterministic",)
+ACCEPTED_KEYS += ("deterministic", "threshold", "tune_thresholds")
 """Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 
 
@@ -412,7 +413,8 @@ def take_over(
     allowed = [f"training.{name}" for name in own.training.resumable]
     allowed += [f"distribute.{name}" for name in devices.RESUMABLE]
     sections = ACCEPTED_SECTIONS if accept_changes else ()
-    accepted = [f"training.{name}" for name in ACCEPTED_KEYS] if accept_changes else []
+    has = [name for name in ACCEPTED_KEYS if hasattr(own.training, name)]
+    accepted = [f"training.{name}" for name in has] if accept_changes else []
     refused = [key for key in changed if key not in allowed + accepted]
     refused = [key for key in refused if key.partition(".")[0] not in sections]
     if refused:
@@ -471,6 +473,10 @@ def average_tasks(
         if np.issubdtype(arrays[0].dtype, np.integer):  # the state of a seed generator
             continue
         variable.assign(np.mean(arrays, axis=0, dtype="float64").astype(arrays[0].dtype))
+    for name in getattr(task.preprocessor, "tuned", ()):
+        if getattr(task.preprocessor, name) is not None:
+            setattr(task.preprocessor, name, None)
+            say(f"note: the {name} went with the weights of one alone, and are left out.")
     task.save_to_preset(output)
     return task
 

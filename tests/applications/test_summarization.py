@@ -22,7 +22,12 @@ from keras_attention.applications.summarization.preprocessor import (
     padded_documents,
     split_sentences,
 )
-from keras_attention.applications.summarization.results import table
+from keras_attention.applications.summarization.results import (
+    Summary,
+    evaluation_report,
+    in_lines,
+    table,
+)
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, START_ID, UNK_ID
 from tests.applications.summarization_runs import (
