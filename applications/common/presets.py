@@ -11,7 +11,6 @@ import keras
 import keras_hub
 
 from ..training.config import MOST
-from .arguments import without
 from .errors import UserError, check_choice, check_range, one_line, shown
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_text
 from .weights import check_sizes
@@ -42,12 +41,21 @@ def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
 
 
 def update_task(parts: Mapping[str, Any], folder: Path) -> None:
-    """Write the description of a task into its run folder, where its settings have changed."""
-    path, described = folder / TASK_FILE, parts[TASK_FILE]
-    if path.is_file():  # a run of version 0.1 has none
-        before = without("name", read_part(folder, TASK_FILE)["config"])
-        if before != without("name", json.loads(json.dumps(described["config"]))):
-            write_text(path, _as_text(described), known=True)
+    """Write the settings of a task into the description of it in its run folder.
+
+    Those of its parts stay as they are there: a training may have another dtype policy.
+    """
+    path = folder / TASK_FILE
+    if not path.is_file():  # a run of version 0.1 has none
+        return
+    before, own = read_part(folder, TASK_FILE), json.loads(json.dumps(parts[TASK_FILE]["config"]))
+    changed = {name: value for name, value in own.items() if name not in OF_PARTS}
+    config = before["config"] | changed
+    if config != before["config"]:
+        write_text(path, _as_text({**before, "config": config}), known=True)
+
+
+OF_PARTS = ("backbone", "preprocessor", "dtype", "trainable", "name")
 
 
 def update_preprocessor(task: keras_hub.models.Task, folder: Path) -> None:

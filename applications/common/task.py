@@ -164,7 +164,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return ""
 
     def measured_on(self, corpus: Any, encoded: Any, config: Any) -> Any:
-        """Return all that the figures of an epoch depend on beside weights, as `digest` takes it.
+        """Return all that the figures of an epoch depend on beside weights, lists and plain values.
 
         It holds the development set, as texts and as ids, and how figures are computed.
         """

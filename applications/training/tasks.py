@@ -1,6 +1,7 @@
 """Training any task from its configuration: read, adapt, build, fit; and continuing it."""
 
 import dataclasses
+import hashlib
 import json
 import time
 import warnings
@@ -152,13 +153,19 @@ def _judge(task: TextTask, held_out: Any, encoded: Any, config: Any, workers: Wo
 
     def of_data():
         blind = task.blind_score(held_out) if score else ""
-        return blind, digest(task.measured_on(held_out, encoded, config))[:DIGITS]
+        facts = json.dumps(task.measured_on(held_out, encoded, config), default=_as_list)
+        return blind, hashlib.sha256(facts.encode()).hexdigest()[:DIGITS]
 
     return Judge(score, *workers.from_chief(of_data))
 
 
 DIGITS = 16
 """How much of a digest tells one development set from another."""
+
+
+def _as_list(value: Any) -> list:
+    """Return an array, or another sequence that JSON does not know, as a list."""
+    return value.tolist() if hasattr(value, "tolist") else list(value)
 
 
 def _write_card(task: TextTask, run: RunFolder, config: Any, best: KeepBest) -> None:

@@ -14,6 +14,7 @@ import pytest
 from keras_attention.applications.classification import TextClassifier
 from keras_attention.applications.classification.data import in_memory
 from keras_attention.applications.command.tasks import TOKENIZE
+from keras_attention.applications.common import presets
 from keras_attention.applications.common.errors import Preempted, UserError
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.judgement import Judge, figures_of
@@ -342,6 +343,22 @@ def test_another_search_judges_again_and_is_that_of_the_run(chinese, tmp_path, c
     assert (search.max_length, search.beam_size) == (3, 2)
 
 
+def test_the_description_of_a_task_follows_its_settings_and_not_those_of_its_parts(pairs, tmp_path):
+    """A training in 16 bits does not make the run's preset one of 16 bits."""
+    task = pairs[0]
+    task.save_to_preset(tmp_path / "preset")
+    before = (tmp_path / "preset" / "task.json").read_bytes()
+    trained = Translator.from_preset(tmp_path / "preset", dtype="mixed_bfloat16")
+    presets.update_task(presets.parts_of(trained), tmp_path / "preset")
+    assert (tmp_path / "preset" / "task.json").read_bytes() == before
+    trained.search = trained.search.replace(beam_size=7)
+    presets.update_task(presets.parts_of(trained), tmp_path / "preset")
+    again = Translator.from_preset(tmp_path / "preset")  # whose checksums are right
+    assert again.search.beam_size == 7
+    assert again.backbone.dtype_policy.name == task.backbone.dtype_policy.name == "float32"
+
+
+@pytest.mark.slow
 def test_moved_training_data_are_no_other_development_set(chinese, tmp_path, capsys):
 
     path, options = chinese
