@@ -105,7 +105,7 @@ def _train(options):
     else:
         outcome = train_task(task_class, config, options.output)
     say(
-        f"{outcome.reason}: best {config.training.monitor[0]} {outcome.best:.4g} in epoch "
+        f"{outcome.reason}: best {outcome.monitor} {outcome.best:.4g} in epoch "
         f"{outcome.best_epoch} of {outcome.epoch}, {clock(outcome.seconds)} in all. "
         f"Try `keras-attention evaluate {options.output}`."
     )

@@ -12,9 +12,10 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, check_single, say, shown
+from ..common.errors import UserError, check_key, check_number, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
+from ..common.presets import update_preprocessor
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
@@ -26,6 +27,7 @@ from .config import (
     DataConfig,
     ModelConfig,
     TokenizerConfig,
+    TrainingConfig,
     VectorsConfig,
 )
 from .encoders import SIDES
@@ -51,6 +53,8 @@ class ClassificationTask(TextTask):
         backbone: the network, a `Classifier`; for a `PairClassifier` one whose encoder reads pairs.
         preprocessor: from texts and labels to its ids and targets, with `pairs` as the network.
         label_smoothing: of the default loss.
+        threshold: of many labels, the probability from which a text has a label; `tune_thresholds`
+            finds one for each label.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -60,7 +64,7 @@ class ClassificationTask(TextTask):
     name_of_task, shaded_pages = "classification", HTML
     config_class, known_defaults = ClassificationConfig, PRESETS
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
-    training_keys: ClassVar = {"label_smoothing": "label_smoothing"}
+    training_keys: ClassVar = {x: x for x in ("label_smoothing", "threshold")}
     served_letters = 100_000  # of which `max_length` tokens are read
     pairs: ClassVar[bool]
     default_architecture: ClassVar[str]
@@ -70,9 +74,11 @@ class ClassificationTask(TextTask):
         backbone: Classifier,
         preprocessor: ClassificationPreprocessor | None = None,
         label_smoothing: float = 0.0,
+        threshold: float = results.THRESHOLD,
         **kwargs: Any,
     ):
-        self.keep(label_smoothing=label_smoothing)
+        check_number("`threshold`", threshold, 0, 1)
+        self.keep(label_smoothing=label_smoothing, threshold=threshold)
         super().__init__(backbone, preprocessor, **kwargs)
 
     @classmethod
@@ -88,6 +94,7 @@ class ClassificationTask(TextTask):
         tokenizer: Mapping[str, Any] | None = None,
         vectors: Mapping[str, Any] | None = None,
         max_length: int = 400,
+        threshold: float = results.THRESHOLD,
         dtype: Any = None,
         **model: Any,
     ) -> "ClassificationTask":
@@ -104,6 +111,7 @@ class ClassificationTask(TextTask):
             tokenizer: keys of `TokenizerConfig`, such as `{"lowercase": False}`.
             vectors: keys of `VectorsConfig`, such as `{"file": "glove.txt"}`.
             max_length: the longest text, in tokens.
+            threshold: as of the class.
             dtype: the dtype policy of the network; None for Keras' global one.
             **model: more of `ModelConfig`, such as `encoder="none"`, `dropout` or `backbone`.
 
@@ -130,6 +138,7 @@ class ClassificationTask(TextTask):
             tokenizer=TokenizerConfig(**tokenizer),
             vectors=VectorsConfig(**vectors),
             model=ModelConfig(architecture=architecture, units=units, **model),
+            training=TrainingConfig(threshold=threshold),
         )
         config.check()
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
@@ -140,7 +149,12 @@ class ClassificationTask(TextTask):
     # ---- In use.
 
     def classify(
-        self, texts: Any, *, batch_size: int = 64, return_weights: bool = True
+        self,
+        texts: Any,
+        *,
+        batch_size: int = 64,
+        return_weights: bool = True,
+        threshold: float | Mapping[str | int, float] | None = None,
     ) -> results.Prediction | list[results.Prediction]:
         """Label a text, or many; of a `PairClassifier` a pair, `(text, second)`, or many.
 
@@ -151,6 +165,8 @@ class ClassificationTask(TextTask):
             texts: a text, or a sequence of texts.
             batch_size: texts read together.
             return_weights: whether predictions hold what the network attended to.
+            threshold: of many labels, the probability from which a text has a label, or one for
+                each label; None for the task's own (`thresholds`).
 
         Returns:
             One `Prediction`; of a sequence, a list of them in the order given.
@@ -159,7 +175,7 @@ class ClassificationTask(TextTask):
             ValueError: where something is no string, or no pair.
         """
         if self._is_one(texts):
-            return self.classify([texts], return_weights=return_weights)[0]
+            return self.classify([texts], return_weights=return_weights, threshold=threshold)[0]
         preprocessor = self.require_preprocessor()
         columns = as_columns(texts, self.pairs, "texts")
         count = len(columns[0])
@@ -171,6 +187,7 @@ class ClassificationTask(TextTask):
         empty = np.min(lengths, axis=0) == 0
         ids = tuple(list(map(preprocessor.cut, column)) for column in ids)
         nothing = np.zeros((count, 1), "float32"), None, np.ones(count, "float32")
+        thresholds = self._thresholds(threshold)
         encoded = data.Encoded(ids, *nothing, preprocessor.sentences is not None)
         batches = data.make_batches(encoded, min(batch_size, count), shuffle=False)
         predictions: list[Any] = [None] * count
@@ -179,11 +196,18 @@ class ClassificationTask(TextTask):
             if return_weights and self.backbone.has_attention:
                 tokens = [preprocessor.tokens(column[row]) for column in columns]
                 more["weights"] = results.weights_of(tokens, weights)
-            predictions[row] = results.prediction_of(scores, preprocessor.labels, **more)
+            predictions[row] = results.prediction_of(
+                scores, preprocessor.labels, thresholds, **more
+            )
         return predictions
 
     def evaluate_text(
-        self, texts: Any, labels: Sequence[Any], batch_size: int = 64
+        self,
+        texts: Any,
+        labels: Sequence[Any],
+        batch_size: int = 64,
+        *,
+        threshold: float | Mapping[str | int, float] | None = None,
     ) -> dict[str, Any]:
         """Return accuracy, F1, calibration and the confusion matrix, as JSON types.
 
@@ -191,24 +215,71 @@ class ClassificationTask(TextTask):
             texts: texts, or pairs of texts.
             labels: their labels.
             batch_size: texts read together.
+            threshold: as of `classify`.
 
         Returns:
             The figures. Of many labels, `accuracy` is the part of the texts with all labels right,
-            and calibration is that of every decision on a label. Of numbers, they are errors and
-            correlations. `"signature"` says how they are computed.
+            calibration is that of every decision on a label, and `"thresholds"` are by label. Of
+            numbers, they are errors and correlations. `"signature"` says how they are computed.
 
         Raises:
             ValueError: where a text has no words, or a label is unknown.
         """
-        return self.evaluate_examples(self.read_columns(texts, labels), batch_size)
+        return self.evaluate_examples(self.read_columns(texts, labels), batch_size, threshold)
 
-    def evaluate_examples(self, examples: data.Examples, batch_size: int = 64) -> dict[str, Any]:
+    def evaluate_examples(
+        self,
+        examples: data.Examples,
+        batch_size: int = 64,
+        threshold: float | Mapping[str | int, float] | None = None,
+    ) -> dict[str, Any]:
         """Return what `evaluate_text` does, of examples of a table."""
+        thresholds = self._thresholds(threshold)
         encoded, labels = self.encode(examples), self.preprocessor.labels
         batches = data.make_batches(encoded, batch_size, shuffle=False)
         about = dataclasses.asdict(encoded.report)
         about = {"data": about.pop("name"), **about, "label_names": list(labels.names)}
-        return {**about, "signature": results.signature(labels), **self._measure(batches)}
+        if thresholds is not None:
+            about["thresholds"] = dict(zip(labels.names, thresholds.tolist(), strict=True))
+        figures = results.measure(*self._scores(batches), labels, thresholds)
+        return {**about, "signature": results.signature(labels, thresholds), **figures}
+
+    @property
+    def thresholds(self) -> dict[str | int, float]:
+        """The probability from which a text has each of many labels; `{}` for other labels."""
+        thresholds = self._thresholds()
+        names = self.require_preprocessor().labels.names
+        return {} if thresholds is None else dict(zip(names, thresholds.tolist(), strict=True))
+
+    def tune_thresholds(
+        self, texts: Any, labels: Sequence[Any], batch_size: int = 64
+    ) -> dict[str | int, float]:
+        """Choose for each of many labels the threshold with the highest F1, and keep them.
+
+        `classify`, `evaluate_text`, exported models and presets have them from then on. Take texts
+        that were not trained on, such as a development set.
+
+        Args:
+            texts: texts, or pairs of texts.
+            labels: their labels.
+            batch_size: texts read together.
+
+        Returns:
+            The thresholds by label.
+
+        Raises:
+            ValueError: where the task has not many labels, a text has no words, or a label is
+                unknown.
+        """
+        kind = self.require_preprocessor().labels.kind
+        if kind != "many":
+            raise ValueError(
+                "Thresholds decide which of many labels a text has: label_kind='many'. "
+                f"Received: labels of kind {kind!r}"
+            )
+        encoded = self.encode(self.read_columns(texts, labels))
+        self._tune(self._scores(data.make_batches(encoded, batch_size, shuffle=False)))
+        return self.thresholds
 
     def draw(self, text: Any, output: Path | str | None = None) -> results.Prediction:
         """Show what the network attends to in a text, or in each text of a pair.
@@ -383,7 +454,12 @@ class ClassificationTask(TextTask):
         if preprocessor.vectors is not None:
             network.encoder.vectors.set_vectors(preprocessor.vectors)
         made = PairClassifier if config.data.second_column else TextClassifier
-        return made(network, preprocessor, label_smoothing=config.training.label_smoothing)
+        return made(
+            network,
+            preprocessor,
+            label_smoothing=config.training.label_smoothing,
+            threshold=config.training.threshold,
+        )
 
     @classmethod
     def preprocessor_of_0_1(cls, folder: Path, config: Any) -> ClassificationPreprocessor:
@@ -401,16 +477,44 @@ class ClassificationTask(TextTask):
         return preprocessor
 
     def about_figures(self) -> str:
-        return f"`val_score` and others: `{results.signature(self.preprocessor.labels)}`."
+        labels = self.preprocessor.labels
+        return f"`val_score` and others: `{results.signature(labels, self._thresholds())}`."
+
+    def check_training(self, training) -> None:
+        training.check_labels(self.preprocessor.labels.kind)
+
+    def blind_score(self, corpus) -> str:
+        labels = [item.label for item in corpus.items]
+        kind = self.preprocessor.labels.kind
+        if kind == "many" and not any(labels):
+            return "no text of it has a label, and F1 counts those that are found"
+        if kind == "number" and len(set(labels)) == 1:
+            return f"all texts of it have the number {labels[0]:g}, and correlations need several"
+        return ""
+
+    def measured_on(self, corpus, encoded, config) -> Any:
+        is_tuned = config.training.tune_thresholds
+        thresholds = None if is_tuned else self._thresholds()
+        _, columns = super().measured_on(corpus, encoded, config)
+        labels = self.preprocessor.labels
+        return [results.signature(labels), is_tuned, self.threshold, thresholds, columns]
+
+    def write_tuned(self, folder, config) -> None:
+        if config.training.tune_thresholds:
+            update_preprocessor(self, folder)
 
     def development(self, corpus, batches, config) -> Callable[[], dict[str, float]]:
         # The loss is without label smoothing and class weights; the score is what training is
         # stopped by.
         kind = self.preprocessor.labels.kind
         score = {"one": "accuracy", "many": "micro_f1", "number": "pearson"}[kind]
+        labels, is_tuned = self.preprocessor.labels, config.training.tune_thresholds
 
         def figures() -> dict[str, float]:
-            report = self._measure(batches)
+            found = self._scores(batches)
+            if is_tuned:
+                self._tune(found)
+            report = results.measure(*found, labels, self._thresholds())
             found = {"val_loss": report["loss"], "val_score": report[score]}
             return found if kind == "number" else {**found, "val_macro_f1": report["macro_f1"]}
 
@@ -450,11 +554,24 @@ class ClassificationTask(TextTask):
                     own = {name: each[place] for name, each in weights.items()}
                     yield row, scores[place], targets[place], own
 
-    def _measure(self, batches: BucketedBatches) -> dict[str, Any]:
-        """Return the figures of the examples in batches."""
+    def _scores(self, batches: BucketedBatches) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and targets `(B, outputs)` of the examples in batches, in their order."""
         found = sorted(self._answers(batches), key=lambda answer: answer[0])
-        scores, targets = (np.stack([answer[place] for answer in found]) for place in (1, 2))
-        return results.measure(scores, targets, self.preprocessor.labels)
+        return tuple(np.stack([answer[place] for answer in found]) for place in (1, 2))
+
+    def _tune(self, found: tuple[np.ndarray, np.ndarray]) -> None:
+        """Take the best thresholds for scores and targets."""
+        labels = self.preprocessor.labels
+        self.preprocessor.thresholds = results.tuned_thresholds(*found, labels, self.threshold)
+
+    def _thresholds(self, given: Any = None) -> np.ndarray | None:
+        """Return the threshold of each of many labels, those given first; None for other labels."""
+        preprocessor = self.require_preprocessor()
+        labels = preprocessor.labels
+        if given is None and labels.kind != "many":
+            return None
+        own = preprocessor.thresholds or [self.threshold] * len(labels.names)
+        return results.as_thresholds(given, labels, own)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

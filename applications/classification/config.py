@@ -324,11 +324,26 @@ class TrainingConfig(training_config.TrainingConfig):
     Args:
         class_weights: balanced weighs each text by how rare its label is, so that all labels count
             alike; none counts all texts alike (one label only).
+        threshold: the probability from which a text has a label (many labels only).
+        tune_thresholds: after each epoch, choose for each label the threshold with the highest F1
+            on the development set; the run keeps those of the best weights (many labels only).
     """
 
     epochs: int = 20
     early_stopping: Literal["score", "loss", "none"] = "score"
     class_weights: Literal["none", "balanced"] = "none"
+    threshold: float = 0.5
+    tune_thresholds: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_range("training.threshold", self.threshold, at_least=0, at_most=1)
+
+    def check_labels(self, kind: str) -> None:
+        """Refuse what does not go with labels of a kind."""
+        if kind != "many":
+            why = f"goes with many labels only (data.labels many), and not with {kind}."
+            check_unused("training", self, ("threshold", "tune_thresholds"), why)
 
 
 @dataclass(frozen=True)
@@ -349,6 +364,7 @@ class ClassificationConfig:
         """
         data, architecture = self.data, self.model.architecture
         check_range("data.fold", data.fold, below=data.folds or 1)
+        self.training.check_labels(data.labels)
         _refuse(
             (
                 self.vectors.file and architecture == "backbone",

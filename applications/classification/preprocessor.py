@@ -186,6 +186,8 @@ class ClassificationPreprocessor(TextPreprocessor):
         sentences: where sentences end, for a network that reads sentences: `"lines"`, at line
             feeds, or `"punctuation"`, after . ! ? and a space too; None for one that reads words.
         max_sentence_length: a longer sentence goes on as another one.
+        thresholds: of many labels, the probability from which a text has each, in their order;
+            None for the task's `threshold`.
         **kwargs: `name` and the like of `keras.layers.Layer`.
 
     Call arguments:
@@ -212,6 +214,8 @@ class ClassificationPreprocessor(TextPreprocessor):
     ```
     """
 
+    tuned = ("thresholds",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -220,6 +224,7 @@ class ClassificationPreprocessor(TextPreprocessor):
         max_length: int = 400,
         sentences: str | None = None,
         max_sentence_length: int = 40,
+        thresholds: Sequence[float] | None = None,
         **kwargs: Any,
     ):
         super().__init__({"tokenizer": tokenizer}, **kwargs)
@@ -231,6 +236,16 @@ class ClassificationPreprocessor(TextPreprocessor):
         check_range("max_sentence_length", max_sentence_length, at_least=1)
         self.keep(pairs=pairs, max_length=max_length, sentences=sentences)
         self.keep(max_sentence_length=max_sentence_length)
+        if thresholds is not None:
+            thresholds = [float(each) for each in thresholds]
+            are_right = all(0 <= each <= 1 for each in thresholds)  # no NaN
+            wanted = len(self.labels.names) if self.labels.kind == "many" else 0
+            if len(thresholds) != wanted or not (wanted and are_right):
+                raise ValueError(
+                    "`thresholds` should be a probability for each of many labels, or None. "
+                    f"Received: thresholds={shown(thresholds)} for {wanted} labels"
+                )
+        self.keep(thresholds=thresholds)
         self.backbone_folder: Path | None = None
 
     @classmethod

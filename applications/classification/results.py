@@ -17,7 +17,7 @@ from keras_attention.visualization import (
     new_figure,
 )
 
-from ..common.errors import UserError, shown
+from ..common.errors import UserError, check_choice, check_number, shown
 from ..common.explanation import (
     AttentionMap,
     ExplainedAnswer,
@@ -98,7 +98,7 @@ class Prediction(Shown):
     """Prediction for a text, or pair of texts. In a notebook its words are shaded.
 
     Args:
-        labels: the likeliest label; of many labels those with a probability of at least 0.5.
+        labels: the likeliest label; of many labels those whose probability reaches the threshold.
         probabilities: of each label; none for a number.
         number: where the network gives a number.
         truncated: whether the network read the first `max_length` tokens only.
@@ -205,15 +205,21 @@ def weights_of(
     return tuple(result)
 
 
-def prediction_of(scores: np.ndarray, labels: Labels, **more: Any) -> Prediction:
-    """Return what the scores `(outputs,)` of an example say, with `more` of a `Prediction`."""
+def prediction_of(
+    scores: np.ndarray, labels: Labels, thresholds: np.ndarray | None = None, **more: Any
+) -> Prediction:
+    """Return what the scores `(outputs,)` of an example say, with `more` of a `Prediction`.
+
+    `thresholds` `(outputs,)` are those of many labels, `THRESHOLD` where not given.
+    """
     answer = probabilities(scores, labels)
     if labels.kind == "number":
         return Prediction((), {}, float(answer[0]), **more)
     by_name = {name: float(p) for name, p in zip(labels.names, answer, strict=True)}
     if labels.kind == "one":
         return Prediction((labels.names[int(answer.argmax())],), by_name, **more)
-    chosen = tuple(name for name, p in by_name.items() if p >= THRESHOLD)
+    reached = answer >= (THRESHOLD if thresholds is None else thresholds)
+    chosen = tuple(name for name, each in zip(labels.names, reached, strict=True) if each)
     return Prediction(chosen, by_name, **more)
 
 
@@ -225,8 +231,71 @@ def probabilities(scores: np.ndarray, labels: Labels) -> np.ndarray:
     return softmax(scores, axis=-1) if labels.kind == "one" else expit(scores)
 
 
-def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, Any]:
-    """Return the figures of a set, as `evaluate_text` does, of scores and targets `(B, O)`."""
+def as_thresholds(given: Any, labels: Labels, otherwise: Sequence[float]) -> np.ndarray:
+    """Return the thresholds of many labels that a number, or a dict of labels, stands for.
+
+    A label that the dict lacks has that of `otherwise`, and so have all where `given` is None.
+
+    Raises:
+        ValueError: where a text has no many labels, a label is unknown, or a threshold is no
+            number from 0 to 1.
+    """
+    if given is not None and labels.kind != "many":
+        raise ValueError(
+            "`threshold` decides which of many labels a text has. "
+            f"Received: threshold={shown(given)} with labels of kind {labels.kind!r}"
+        )
+    by_label = dict(zip(labels.names, otherwise, strict=True))
+    if given is not None and not isinstance(given, Mapping):
+        given = dict.fromkeys(labels.names, given)
+    for name, value in (given or {}).items():
+        check_choice("a label in `threshold`", name, labels.names)
+        check_number("`threshold`", value, 0, 1)
+    return np.array([*(by_label | dict(given or {})).values()], "float64")
+
+
+def tuned_thresholds(
+    scores: np.ndarray, targets: np.ndarray, labels: Labels, otherwise: float
+) -> list[float]:
+    """Return for each of many labels the threshold with which its F1 is the highest.
+
+    It lies in the middle between two probabilities; of equally good ones it is the one next to
+    `otherwise`, and that itself for a label which no example has.
+
+    Reference:
+        Lipton et al. 2014, "Optimal Thresholding of Classifiers to Maximize F1 Measure".
+    """
+    likely = probabilities(scores, labels)
+    found = []
+    for column, truth in zip(likely.T, (np.asarray(targets) > 0.5).T, strict=True):
+        if not truth.any():
+            found.append(float(otherwise))
+            continue
+        order = np.argsort(-column, kind="stable")
+        above, below = column[order], np.append(column[order][1:], 0.0)
+        hits, count = np.cumsum(truth[order]), np.arange(1, len(order) + 1)
+        f1 = np.where(above > below, 2 * hits / (count + truth.sum()), -1.0)
+        best = np.flatnonzero(f1 == f1.max())
+        middle = (above[best] + below[best]) / 2
+        middle = np.where(middle > below[best], middle, above[best])  # of neighbours among floats
+        inside = (below[best] < otherwise) & (otherwise <= above[best])
+        if inside.any():
+            found.append(float(otherwise))
+        else:
+            found.append(float(middle[np.abs(middle - otherwise).argmin()]))
+    return found
+
+
+def measure(
+    scores: np.ndarray,
+    targets: np.ndarray,
+    labels: Labels,
+    thresholds: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Return the figures of a set, as `evaluate_text` does, of scores and targets `(B, O)`.
+
+    `thresholds` are as of `prediction_of`.
+    """
     scores, targets = np.asarray(scores, "float64"), np.asarray(targets, "float64")
     if labels.kind == "number":
         return _of_numbers(scores, targets, labels)
@@ -237,7 +306,8 @@ def measure(scores: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str
         hit, loss = best == right, -log_softmax(scores, axis=1)[truth].mean()
         confusion["confusion"] = confusion_matrix(right, best, labels.outputs).tolist()
     else:
-        found, confidence = scores >= 0, np.maximum(likely, 1 - likely).ravel()
+        found = likely >= (THRESHOLD if thresholds is None else thresholds)
+        confidence = np.where(found, likely, 1 - likely).ravel()
         hit, loss = (truth == found).ravel(), -log_expit(np.where(truth, scores, -scores)).mean()
     f1, calibrated = f1_scores(truth, found), calibration(confidence, hit)
     return {
@@ -274,13 +344,16 @@ def _correlation(first, second):
     return float(np.corrcoef(first, second)[0, 1]) if varies else 0.0
 
 
-def signature(labels: Labels) -> str:
+def signature(labels: Labels, thresholds: np.ndarray | None = None) -> str:
     """Return how `measure` computes its figures."""
     if labels.kind == "number":
         return "errors and correlations in the data's units|rho:mean ranks of ties"
     import sklearn
 
-    decided = "threshold:0.5" if labels.kind == "many" else "likeliest label"
+    decided = "likeliest label"
+    if labels.kind == "many":
+        values = {THRESHOLD} if thresholds is None else set(np.round(thresholds, 6).tolist())
+        decided = f"threshold:{values.pop():g}" if len(values) == 1 else "thresholds:by label"
     return f"{decided}|macro F1:labels that occur|ECE:10 bins|scikit-learn:{sklearn.__version__}"
 
 
@@ -293,11 +366,15 @@ def table(report: Mapping[str, Any]) -> str:
     lines += [f"{FIGURES[key]:<20} {report[key]:8.4f}" for key in FIGURES if key in report]
     if report.get("labels"):
         width = max(8, *(len(str(row["label"])) for row in report["labels"]))
-        lines += ["", f"{'label':<{width}} precision  recall      F1  examples"]
+        thresholds = report.get("thresholds", {})
+        head = f"{'label':<{width}} precision  recall      F1  examples"
+        lines += ["", head + ("  threshold" if thresholds else "")]
         for row in report["labels"]:
+            own = thresholds.get(row["label"])
             lines.append(
                 f"{row['label']!s:<{width}} {row['precision']:9.4f} {row['recall']:7.4f} "
                 f"{row['f1']:7.4f} {row['examples']:9,}"
+                + (f"  {own:9.4f}" if own is not None else "")
             )
     return "\n".join([*lines, "", report["signature"]])
 

@@ -62,7 +62,8 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
     what `classify` gives:
 
     - `label` `(B,)`, the likeliest label, `labels` `(B, L)`, the names of all of them, the
-      likeliest first, and `probabilities` `(B, L)` in the same order; or `numbers` `(B,)`;
+      likeliest first, and `probabilities` `(B, L)` in the same order; of many labels `chosen`
+      `(B, L)` too, whether a text has each, as its threshold says; or `numbers` `(B,)`;
     - `truncated` `(B,)`, whether a text was longer than `max_length` and was cut;
     - `tokens`, the tokens as the vocabulary has them, padded with `""`, and `weights` of the same
       shape, what the network attended to: `(B, S)`, or in sentences `(B, N, W)`, with
@@ -74,7 +75,7 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
         max_letters: the longest text of a call, as of `export`.
     """
     network, preprocessor = task.backbone, task.preprocessor
-    sides = SIDES[: 1 + preprocessor.pairs]
+    sides, thresholds = SIDES[: 1 + preprocessor.pairs], [*task.thresholds.values()]
     signature = [tf.TensorSpec([None], tf.string, name=side) for side in sides]
 
     @tf.function(input_signature=signature, autograph=False)
@@ -83,7 +84,7 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
         strings = of_at_most(max_letters or task.served_letters, **given)
         ids, cut = zip(*(read(preprocessor, each) for each in strings), strict=True)
         scores, weights = network.attend(dict(zip(sides, ids, strict=True)), training=False)
-        results = _answer(scores[:size], preprocessor.labels)
+        results = _answer(scores[:size], preprocessor.labels, thresholds)
         results["truncated"] = tf.reduce_any(tf.stack(cut), axis=0)
         if not network.has_attention:
             return results
@@ -99,11 +100,14 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
     return service_of(serve, network, preprocessor.in_graph("tokenizer"))
 
 
-def _answer(scores: tf.Tensor, labels: Labels) -> dict[str, tf.Tensor]:
+def _answer(scores: tf.Tensor, labels: Labels, thresholds: list[float]) -> dict[str, tf.Tensor]:
     if labels.kind == "number":
         return {"numbers": scores[:, 0] * labels.scale + labels.mean}
     likely = tf.nn.softmax(scores) if labels.kind == "one" else tf.sigmoid(scores)
     ranked = tf.argsort(likely, axis=1, direction="DESCENDING", stable=True)
     names = tf.gather(tf.constant(list(map(str, labels.names))), ranked)
     probabilities = tf.gather(likely, ranked, batch_dims=1)
-    return {"label": names[:, 0], "labels": names, "probabilities": probabilities}
+    answer = {"label": names[:, 0], "labels": names, "probabilities": probabilities}
+    if labels.kind == "many":
+        answer["chosen"] = probabilities >= tf.gather(tf.constant(thresholds, tf.float32), ranked)
+    return answer

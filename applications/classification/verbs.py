@@ -37,7 +37,7 @@ def evaluate(task: ClassificationTask, options: Namespace) -> None:
     if options.picture:  # first, as what is wrong should be refused before the work
         check_picture(options.picture)
         check_confusion(task.preprocessor.labels.kind == "one")
-    report = task.evaluate_examples(_examples(task, options))
+    report = task.evaluate_examples(_examples(task, options), threshold=options.threshold)
     if options.picture:
         draw_confusion(report, options.picture)
         say(f"wrote {options.picture}")
@@ -54,7 +54,8 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
 
     def lines() -> Iterator[str]:
         for chunk in _texts(task, options):
-            for result in task.classify(chunk, return_weights=False):
+            found = task.classify(chunk, return_weights=False, threshold=options.threshold)
+            for result in found:
                 counts.update(all=1, truncated=result.truncated, empty=result.empty)
                 yield json.dumps(result.as_json(), ensure_ascii=False)
 

@@ -142,6 +142,20 @@ PAIRS = [
     file("--target", "their translations, one a line"),
     file("--tsv", "instead: source, tab, target on each line"),
 ]
+REFERENCES = file(
+    "--target",
+    "their translations, one a line; may be given several times, for several references of each "
+    "sentence",
+    action="append",
+)
+TOKENIZE = Option(
+    "--tokenize",
+    "BLEU's tokenizer, by sacrebleu's name (default: that of data.target_language: zh for Chinese, "
+    "ja-mecab and ko-mecab for Japanese and Korean where they are installed, char for these "
+    "elsewhere and for Thai and others without spaces, else 13a)",
+    choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200")
+    + ("spBLEU-1K", "spm", "none"),
+)
 GOLD = [
     file(
         "--gold",
@@ -279,7 +293,7 @@ TRANSLATION = TaskCommand(
     },
     options={
         "evaluate": [
-            *(MORE, *PAIRS, split("dev", "test"), *GOLD, JSON),
+            *(MORE, PAIRS[0], REFERENCES, PAIRS[2], split("dev", "test"), TOKENIZE, *GOLD, JSON),
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "predict": [
@@ -371,6 +385,12 @@ TEXTS = file(
 SKIP = switch(
     "--skip", "leave out, and count, texts that are empty, too long or of an unknown label"
 )
+THRESHOLD = Option(
+    "--threshold",
+    "of many labels, the probability from which a text has a label (default: the run's own)",
+    type=number,
+    metavar="X",
+)
 CONFUSION = file("--picture", "draw the confusion matrix: a new file", metavar="F.png")
 WORDS = drawn_attention(
     "with architecture self-attention or transformer",
@@ -394,8 +414,8 @@ CLASSIFICATION = TaskCommand(
         "export": "write the classifier for use elsewhere, as a SavedModel",
     },
     options={
-        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, CONFUSION, JSON],
-        "predict": [TEXTS, OUTPUT],
+        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, THRESHOLD, CONFUSION, JSON],
+        "predict": [TEXTS, OUTPUT, THRESHOLD],
         "visualize": [text("--input", "the text"), SECOND, PAGE, FORM, *WORDS],
         "export": [FOLDER],
     },

@@ -23,9 +23,11 @@ def settings_of(part: Any, to_train: bool = False) -> dict[str, Any]:
     """Return the configuration of a network or preprocessor, to compare it with another's.
 
     A part names in `only_to_train` the settings that training alone reads. Without `to_train` they
-    are left out.
+    are left out. Those that a part names as `tuned` go with weights, and always are.
     """
-    left_out = () if to_train else getattr(part, "only_to_train", ())
+    left_out = getattr(part, "tuned", ())
+    if not to_train:
+        left_out = (*left_out, *getattr(part, "only_to_train", ()))
     config = {**without("name", part.get_config()), "name": None}
     return {name: value for name, value in config.items() if name not in left_out}
 

@@ -14,8 +14,10 @@ from typing import Any
 import keras
 import keras_hub
 
+from ..training.callbacks import KeepBest
 from ..training.config import by_key, changed_keys
-from ..training.run_folder import CARD_FILE, RunFolder, read_metrics
+from ..training.judgement import short
+from ..training.run_folder import CARD_FILE, RunFolder
 from .arguments import without
 from .files import MOST_JSON, checksum, known_checksums, read_bytes, write_text
 from .presets import PREPROCESSOR_FILE, WEIGHTS_FILE
@@ -70,8 +72,10 @@ def _parts_of(folder: Path) -> dict[str, str]:
     return found
 
 
-def write_card_of_run(task: keras_hub.models.Task, run: RunFolder, config: Any) -> None:
-    """Write the card of a run, which has had an epoch; one that somebody edited stays as it is."""
+def write_card_of_run(
+    task: keras_hub.models.Task, run: RunFolder, config: Any, best: KeepBest
+) -> None:
+    """Write the card of a run and its best epoch; one that somebody edited stays as it is."""
     path = run.path / CARD_FILE
     known = known_checksums(run.path).get(CARD_FILE, [])
     is_edited = path.is_file() and checksum(path) not in known
@@ -84,12 +88,10 @@ def write_card_of_run(task: keras_hub.models.Task, run: RunFolder, config: Any) 
     given = {name: f"SHA-256 `{sha}`" for name, sha in run.about["given"].items()}
     data = _listed(files | given) or f"- `data.dataset`: {config.data.dataset}"
     sections = {"Data": data, "Training": _training(task, run, config)}
-    monitor, mode = config.training.monitor
-    choose = max if mode == "max" else min
-    best = choose(read_metrics(run.metrics), key=lambda line: line[monitor])
-    figures = {name: f"{value:.5g}" for name, value in best.items() if name.startswith("val_")}
+    figures = {name: short(value, digits=5) for name, value in best.figures.items()}
+    updates = f" ({best.step:,} updates)" if best.step else ""
     sections["Figures"] = (
-        f"Of the weights after epoch {best['epoch']} ({best['step']:,} updates), on the "
+        f"Of the weights after epoch {best.epoch}{updates}, on the "
         f"development set. {task.about_figures()}\n\n{_listed(figures)}"
     )
     write_text(path, model_card(task, sections), known=True)

@@ -34,6 +34,9 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         **kwargs: `name` and the like of `keras.layers.Layer`.
     """
 
+    tuned: ClassVar[tuple[str, ...]] = ()
+    """Settings that are tuned with the weights: with others it is the same preprocessor."""
+
     def __init__(self, tokenizers: Mapping[str, Tokenizer], **kwargs: Any):
         super().__init__(**kwargs)
         for name, tokenizer in tokenizers.items():

@@ -12,7 +12,7 @@ import keras_hub
 
 from ..training.config import MOST
 from .errors import UserError, check_choice, check_range, one_line, shown
-from .files import MOST_JSON, json_object, read_bytes, verify_checksum
+from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_text
 from .weights import check_sizes
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
@@ -21,8 +21,8 @@ PRESETS = Path(__file__).parents[1] / "presets"
 """The presets that come with the package, one folder each."""
 
 
-def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
-    """Write what a preset holds beside weights into a folder."""
+def parts_of(task: keras_hub.models.Task) -> dict[str, Any]:
+    """Return what a preset holds beside weights, by the names of its files."""
     described = keras.saving.serialize_keras_object(task)
     parts = {TASK_FILE: described, NETWORK_FILE: keras.saving.serialize_keras_object(task.backbone)}
     # A preprocessor, with the vocabularies, has a file of its own.
@@ -31,8 +31,41 @@ def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
     else:
         parts[PREPROCESSOR_FILE] = described["config"]["preprocessor"]
         described["config"]["preprocessor"] = None
-    for name, part in parts.items():
-        (folder / name).write_text(json.dumps(part, indent=2) + "\n", encoding="utf-8")
+    return parts
+
+
+def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
+    """Write what a preset holds beside weights into a folder."""
+    for name, part in parts_of(task).items():
+        (folder / name).write_text(_as_text(part), encoding="utf-8")
+
+
+def update_task(parts: Mapping[str, Any], folder: Path) -> None:
+    """Write the settings of a task into the description of it in its run folder.
+
+    Those of its parts stay as they are there: a training may have another dtype policy.
+    """
+    path = folder / TASK_FILE
+    if not path.is_file():  # a run of version 0.1 has none
+        return
+    before, own = read_part(folder, TASK_FILE), json.loads(json.dumps(parts[TASK_FILE]["config"]))
+    changed = {name: value for name, value in own.items() if name not in OF_PARTS}
+    config = before["config"] | changed
+    if config != before["config"]:
+        write_text(path, _as_text({**before, "config": config}), known=True)
+
+
+OF_PARTS = ("backbone", "preprocessor", "dtype", "trainable", "name")
+
+
+def update_preprocessor(task: keras_hub.models.Task, folder: Path) -> None:
+    """Write the description of a task's preprocessor into its run folder."""
+    described = keras.saving.serialize_keras_object(task.preprocessor)
+    write_text(folder / PREPROCESSOR_FILE, _as_text(described), known=True)
+
+
+def _as_text(part: Any) -> str:
+    return json.dumps(part, indent=2) + "\n"
 
 
 def preset_folder(preset: Path | str) -> Path:

@@ -157,6 +157,26 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return how the figures of an epoch are computed, for the card of a run."""
         return ""
 
+    def blind_score(self, corpus: Any) -> str:
+        """Return why the score of an epoch cannot tell one model from another on a development
+        set, as a clause; `""` where it can. Right answers have the best score, or it cannot.
+        """
+        return ""
+
+    def measured_on(self, corpus: Any, encoded: Any, config: Any) -> Any:
+        """Return all that the figures of an epoch depend on beside weights, lists and plain values.
+
+        It holds the development set, as texts and as ids, and how figures are computed.
+        """
+        columns = {name: each for name, each in vars(encoded).items() if name not in ABOUT_A_SET}
+        return [self.about_figures(), columns]
+
+    def check_training(self, training: Any) -> None:
+        """Refuse a training section that does not go with the task."""
+
+    def write_tuned(self, folder: Path, config: Any) -> None:
+        """Write into a run folder what is tuned on the development set with the best weights."""
+
     def describe(self, folder: Path) -> None:
         """Write what a run folder holds of the task beside weights into a folder."""
         presets.write_parts(self, folder)
@@ -285,7 +305,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 or with `run` that of `training`.
             run: a run folder to make, or to go on with: the preset of the best weights,
                 checkpoints and figures. The optimizer is then that of `training`, a
-                `TrainingConfig` (its default where not given), so that the run can be resumed.
+                `TrainingConfig` (its default where not given), so that the run can be resumed;
+                with `accept_changes=True` also where data or other settings have changed. The best
+                weights so far are then measured on the new development set first.
             steps_per_epoch: batches of an epoch; all of them where not given.
             **kwargs: more of `keras.Model.fit`, such as `callbacks` and `verbose`.
 
@@ -490,6 +512,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return `function` compiled, once for each key."""
         ready = self._compiled_functions.ready
         return ready(key, function, self.backbone, *ranks, changing=changing)
+
+
+ABOUT_A_SET = ("report", "names", "lines", "data", "coverage", "weights")
+"""Fields of an encoded corpus that no figure depends on."""
 
 
 def _need_logits(metrics: Any) -> bool:

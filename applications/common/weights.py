@@ -94,7 +94,7 @@ def check_room(path: Path, model: keras.Model) -> None:
 
 
 def load_weights(model: keras.Model, path: Path, is_checked: bool = False) -> None:
-    """Load the weights of `model` from a file, which `check_weights` refuses if it is not sound.
+    """Load the weights of `model` alone from a file, which `check_weights` refuses if not sound.
 
     `is_checked` says that the file was checked already, as `check_sizes` does.
     """
@@ -106,10 +106,13 @@ def load_weights(model: keras.Model, path: Path, is_checked: bool = False) -> No
         )
     if not is_checked:
         check_weights(path)
+    optimizer, model.optimizer = getattr(model, "optimizer", None), None
     try:
         model.load_weights(path)
     except Exception as error:  # a damaged file fails in many ways, none of them useful here
         raise _unsound(path, type(error).__name__) from None
+    finally:
+        model.optimizer = optimizer
 
 
 def check_weights(path: Path) -> int:

@@ -1,6 +1,7 @@
 """Results of a summariser: summaries that show themselves, and measures of many."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -151,6 +152,13 @@ class Summary(Searched):
 
 
 RESAMPLES = 1000
+SENTENCE_END = re.compile("([.!?…][\"')\\]”’»]*)\\s+|([。！？][”’」』]*)\\s*(?=.)")
+"""What ends a sentence of a summary, for ROUGE-Lsum: it needs no capital letter after it."""
+
+
+def in_lines(text: str) -> str:
+    """Return a text with each sentence on a line of its own."""
+    return SENTENCE_END.sub(lambda found: f"{found[1] or found[2]}\n", text)
 
 
 def evaluation_report(
@@ -161,19 +169,23 @@ def evaluation_report(
 ) -> dict[str, Any]:
     """Return ROUGE, and the shares of repeated, copied and unknown words, as JSON types."""
     texts = [result.text for result in results]
+    lines = [[in_lines(text) for text in wanted] for wanted in references]
     exact = [text in wanted for text, wanted in zip(texts, references, strict=True)]
     return {
         "documents": len(results),
-        **rouge(texts, references, resamples=RESAMPLES),
+        **rouge(list(map(in_lines, texts)), lines, resamples=RESAMPLES),
         "signature": f"rouge-score {version('rouge-score')}, F-measure, stemmed, best reference, "
-        "letters of all scripts",
+        "Lsum of sentences that . ! ? end, letters of all scripts",
         "exact_match": _percentage([exact]),
         "repeated_trigrams": repeated_ngrams([result.tokens for result in results]),
         "repeated_trigrams_of_references": repeated_ngrams(reference_tokens),
         "copied_unknown": _percentage([result.copied for result in results]),
         "in_source": _percentage([_in_source(result) for result in results]),
         "unknown": _percentage([result.unknown for result in results]),
-        **{f"{name}_rouge": rouge(found, references) for name, found in extracts.items()},
+        **{
+            f"{name}_rouge": rouge(list(map(in_lines, found)), lines)
+            for name, found in extracts.items()
+        },
     }
 
 
@@ -193,7 +205,12 @@ def table(report: dict[str, Any]) -> str:
     names = "model", "95 % interval", f"lead-{count}", f"oracle-{count}"
     lines = [f"{report['documents']:,} documents of {report['data']}", ""]
     lines.append(f"{'':<22} {names[0]:>8}  {names[1]:>14} {names[2]:>8} {names[3]:>8}")
-    for name, key in (("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")):
+    for name, key in (
+        ("ROUGE-1", "rouge1"),
+        ("ROUGE-2", "rouge2"),
+        ("ROUGE-L", "rougeL"),
+        ("ROUGE-Lsum", "rougeLsum"),
+    ):
         interval = f"{report[f'{key}_low']:.2f} to {report[f'{key}_high']:.2f}"
         lead, oracle = (other[key] for other in others)
         lines.append(f"{name:<22} {report[key]:8.2f}  {interval:>14} {lead:8.2f} {oracle:8.2f}")

@@ -200,7 +200,8 @@ class Summarizer(SearchTask):
             **options: fields of `SearchOptions` to change.
 
         Returns:
-            The figures; `"signature"` says how ROUGE was computed, `"rouge1_low"` and
+            The figures: `"rouge1"`, `"rouge2"`, `"rougeL"`, and `"rougeLsum"`, which compares
+            sentence by sentence; `"signature"` says how ROUGE was computed, `"rouge1_low"` and
             `"rouge1_high"` are the ends of a 95 % confidence interval, and `"lead_rouge"` and
             `"oracle_rouge"` are the ROUGE of the two extracts.
         """

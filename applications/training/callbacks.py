@@ -1,5 +1,6 @@
 """Callbacks: what a training does at the end of an update and of an epoch."""
 
+import dataclasses
 import math
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,8 +17,9 @@ from keras import ops
 from keras_attention.distribute import Workers
 
 from ..common.arguments import is_finite
-from ..common.errors import Preempted, TrainingDiverged, UserError, shown
+from ..common.errors import Preempted, TrainingDiverged, UserError, say, shown
 from ..common.weights import save_weights
+from .judgement import LOSS, Judge, figures_of, short
 from .run_folder import Checkpoint, Checkpoints
 
 
@@ -54,27 +57,76 @@ def diverged(what: str, checkpoints: Checkpoints) -> TrainingDiverged:
     )
 
 
-class Plateau(keras.callbacks.Callback):
-    """Follows the best value of `monitor`, and counts the epochs without a better one."""
+class KeepBest(keras.callbacks.Callback):
+    """Keeps the best epoch as `judge` says: its figures, and its weights in a file.
 
-    kept = ("best", "wait")
+    It stops training after `patience` epochs without a better one.
 
-    def __init__(self, monitor: str, mode: str, patience: int | None):
+    Args:
+        path: the file of the weights; None in a worker that is not the chief, which remembers only.
+        judge: what "best" means.
+        patience: how many epochs without a better one end the training; None for any number.
+        save_more: writes what goes with the weights, beside them.
+    """
+
+    kept = ("figures", "epoch", "step", "wait", "measured_on", "told")
+
+    def __init__(
+        self,
+        path: Path | None,
+        judge: Judge,
+        patience: int | None,
+        save_more: Callable[[], None] | None = None,
+    ):
         super().__init__()
-        self.monitor, self.patience = monitor, patience
-        self.sign = 1.0 if mode == "max" else -1.0
-        self.best, self.wait = None, 0
+        self.path, self.judge, self.patience, self.save_more = path, judge, patience, save_more
+        self.figures: dict[str, float | None] = {}
+        self.measured_on = judge.measured_on
+        self.epoch = self.step = self.wait = 0
+        self.told = False
 
-    def improved(self, value: float) -> bool:
-        """Take the next value; return whether it is the best."""
-        better = self.best is None or self.sign * value > self.sign * self.best
-        self.best = value if better else self.best
-        self.wait = 0 if better else self.wait + 1
-        return better
+    @property
+    def value(self) -> float | None:
+        """The figure that decided first, in the best epoch; None where there is none yet."""
+        return self.figures.get(self.judge.monitor)
 
     @property
     def exhausted(self) -> bool:
         return self.patience is not None and self.wait >= self.patience
+
+    def on_epoch_end(self, epoch, logs=None):
+        figures = figures_of(logs)
+        if self.epoch and not self.told and self.judge.is_tie(figures, self.figures):
+            self.told = True
+            say(
+                f"note: {self.judge.monitor} of epoch {epoch + 1} is that of epoch {self.epoch}, "
+                f"{short(self.value)}: of equal scores the lower {LOSS} decides."
+            )
+        if self.epoch and not self.judge.is_better(figures, self.figures):
+            self.wait += 1
+        else:
+            self.figures, self.wait = figures, 0
+            self.epoch, self.step = epoch + 1, updates_made(self.model)
+            self.save()
+        if self.exhausted:
+            self.model.stop_training = True
+
+    def save(self) -> None:
+        """Write the weights of the model, and what goes with them."""
+        if self.path is not None:
+            save_weights(network_of(self.model), self.path)
+            if self.save_more is not None:
+                self.save_more()
+
+    @property
+    def is_of_other_data(self) -> bool:
+        """Whether the figures were measured on other data, or in another way."""
+        return self.epoch > 0 and self.measured_on != self.judge.measured_on
+
+    def take(self, figures: dict[str, float | None]) -> None:
+        """Take the figures that the best weights so far have on the data of today."""
+        self.figures, self.wait, self.told = figures, 0, False
+        self.measured_on = self.judge.measured_on
 
     def get_state(self):
         return {name: getattr(self, name) for name in self.kept}
@@ -82,40 +134,45 @@ class Plateau(keras.callbacks.Callback):
     def set_state(self, state):
         for name in self.kept:
             setattr(self, name, state[name])
+        if not self.epoch:  # nothing was measured yet
+            self.measured_on = self.judge.measured_on
+
+    def is_possible(self, key: str, value: Any) -> bool:
+        """Whether a checkpoint may hold this value for a key of the state."""
+        if key == "figures":
+            return isinstance(value, dict) and all(
+                each is None or _is_number(each) for each in value.values()
+            )
+        kinds = {"measured_on": str, "told": bool}
+        return isinstance(value, kinds[key]) if key in kinds else _is_number(value)
 
 
-class KeepBest(Plateau):
-    """Saves the weights whenever `monitor` is best, and stops training after `patience` epochs.
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and is_finite(value)
 
-    Without a `path`, in a worker that is not the chief, it remembers only.
+
+class HalveOnPlateau(keras.callbacks.Callback):
+    """Halves the learning rate after `patience` epochs without a better one than `best` keeps.
+
+    It comes after `best`. The learning rate itself is a variable of the optimizer, which the
+    checkpoint holds.
     """
 
-    kept = ("best", "wait", "epoch")
-
-    def __init__(self, path: Path | None, monitor: str, mode: str, patience: int | None):
-        super().__init__(monitor, mode, patience)
-        self.path, self.epoch = path, 0
+    def __init__(self, best: KeepBest, patience: int):
+        super().__init__()
+        self.best, self.patience, self.wait = best, patience, 0
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.improved(logs[self.monitor]):
-            self.epoch = epoch + 1
-            if self.path is not None:
-                save_weights(network_of(self.model), self.path)
-        if self.exhausted:
-            self.model.stop_training = True
-
-
-class HalveOnPlateau(Plateau):
-    """Halves the learning rate after `patience` epochs without a better `monitor`.
-
-    The learning rate itself is a variable of the optimizer, which the checkpoint holds.
-    """
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.improved(logs[self.monitor])
-        if self.exhausted:
+        self.wait = self.wait + 1 if self.best.wait else 0
+        if self.wait >= self.patience:
             self.wait = 0
             self.model.optimizer.learning_rate = 0.5 * learning_rate_of(self.model)
+
+    def get_state(self):
+        return {"wait": self.wait}
+
+    def set_state(self, state):
+        self.wait = state["wait"]
 
 
 BATCHES_BETWEEN_TALKS = 8
@@ -283,6 +340,13 @@ class SaveCheckpoint(keras.callbacks.Callback):
         arrays += [*(self.average.arrays if self.average else []), *metrics]
         return self.checkpoints.save(Checkpoint(updates_made(self.model), arrays, state))
 
+    def save_states(self) -> None:
+        """Write the newest checkpoint again, with the states that callbacks have now."""
+        checkpoint, _ = self.checkpoints.latest()
+        states = {name: each.get_state() for name, each in self.stateful.items()}
+        state = {**checkpoint.state, "callbacks": states}
+        self.checkpoints.save(dataclasses.replace(checkpoint, state=state))
+
     def restore(self, model: keras.Model, checkpoint: Checkpoint) -> int:
         """Put `checkpoint` into `model`, its optimizer and the callbacks; return its epoch."""
         variables = training_variables(model)
@@ -348,11 +412,14 @@ class SaveCheckpoint(keras.callbacks.Callback):
             if (name not in states and name != "best") or name.startswith("callback "):
                 continue  # the newest may be missing in an earlier run; a user's are his own
             state, own = states.get(name), callback.get_state()
+            if isinstance(state, dict) and "best" in state:  # of 0.1, with one figure: see `take`
+                figure = state.pop("best")
+                check(f"{name}.best", figure, _is_number(figure) or not given["epoch"])
+                state |= {key: type(own[key])() for key in own if key not in state}
             check(name, state, isinstance(state, dict) and state.keys() == own.keys())
+            is_possible = getattr(callback, "is_possible", lambda key, value: _is_number(value))
             for key, value in state.items():
-                is_number = type(value) in (int, float) and is_finite(value)
-                may_lack = key == "best" and (name != "best" or not given["epoch"])
-                check(f"{name}.{key}", value, is_number or (value is None and may_lack))
+                check(f"{name}.{key}", value, is_possible(key, value))
         return given
 
 

@@ -346,13 +346,14 @@ class TrainingConfig:
         schedule: how the learning rate goes on: constant; inverse_sqrt, falling with the square
             root of the step; cosine, falling to 0 over all epochs (a training that max_minutes
             or patience ends earlier does not reach 0; --resume cannot change the epochs); halve,
-            halved whenever `halve_after` epochs bring no better development score.
+            halved whenever `halve_after` epochs are no better, as early_stopping says.
         warmup_steps: updates over which the learning rate rises from 0 (not with halve).
         halve_after: with schedule halve alone, epochs without improvement after which it halves.
         clip_norm: the largest norm of all gradients together; null for no clipping.
         label_smoothing: probability taken from the right answer and spread over all.
-        early_stopping: what the best weights are chosen by and training is stopped by; with none,
-            training runs all epochs and the best weights are chosen by loss.
+        early_stopping: what the best weights are chosen by and training is stopped by; of equal
+            scores the lower development loss is better. With none, training runs all epochs and
+            the best weights are chosen by loss.
         patience: epochs without improvement after which training stops early; without effect
             where early_stopping is none.
         seed: of initial weights, dropout and the order of the data.
@@ -443,7 +444,7 @@ class TrainingConfig:
         return names[1:] if self.schedule == "cosine" else names
 
     @property
-    def monitor(self) -> tuple[str, str]:
-        """Return the logged figure that chooses the best weights, and "min" or "max"."""
-        name = "loss" if self.early_stopping == "none" else self.early_stopping
-        return f"val_{name}", "min" if name == "loss" else "max"
+    def score(self) -> str | None:
+        """The logged figure that chooses the best weights; None where the loss alone does."""
+        is_loss = self.early_stopping in ("loss", "none")
+        return None if is_loss else f"val_{self.early_stopping}"

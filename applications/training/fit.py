@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import distribute
@@ -15,19 +16,21 @@ from keras_attention.distribute import GlobalMean, Workers
 
 from ..common.errors import UserError, say, shown
 from ..common.files import NotWritten, verify_checksum
+from ..common.weights import load_weights
 from .callbacks import (
     AverageWeights,
     HalveOnPlateau,
     KeepBest,
-    Plateau,
     SaveCheckpoint,
     StopWhenNotFinite,
     TimeLimit,
     at_epoch_end,
     diverged,
+    network_of,
 )
 from .config import TrainingConfig
 from .devices import use_xla
+from .judgement import Judge, figures_of, short
 from .reporting import Figures, Progress, TokenCount, WriteTensorBoard
 from .run_folder import Checkpoints, MetricsLog, RunFolder
 
@@ -40,9 +43,11 @@ class Outcome:
         epoch: epochs made.
         step: updates made.
         best_epoch: the epoch whose weights are the best.
-        best: the monitored figure there.
+        best: the figure that decided so; NaN where it is no number.
         seconds: over all sittings.
         reason: why it ended, in words.
+        monitor: the name of the figure in `best`.
+        updates: those made in this sitting; 0 where nothing was left to train.
 
     Example:
 
@@ -67,6 +72,8 @@ class Outcome:
     best: float
     seconds: float
     reason: str
+    monitor: str
+    updates: int
 
 
 def train(
@@ -80,6 +87,9 @@ def train(
     workers: Workers | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     on_start: Callable[[], None] | None = None,
+    judge: Judge | None = None,
+    save_more: Callable[[], None] | None = None,
+    on_judged: Callable[[KeepBest], None] | None = None,
 ) -> Outcome:
     """Train `model`, from the run folder's last good checkpoint if it has one.
 
@@ -87,42 +97,68 @@ def train(
     are kept; a model with `counts_tokens` reports tokens a second. `batches`, given the number of
     batches already seen, returns the endless dataset of those that come next; a pure function of
     that number, or a resumed run would differ. `evaluate` returns the figures on the development
-    set, in the chief alone, with `val_loss` and the monitored one. The user's `callbacks` come
-    after them and before the checkpoint, which keeps the state of those that have `get_state` and
-    `set_state`. `on_start` is called where nothing is left to refuse.
+    set, in the chief alone, with `val_loss` and the score of `judge`, which says what the best
+    epoch is. Its weights are kept, and `save_more` writes what goes with them; `on_judged` is
+    called with the best so far after each epoch. Where the best was measured on other data, its
+    weights are measured again first. The user's `callbacks` come after them and before the
+    checkpoint, which keeps the state of those that have `get_state` and `set_state`. `on_start` is
+    called where nothing is left to refuse.
     """
     workers = workers or Workers()
+    judge = judge or Judge(config.score)
     steps = config.steps_per_epoch or steps_per_pass
     check_executions(config.steps_per_execution, steps)
     _compile(model, config, loss, steps)
-    stateful = _with_state(run, config, workers, callbacks)
-    best, limit = stateful["best"], stateful["time"]
+    best = KeepBest(
+        run.best_weights if workers.is_chief else None,
+        judge,
+        None if config.early_stopping == "none" else config.patience,
+        save_more,
+    )
+    stateful = _with_state(best, config, workers, callbacks)
+    limit = stateful["time"]
     count = config.average_checkpoints
     average = AverageWeights(count) if count > 1 else None
     checkpoints = Checkpoints(run.checkpoints, writes=workers.is_chief)
     saver = SaveCheckpoint(checkpoints, stateful, average, config.batch_size, steps, workers)
     (epoch, step), stopped = _resume(saver, model), False
+    first_step = step
     if on_start:
         on_start()
+    if judge.blind:
+        say(
+            f"note: {judge.score} cannot tell models apart on this development set: "
+            f"{judge.blind}. The lower {judge.monitor} decides."
+        )
+    reports = on_judged if on_judged is not None and workers.is_chief else (lambda best: None)
+    if best.is_of_other_data:
+        _measure_again(run, model, evaluate, saver, stateful)
+        reports(best)
 
     def outcome():
         reason = _finished(config, epoch, best, limit) or ("a callback ended it" * stopped)
-        return Outcome(epoch, step, best.epoch, best.best, limit.elapsed, reason)
+        value = math.nan if best.value is None else best.value
+        of_best = best.epoch, value, limit.elapsed, reason, judge.monitor
+        return Outcome(epoch, step, *of_best, step - first_step)
 
     if outcome().reason:
+        say(f"Nothing was trained: {outcome().reason}.")
         if epoch and run.best_weights.exists():  # the file will not be written again
             verify_checksum(run.best_weights)
         return outcome()
     judged = [at_epoch_end(lambda epoch, logs: logs.update(workers.from_chief(evaluate)))]
     judged += [StopWhenNotFinite(checkpoints)]
-    judged += [each for each in stateful.values() if isinstance(each, Plateau)] + [limit]
+    judged += [stateful[name] for name in ("best", "halve", "time") if name in stateful]
     if average:
         judged = [average, *judged, average.back]
     if workers.is_chief:
         before = stateful["figures"].before
         judged += [Progress(config.epochs, steps, saver.within, before)]
         log = MetricsLog(run.metrics, step, epoch)
-        judged += [at_epoch_end(lambda epoch, logs: log.append({"epoch": epoch + 1, **logs}))]
+        of_data = {"measured_on": judge.measured_on} if judge.measured_on else {}
+        judged += [
+            at_epoch_end(lambda epoch, logs: log.append({"epoch": epoch + 1, **logs, **of_data}))
+        ]
         judged += [WriteTensorBoard(run.tensorboard)] if config.tensorboard else []
 
     def fit(first, last, number_of_steps):
@@ -133,7 +169,10 @@ def train(
             epochs=last,
             initial_epoch=first,
             steps_per_epoch=number_of_steps,
-            callbacks=[stateful["figures"], *judged, *callbacks, saver],
+            callbacks=[
+                *(stateful["figures"], *judged, *callbacks),
+                *(at_epoch_end(lambda *_: reports(best)), saver),
+            ],
             shuffle=False,
             verbose=0,
         )
@@ -147,18 +186,43 @@ def train(
     return outcome()
 
 
-def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Callback]:
+def _measure_again(run, model, evaluate, saver, stateful) -> None:
+    """Measure the best weights so far on the development set of today, and keep their figures."""
+    best, network, workers = stateful["best"], network_of(model), saver.workers
+    own = [np.array(ops.convert_to_numpy(variable)) for variable in network.weights]
+    load_weights(network, run.best_weights)
+    try:
+        figures = figures_of(workers.from_chief(evaluate))
+        if figures["val_loss"] is None:
+            raise UserError(
+                f"the best weights so far, of epoch {best.epoch}, have a loss that is NaN or "
+                "infinite on the development set of today: correct that set."
+            )
+        best.take(figures)
+        if workers.is_chief and best.save_more is not None:
+            best.save_more()
+    finally:
+        for variable, array in zip(network.weights, own, strict=True):
+            variable.assign(array)
+    if "halve" in stateful:
+        stateful["halve"].wait = 0
+    saver.save_states()
+    found = ", ".join(f"{name} {short(value)}" for name, value in figures.items())
+    say(
+        "The development set, or how it is measured, has changed: the best weights so far, of "
+        f"epoch {best.epoch}, have {found} there. Earlier figures are not compared with new ones."
+    )
+
+
+def _with_state(best, config, workers, callbacks) -> dict[str, keras.callbacks.Callback]:
     """Return the callbacks whose state a checkpoint keeps: ours, and those of the user's."""
-    monitor, mode = config.monitor
-    patience = None if config.early_stopping == "none" else config.patience
-    best_weights = run.best_weights if workers.is_chief else None
     found = {
-        "best": KeepBest(best_weights, monitor, mode, patience),
+        "best": best,
         "time": TimeLimit(config.max_minutes and 60 * config.max_minutes, workers),
         "figures": Figures(),
     }
     if config.schedule == "halve":
-        found["halve"] = HalveOnPlateau(monitor, mode, config.halve_after)
+        found["halve"] = HalveOnPlateau(best, config.halve_after)
     return found | {
         f"callback {place}": each
         for place, each in enumerate(callbacks)
@@ -169,7 +233,7 @@ def _with_state(run, config, workers, callbacks) -> dict[str, keras.callbacks.Ca
 def _finished(config, epoch, best, limit) -> str:
     """Return why training is over, or "" if it is not."""
     if epoch and best.exhausted:
-        return f"no better {best.monitor} in {best.patience} epochs"
+        return f"no better {best.judge.monitor} in {best.patience} epochs"
     if epoch and limit.exhausted:
         return f"{config.max_minutes:g} minutes are over"
     return f"all {config.epochs} epochs are done" if epoch >= config.epochs else ""
@@ -233,11 +297,12 @@ def check_run(
 ) -> None:
     """Refuse arguments of a task's `fit` that do not go with a run folder, or with none."""
     if run is None:
-        if "training" in others:
-            raise ValueError(
-                "`training` goes with `run`: name a folder, or `compile` the task. "
-                f"Received: training={type(others['training']).__name__}"
-            )
+        for name in ("training", "accept_changes"):
+            if name in others:
+                raise ValueError(
+                    f"`{name}` goes with `run`: name a folder, or `compile` the task. "
+                    f"Received: {name}={type(others[name]).__name__}"
+                )
         return
     if is_batched:
         raise ValueError(

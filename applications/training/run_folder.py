@@ -116,12 +116,21 @@ class RunFolder:
             if name not in (self.config.name, self.best_weights.name, CARD_FILE):
                 files.verify_checksum(self.path / name, self.path)
 
-    def write_config(self, config: Any, accepted: Sequence[str] = ()) -> None:
-        """Make `config` the run's own, and record what else of it is `accepted` to differ."""
+    def write_config(
+        self,
+        config: Any,
+        accepted: Sequence[str] = (),
+        given: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make `config` the run's own, and record what else of it is `accepted` to differ.
+
+        `given` are the checksums of data that come from no file, as of `changes`.
+        """
         save_config(config, self.config)
         if self.about["format"] == 1:
             return
         self.about |= _about(read_yaml(self.config), self.task, self.path)
+        self.about |= {"given": dict(given)} if given else {}
         if accepted:
             newest = [path.stem for path in Checkpoints(self.checkpoints).paths()[-1:]]
             record = {"after": newest[0] if newest else "the start", "changes": list(accepted)}

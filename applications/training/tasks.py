@@ -1,6 +1,7 @@
 """Training any task from its configuration: read, adapt, build, fit; and continuing it."""
 
 import dataclasses
+import hashlib
 import json
 import time
 import warnings
@@ -15,6 +16,7 @@ from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
 
+from ..common import presets
 from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
@@ -22,10 +24,11 @@ from ..common.files import NotWritten, checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
-from .callbacks import at_epoch_end
+from .callbacks import KeepBest
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
 from .determinism import seeded
 from .fit import Outcome, check_executions, train
+from .judgement import Judge
 from .reporting import tensorboard_summary
 from .run_folder import (
     FORMAT,
@@ -119,8 +122,14 @@ def fit_in_run(
         + (f", {padding:.0%} padding" if padding is not None else "")
         + (f" ({section.accumulate} an update)" if section.accumulate > 1 else "")
     )
-    if workers is None or workers.is_chief:
-        callbacks = [*callbacks, at_epoch_end(lambda *_: _write_card(task, run, config))]
+    parts = presets.parts_of(task)
+
+    def start() -> None:
+        if on_start is not None:
+            on_start()
+        if workers is None or workers.is_chief:
+            presets.update_task(parts, run.path)
+
     return train(
         run,
         section,
@@ -131,14 +140,38 @@ def fit_in_run(
         task.development(held_out, judged, config),
         workers=workers,
         callbacks=callbacks,
-        on_start=on_start,
+        on_start=start,
+        judge=_judge(task, held_out, encoded_held_out, config, workers or Workers()),
+        save_more=lambda: task.write_tuned(run.path, config),
+        on_judged=lambda best: _write_card(task, run, config, best),
     )
 
 
-def _write_card(task: TextTask, run: RunFolder, config: Any) -> None:
+def _judge(task: TextTask, held_out: Any, encoded: Any, config: Any, workers: Workers) -> Judge:
+    """Return what "best" means on a development set, the same in all workers."""
+    score = config.training.score
+
+    def of_data():
+        blind = task.blind_score(held_out) if score else ""
+        facts = json.dumps(task.measured_on(held_out, encoded, config), default=_as_list)
+        return blind, hashlib.sha256(facts.encode()).hexdigest()[:DIGITS]
+
+    return Judge(score, *workers.from_chief(of_data))
+
+
+DIGITS = 16
+"""How much of a digest tells one development set from another."""
+
+
+def _as_list(value: Any) -> list:
+    """Return an array, or another sequence that JSON does not know, as a list."""
+    return value.tolist() if hasattr(value, "tolist") else list(value)
+
+
+def _write_card(task: TextTask, run: RunFolder, config: Any, best: KeepBest) -> None:
     """Write the card of a run; one that cannot be written does not end the training."""
     try:
-        write_card_of_run(task, run, config)
+        write_card_of_run(task, run, config, best)
     except NotWritten as error:
         say(f"{error} The training goes on; the card stays as it was.")
 
@@ -151,12 +184,14 @@ def fit_new_run(
     training: Any = None,
     callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
     verbose: Any = "auto",
+    accept_changes: bool = False,
     **changes: Any,
 ) -> Outcome:
     """Train a task on corpora at hand, in a new run folder or on from the one that is there.
 
     `training` is the training section, the task's default where not given; `changes` are keys of
-    it, of which None changes nothing. `verbose=0` shows nothing.
+    it, of which None changes nothing. `verbose=0` shows nothing. With `accept_changes` a run goes
+    on as `take_over` says.
     """
     config = task.config_class()
     section, kind = training or config.training, type(config.training)
@@ -166,8 +201,8 @@ def fit_new_run(
     keys = [field.name for field in dataclasses.fields(kind)]
     if unknown := [name for name in changes if name not in keys]:
         raise ValueError(
-            "`fit` with `run` takes `training`, `callbacks`, `verbose` and the keys of a training "
-            f"section beside its own arguments. Received: {', '.join(unknown)}"
+            "`fit` with `run` takes `training`, `callbacks`, `verbose`, `accept_changes` and the "
+            f"keys of a training section beside its own arguments. Received: {', '.join(unknown)}"
         )
     if held_out is None:
         raise ValueError(
@@ -176,6 +211,7 @@ def fit_new_run(
         )
     changes = {name: value for name, value in changes.items() if value is not None}
     section = dataclasses.replace(section, **changes | _of_task(task, section, changes))
+    task.check_training(section)
     config = dataclasses.replace(config, training=section)
     _check_logs(section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}
@@ -185,7 +221,7 @@ def fit_new_run(
         with RunFolder.prepare(output, task.name_of_task, given) as folder:
             save_config(config, folder / "config.yaml")
             task.describe(folder)
-    run = RunFolder(output, task=task.name_of_task)
+    run = RunFolder(output, changed=accept_changes, task=task.name_of_task)
     whose = "this task: give another `run`"
     parts = preprocessor_of(type(task), run), task.preprocessor
     _check_like(output, "preprocessor", *parts, whose, to_train=True)
@@ -194,7 +230,7 @@ def fit_new_run(
         if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
             raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0), seeded(section):
-        record = take_over(run, config, given=given)
+        record = take_over(run, config, accept_changes, given)
         own = keras.tree.flatten(callbacks or [])
         return fit_in_run(task, run, config, corpora, callbacks=own, on_start=record)
 
@@ -363,7 +399,7 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
 ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
 ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "consistency", "halve_after", "jit_compile")
-ACCEPTED_KEYS += ("deterministic",)
+ACCEPTED_KEYS += ("deterministic", "threshold", "tune_thresholds")
 """Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 
 
@@ -384,7 +420,8 @@ def take_over(
     allowed = [f"training.{name}" for name in own.training.resumable]
     allowed += [f"distribute.{name}" for name in devices.RESUMABLE]
     sections = ACCEPTED_SECTIONS if accept_changes else ()
-    accepted = [f"training.{name}" for name in ACCEPTED_KEYS] if accept_changes else []
+    has = [name for name in ACCEPTED_KEYS if hasattr(own.training, name)]
+    accepted = [f"training.{name}" for name in has] if accept_changes else []
     refused = [key for key in changed if key not in allowed + accepted]
     refused = [key for key in refused if key.partition(".")[0] not in sections]
     if refused:
@@ -398,9 +435,13 @@ def take_over(
     differs = folder.changes(given)
     if differs and not accept_changes:
         way_out = "Undo that, or continue with --accept-changes, which the run folder records."
+        in_python = (
+            "Undo that, give another `run`, or go on with `accept_changes=True`, which the run "
+            "folder records."
+        )
         raise UserError(
             f"{folder.path} would not go on as the training that it was: "
-            f"{'; '.join(differs[:5])}. {'Undo that, or give another `run`.' if given else way_out}"
+            f"{'; '.join(differs[:5])}. {in_python if given else way_out}"
         )
     differs += [f"{key} of the configuration" for key in changed if key not in allowed]
 
@@ -408,7 +449,7 @@ def take_over(
         for line in differs:
             say(f"accepted: {line}")
         if changed or differs:
-            folder.write_config(config, differs)
+            folder.write_config(config, differs, given)
 
     return record
 
@@ -439,6 +480,10 @@ def average_tasks(
         if np.issubdtype(arrays[0].dtype, np.integer):  # the state of a seed generator
             continue
         variable.assign(np.mean(arrays, axis=0, dtype="float64").astype(arrays[0].dtype))
+    for name in getattr(task.preprocessor, "tuned", ()):
+        if getattr(task.preprocessor, name) is not None:
+            setattr(task.preprocessor, name, None)
+            say(f"note: the {name} went with the weights of one alone, and are left out.")
     task.save_to_preset(output)
     return task
 

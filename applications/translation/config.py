@@ -23,7 +23,8 @@ class DataConfig:
         folder: where the files of multi30k lie; null to fetch them into the cache.
         source_language: code of the language translated from, like en; chooses the side of
             multi30k.
-        target_language: code of the language translated into.
+        target_language: code of the language translated into, by which BLEU cuts texts into words
+            (zh, ja and ko have tokenizers of their own).
         train_source: file of source sentences, one a line (plain or .gz).
         train_target: file of their translations, parallel by line.
         dev_source: the same of the development set, which training is judged by.

@@ -9,9 +9,10 @@ import keras
 
 from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer
 
-from ..common.errors import UserError, check_number
+from ..common.errors import UserError, check_number, shown
 from ..common.preprocessor import (
     TextPreprocessor,
+    as_column,
     as_texts,
     check_equally_many,
     is_tensor,
@@ -193,6 +194,24 @@ def as_pairs(sources: Any, targets: Any) -> tuple[Sequence[str], Sequence[str]]:
     sources, targets = as_texts(sources, "sources"), as_texts(targets, "targets")
     check_equally_many(sources=sources, targets=targets)
     return sources, targets
+
+
+def as_references(targets: Any, name: str = "targets") -> list[list[str]]:
+    """Return the references of each sentence, a string or several, as a list of one or more."""
+    values = list(as_column(targets, name, "a sequence of texts, or of lists of texts"))
+    several = [hasattr(each, "__iter__") and not isinstance(each, (str, bytes)) for each in values]
+    if not any(several):
+        return [[text] for text in as_texts(values, name)]
+    found = []
+    for place, each in enumerate(values):
+        texts = as_texts(each if several[place] else [each], f"{name}[{place}]")
+        if not texts:
+            raise ValueError(
+                "Each sentence should have one reference at least. "
+                f"Received: {name}[{place}]={shown(each)}"
+            )
+        found.append(list(texts))
+    return found
 
 
 def encode_checked(tokenizer: Tokenizer, sentences: Sequence[str], name: str) -> list[list[int]]:

@@ -201,11 +201,20 @@ def pharaoh(links: Links) -> str:
 
 
 def evaluation_report(
-    sources: Sequence[str], texts: Sequence[str], targets: Sequence[str]
+    sources: Sequence[str],
+    texts: Sequence[str],
+    targets: Sequence[str | Sequence[str]],
+    tokenize: str = "13a",
 ) -> dict[str, Any]:
-    """Return BLEU, chrF, exact matches and BLEU by source length, as JSON types."""
-    score, characters = bleu(texts, targets), chrf(texts, targets)
-    same = sum(text == wanted for text, wanted in zip(texts, targets, strict=True))
+    """Return BLEU, chrF, exact matches and BLEU by source length, as JSON types.
+
+    A sentence may have several references, a list; an exact match is of any of them.
+    """
+    score, characters = bleu(texts, targets, tokenize=tokenize), chrf(texts, targets)
+    same = sum(
+        text in ([wanted] if isinstance(wanted, str) else wanted)
+        for text, wanted in zip(texts, targets, strict=True)
+    )
     return {
         "sentences": len(texts),
         "bleu": score.value,
@@ -216,9 +225,21 @@ def evaluation_report(
         "bleu_by_source_words": [
             {name: getattr(bucket, name) for name in ("shortest", "longest", "sentences")}
             | {"bleu": bucket.score and bucket.score.value}
-            for bucket in bleu_by_length(sources, texts, targets)
+            for bucket in bleu_by_length(sources, texts, targets, tokenize=tokenize)
         ],
     }
+
+
+def blind_bleu(targets: Sequence[str | Sequence[str]], tokenize: str) -> str:
+    """Return why BLEU cannot tell right translations from wrong ones, `""` where it can.
+
+    It is 0 for the references themselves where none of them has four tokens. Wrong translations,
+    which may be longer, can then have a higher one.
+    """
+    first = [each if isinstance(each, str) else each[0] for each in targets]
+    if not first or bleu(first, targets, tokenize=tokenize).value > 99:
+        return ""
+    return f"no reference has four tokens (tok:{tokenize}), and BLEU counts runs of four"
 
 
 def table(report: dict[str, Any]) -> str:

@@ -12,11 +12,11 @@ from keras import ops
 
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.metrics import bleu
+from keras_attention.metrics import bleu, bleu_tokenizer
 from keras_attention.text import END_ID, START_ID, load_tokenizer
 
 from ..common.arguments import settings_of
-from ..common.errors import check_choice, check_number, check_single
+from ..common.errors import check_choice, check_number, check_single, shown
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
@@ -31,8 +31,22 @@ from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
-from .preprocessor import TranslationPreprocessor, as_pairs, checked_dictionary, encode_checked
-from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
+from .preprocessor import (
+    TranslationPreprocessor,
+    as_pairs,
+    as_references,
+    checked_dictionary,
+    encode_checked,
+)
+from .results import (
+    Links,
+    Translation,
+    blind_bleu,
+    evaluation_report,
+    links_of,
+    maps_of,
+    translation_of,
+)
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
 
@@ -52,6 +66,9 @@ class Translator(SearchTask):
             it lacks is copied.
         label_smoothing: of the default loss.
         consistency: of the default loss, the weight of R-Drop (`masked_linear_crossentropy`).
+        target_language: code of the language translated into, such as `"zh"`, by which BLEU cuts
+            texts into words ([`bleu_tokenizer`][keras_attention.metrics.bleu_tokenizer]); None for
+            one with spaces between words.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -83,10 +100,16 @@ class Translator(SearchTask):
         dictionary: Mapping[str, str] | None = None,
         label_smoothing: float = 0.1,
         consistency: float = 0.0,
+        target_language: str | None = None,
         **kwargs: Any,
     ):
         check_number("`consistency`", consistency, 0)
-        self.keep(dictionary=checked_dictionary(dictionary))
+        if not (target_language is None or isinstance(target_language, str)):
+            raise ValueError(
+                "`target_language` should be the code of a language, such as 'zh', or None. "
+                f"Received: target_language={shown(target_language)}"
+            )
+        self.keep(dictionary=checked_dictionary(dictionary), target_language=target_language)
         self.keep(label_smoothing=label_smoothing, consistency=consistency)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
@@ -102,6 +125,7 @@ class Translator(SearchTask):
         kind: str = "words",
         vocabulary_size: int = 8000,
         search: SearchOptions | None = None,
+        target_language: str | None = None,
         **arguments: Any,
     ) -> "Translator":
         """Return a translator with new weights, an `RNNSearch` for the vocabularies of texts.
@@ -114,13 +138,15 @@ class Translator(SearchTask):
             kind: `"words"` or `"sentencepiece"`, as for `TranslationPreprocessor.adapt`.
             vocabulary_size: most tokens of a vocabulary.
             search: how translations are searched for.
+            target_language: code of the language translated into, as of the class.
             **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
         """
         options = {"kind": kind, "vocabulary_size": vocabulary_size}
         preprocessor = TranslationPreprocessor.adapt(sources, targets, **options)
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
         arguments |= {"embedding_size": embedding_size or units, "units": units}
-        return cls(RNNSearch(*sizes, **arguments), preprocessor, search)
+        network = RNNSearch(*sizes, **arguments)
+        return cls(network, preprocessor, search, target_language=target_language)
 
     @classmethod
     def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
@@ -144,7 +170,8 @@ class Translator(SearchTask):
                     f"Received: another one of translator {place + 1} of {len(configs)}"
                 )
         network, first = Ensemble([each.backbone for each in translators]), translators[0]
-        return cls(network, first.preprocessor, first.search, first.dictionary)
+        own = {"dictionary": first.dictionary, "target_language": first.target_language}
+        return cls(network, first.preprocessor, first.search, **own)
 
     def translate(
         self,
@@ -277,9 +304,10 @@ class Translator(SearchTask):
     def evaluate_text(
         self,
         sources: Sequence[str],
-        targets: Sequence[str],
+        targets: Sequence[str | Sequence[str]],
         search: SearchOptions | None = None,
         *,
+        tokenize: str | None = None,
         engine: str | None = None,
         compute_type: str | None = None,
         shortlist: Shortlist | None = None,
@@ -289,21 +317,35 @@ class Translator(SearchTask):
 
         Args:
             sources: sentences.
-            targets: their translations.
+            targets: the translation of each, or a list of several references. Of several, BLEU and
+                chrF count the best matches, an exact match is of any, and the perplexity is that of
+                the first.
             search: how to search; None for the task's own options.
+            tokenize: BLEU's tokeniser, as for [`bleu`][keras_attention.metrics.bleu]; None for that
+                of the task's `target_language`.
             engine, compute_type, shortlist: as for `translate`; the perplexity needs none of them.
             **options: fields of `SearchOptions` to change.
 
         Returns:
-            The figures; `"signature"` says how BLEU was computed.
+            The figures; `"signature"` says how BLEU was computed: its tokeniser (`tok`) and the
+            number of references (`nrefs`).
         """
-        sources, targets = as_pairs(sources, targets)
+        references = as_references(targets)
+        first = [each[0] for each in references]
+        sources, first = as_pairs(sources, first)
+        tokenize = tokenize or self.bleu_tokenizer
+        bleu(first[:1], references[:1], tokenize=tokenize)  # before minutes of search
         chosen = self.search_with(search, options)
         by = {"engine": engine, "compute_type": compute_type, "shortlist": shortlist}
         found = self.translate(sources, chosen, return_alignments=False, **by)
-        report = evaluation_report(sources, [each.text for each in found], targets)
-        perplexity = self.perplexity(sources, targets)
+        report = evaluation_report(sources, [each.text for each in found], references, tokenize)
+        perplexity = self.perplexity(sources, first)
         return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
+
+    @property
+    def bleu_tokenizer(self) -> str:
+        """BLEU's tokeniser for the task's `target_language`."""
+        return bleu_tokenizer(self.target_language)
 
     def links(self, translation: Translation) -> Links:
         """Return the links between words, `(source word, target word)`, both counted from 0.
@@ -447,7 +489,9 @@ class Translator(SearchTask):
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         loss = {name: getattr(config.training, name) for name in cls.training_keys}
-        return cls(network, preprocessor, config.decoding.search(), **loss)
+        language = config.data.target_language
+        search = config.decoding.search()
+        return cls(network, preprocessor, search, target_language=language, **loss)
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
@@ -455,7 +499,20 @@ class Translator(SearchTask):
         return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
 
     def about_figures(self) -> str:
-        return f"`val_bleu` is of greedy search: `{bleu(['a'], ['a']).signature}`."
+        signature = bleu(["a"], ["a"], tokenize=self.bleu_tokenizer).signature
+        return f"`val_bleu` is of greedy search: `{signature}`."
+
+    def blind_score(self, corpus) -> str:
+        return blind_bleu(corpus.target, self.bleu_tokenizer)
+
+    def measured_on(self, corpus, encoded, config) -> Any:
+        texts = {"source": corpus.source, "target": corpus.target}
+        search = dataclasses.asdict(self._greedy())
+        return [*super().measured_on(corpus, encoded, config), texts, search]
+
+    def _greedy(self) -> SearchOptions:
+        """Return the search that judges an epoch."""
+        return self.search.replace(beam_size=1, n_best=1, streams=1)
 
     def development(self, corpus, batches, config):
         """Return a function that gives the figures of an epoch.
@@ -465,7 +522,7 @@ class Translator(SearchTask):
         """
         dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
         by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
-        search = self.search.replace(beam_size=1, n_best=1, streams=1)
+        search, tokenize = self._greedy(), self.bleu_tokenizer
         ids = encode_checked(read, corpus.source, "source") if by_bleu else []
 
         def figures() -> dict[str, float]:
@@ -479,7 +536,8 @@ class Translator(SearchTask):
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
             if by_bleu:
                 results = self._translated(corpus.source, ids, search)
-                found["val_bleu"] = bleu([each.text for each in results], corpus.target).value
+                texts = [each.text for each in results]
+                found["val_bleu"] = bleu(texts, corpus.target, tokenize=tokenize).value
             return found
 
         return figures

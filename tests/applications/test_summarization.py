@@ -22,7 +22,12 @@ from keras_attention.applications.summarization.preprocessor import (
     padded_documents,
     split_sentences,
 )
-from keras_attention.applications.summarization.results import table
+from keras_attention.applications.summarization.results import (
+    Summary,
+    evaluation_report,
+    in_lines,
+    table,
+)
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, START_ID, UNK_ID
 from tests.applications.summarization_runs import (
@@ -431,6 +436,20 @@ def test_an_exported_summariser_writes_the_same(task, results, tmp_path):
     assert serve(text=tf.constant([], tf.string))["summary"].shape == (0,)
 
 
+def test_rouge_lsum_is_of_sentences():
+    def summary(text):
+        return Summary(text, 0.0, 0.0, text.split(), np.zeros(0), np.zeros(0), [])
+
+    assert in_lines("it rained . “the dogs ran.” 3.5 km! no") == (
+        "it rained .\n“the dogs ran.”\n3.5 km!\nno"
+    )
+    assert in_lines("天气好。他来了！") == "天气好。\n他来了！"
+    text, other = "it rained . the dogs ran .", "the dogs ran . it rained ."
+    report = evaluation_report([summary(text)], [[other]], {"lead": [other]}, [other.split()])
+    assert report["rougeLsum"] == pytest.approx(100) and report["rougeL"] < 70
+    assert report["exact_match"] == 0 and report["lead_rouge"]["rougeLsum"] == pytest.approx(100)
+
+
 @pytest.mark.by_default("see2017")
 def test_evaluation_and_picture(task, results, tmp_path):
     summaries = [[summary, "b"] for summary in SUMMARIES]
@@ -438,6 +457,8 @@ def test_evaluation_and_picture(task, results, tmp_path):
     assert report["documents"] == 3 and report["signature"].endswith("letters of all scripts")
     assert 0 <= report["rouge1_low"] <= report["rouge1"] <= report["rouge1_high"] <= 100
     assert 0 < report["lead_rouge"]["rouge1"] <= report["oracle_rouge"]["rouge1"]
+    assert report["rougeLsum_low"] <= report["rougeLsum"] and "Lsum of sent" in report["signature"]
+    assert "ROUGE-Lsum" in table({"data": "here", **report})
     assert all(name in table({"data": "here", **report}) for name in ("lead-1", "oracle-1"))
     if results[0].tokens:
         result = task.draw(DOCUMENTS[0], tmp_path / "picture.png")

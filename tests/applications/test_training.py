@@ -24,6 +24,7 @@ from keras_attention.applications.training.callbacks import (
 from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import DistributeConfig
 from keras_attention.applications.training.fit import LearningRate, _resume, make_optimizer
+from keras_attention.applications.training.judgement import Judge
 from keras_attention.applications.training.reporting import Figures, Progress
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 from keras_attention.distribute import Workers
@@ -437,17 +438,20 @@ def saver(unbroken):
     model = make_model()
     model.compile(make_optimizer(TrainingConfig(schedule="halve"), STEPS))
     model.optimizer.build(model.trainable_variables)
+    best = KeepBest(None, Judge(), 3)
     stateful = {
-        "best": KeepBest(None, "val_loss", "min", 3),
+        "best": best,
         "time": TimeLimit(None, Workers()),
         "figures": Figures(),
-        "halve": HalveOnPlateau("val_loss", "min", 1),
+        "halve": HalveOnPlateau(best, 1),
     }
     saver = SaveCheckpoint(Checkpoints(unbroken.checkpoints), stateful, None, 64, STEPS)
     return saver, model
 
 
-BEST = {"best": {"best": 0.1, "wait": 0, "epoch": 1}}
+OF_BEST = {"figures": {"val_loss": 0.1}, "wait": 0, "epoch": 1, "step": 5}
+OF_BEST |= {"measured_on": "", "told": False}
+BEST = {"best": OF_BEST}
 
 
 @pytest.mark.parametrize(
@@ -461,6 +465,10 @@ BEST = {"best": {"best": 0.1, "wait": 0, "epoch": 1}}
         ("batches", 1.5),
         ("metrics", 10**6),
         ("callbacks", []),
+        ("callbacks", {"best": {**OF_BEST, "figures": {"val_loss": "0.1"}}}),
+        ("callbacks", {"best": {**OF_BEST, "figures": None}}),
+        ("callbacks", {"best": {**OF_BEST, "wait": None}}),
+        ("callbacks", {"best": {**OF_BEST, "measured_on": 7}}),
         ("callbacks", {"best": {"best": "0.1", "wait": 0, "epoch": 1}}),
         ("callbacks", {"best": {"best": None, "wait": 0, "epoch": 1}}),
         ("callbacks", {}),

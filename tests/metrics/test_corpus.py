@@ -14,6 +14,7 @@ from keras_attention.metrics import (
     LengthBucket,
     bleu,
     bleu_by_length,
+    bleu_tokenizer,
     chrf,
     oracle_sentences,
     rouge,
@@ -142,6 +143,49 @@ def test_unknown_tokenizer():
         bleu(HYPOTHESES, REFERENCES, tokenize="moses")
 
 
+@pytest.mark.parametrize(
+    ("language", "tokenize"),
+    [
+        *[(None, "13a"), ("", "13a"), ("de", "13a"), ("iso", "13a"), ("zho-latin", "zh")],
+        *[(code, "zh") for code in ("zh", "ZH-cn", "zh_Hant", "cmn", "yue_Hant", "zho_Hans")],
+        *[(code, "char") for code in ("th", "lo", "khm_Khmr", "my-MM", "bo")],
+    ],
+)
+def test_the_tokenizer_of_a_language(language, tokenize):
+    assert bleu_tokenizer(language) == tokenize
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "package"),
+    [("ja", "ja-mecab", "MeCab"), ("jpn_Jpan", "ja-mecab", "ipadic"), ("ko-KR", "ko-mecab", None)],
+)
+def test_japanese_and_korean_fall_back_to_characters(monkeypatch, language, name, package):
+    found = {"there": True}
+
+    def find_spec(each):
+        return each if found["there"] or each != package else None
+
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
+    assert bleu_tokenizer(language) == name
+    found["there"] = False
+    assert bleu_tokenizer(language) == ("char" if package else name)
+
+
+def test_a_tokenizer_that_is_not_installed_is_named_with_the_way_out(monkeypatch):
+    import sacrebleu.tokenizers.tokenizer_ja_mecab as module
+
+    monkeypatch.setattr(module, "MeCab", None)
+    with pytest.raises(ValueError, match=r"'ja-mecab' cannot be used.*pip install sacrebleu\[ja\]"):
+        bleu(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
+
+
+def test_chinese_is_cut_into_words():
+    texts = ["我喜欢红色的花朵。", "他不喜欢蓝色的天空。"]
+    assert bleu(texts, texts).value == 0  # 13a: each sentence is a single word
+    score = bleu(texts, texts, tokenize=bleu_tokenizer("zh"))
+    assert score.value == pytest.approx(100) and "|tok:zh|" in score.signature
+
+
 def test_bleu_by_length():
     sources = ["w " * n for n in (3, 9, 4, 1, 12)]
     buckets = bleu_by_length(sources, HYPOTHESES, REFERENCES, edges=(4, 6, 9))
@@ -221,11 +265,26 @@ def test_rouge_counts_the_letters_of_every_script(text, words):
 
 def test_rouge_of_english_is_that_of_rouge_score():
     assert rouge(["été"], ["ôtô"])["rouge1"] == 0
-    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL", "rougeLsum"], use_stemmer=True)
     hypothesis, reference = HYPOTHESES[1] + " Its price_1: $3.50 - “good”…", OTHERS[1] + " ‘Good’"
     expected = scorer.score(reference, hypothesis)
     found = rouge([hypothesis], [reference])
     assert found == pytest.approx({key: 100 * each.fmeasure for key, each in expected.items()})
+
+
+def test_rouge_lsum_compares_line_by_line():
+    hypothesis, reference = "it rained all day\nthe dogs ran home", "the dog ran\nit rained"
+    scorer = RougeScorer(["rougeL", "rougeLsum"], use_stemmer=True)
+    expected = scorer.score(reference, hypothesis)
+    found = rouge([hypothesis], [reference], resamples=3)
+    for name in ("rougeL", "rougeLsum"):
+        assert found[name] == found[f"{name}_low"] == pytest.approx(100 * expected[name].fmeasure)
+    assert found["rougeLsum"] == pytest.approx(100 * 2 * 5 / 13) and found["rougeL"] < 60
+    one_line = rouge([hypothesis.replace("\n", " ")], [reference.replace("\n", " ")])
+    assert one_line["rougeLsum"] == one_line["rougeL"] == pytest.approx(found["rougeL"])
+    several = rouge([hypothesis], [["x", reference]])
+    assert several["rougeLsum"] == found["rougeLsum"]
+    assert rouge([""], [reference])["rougeLsum"] == 0
 
 
 SENTENCES = ["the dogs ran", "a cat was sleeping there", "it rained", "cats sleep a lot", "the end"]
