@@ -15,6 +15,7 @@ from keras_attention.text import BucketedBatches, load_tokenizer
 from ..common.errors import UserError, check_key, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
+from ..common.presets import preset_folder, read_preprocessor
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
@@ -135,6 +136,41 @@ class ClassificationTask(TextTask):
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
         task = cls.configured(config, preprocessor, dtype)
         preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        return task
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: Path | str,
+        load_weights: bool = True,
+        *,
+        labels: Labels | Sequence[str | int] | None = None,
+        **kwargs: Any,
+    ) -> "ClassificationTask":
+        """Return the task of a preset, with a head for other labels where they are given.
+
+        Args:
+            preset: a folder that `save_to_preset` wrote, a run folder, or a handle.
+            load_weights: whether to load the weights; else they are new ones.
+            labels: the labels of a new head, in the order of its outputs, of the kind that the
+                preset has; or a `Labels`, which says the kind. A label that the preset has keeps
+                its weights where the kind is the same, others start with new ones, and a line says
+                how many these are. None keeps the preset's labels.
+            **kwargs: arguments of the constructor to change; `dtype` of the network.
+
+        Raises:
+            ValueError: where there is no such preset, it is damaged or of another task, or the
+                labels are no list of strings or whole numbers, each once.
+        """
+        if labels is None:
+            return super().from_preset(preset, load_weights, **kwargs)
+        own = kwargs.get("preprocessor") or read_preprocessor(preset_folder(preset))
+        new = labels if isinstance(labels, Labels) else _labels_like(own.labels, labels)
+        config = {**own.get_config(), "labels": dataclasses.asdict(new)}
+        kwargs["preprocessor"] = type(own).from_config(config)
+        task = super().from_preset(preset, load_weights, **kwargs)
+        if new.kind != own.labels.kind and kwargs.get("compile", True):
+            task.compile()  # the loss that was saved is of the other kind
         return task
 
     # ---- In use.
@@ -455,6 +491,19 @@ class ClassificationTask(TextTask):
         found = sorted(self._answers(batches), key=lambda answer: answer[0])
         scores, targets = (np.stack([answer[place] for answer in found]) for place in (1, 2))
         return results.measure(scores, targets, self.preprocessor.labels)
+
+
+def _labels_like(known: Labels, names: Any) -> Labels:
+    """Return labels of the kind that a preset has; those of a preset of numbers are one a text."""
+    if isinstance(names, (str, bytes, Mapping)) or not hasattr(names, "__iter__"):
+        raise ValueError(
+            "`labels` should be a list of strings or whole numbers, or a `Labels`. "
+            f"Received: labels={shown(names)}"
+        )
+    kind, names = "one" if known.kind == "number" else known.kind, tuple(names)
+    if kind == "one" and len(names) < 2:
+        raise ValueError(f"`labels` should be two at least. Received: labels={shown(names)}")
+    return Labels(kind, names)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

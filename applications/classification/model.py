@@ -112,6 +112,24 @@ class Classifier(Network):
         """Whether the weights say what the network attends to."""
         return getattr(self.encoder, "has_attention", True)
 
+    def entries(self):
+        found = {"outputs": [(self.answer.kernel, 1), (self.answer.bias, 0)]}
+        vectors = getattr(self.encoder, "vectors", None)
+        if isinstance(vectors, WordVectors):
+            channels = (each for each in (vectors.embedding, vectors.static) if each is not None)
+            found["vocabulary_size"] = [(each.embeddings, 0) for each in channels]
+        if isinstance(self.prior, LinearScores):  # its pairs of words have hashes of ids for rows
+            found["vocabulary_size"].append((self.prior.words, 0))
+            of_labels = (self.prior.words, 1), (self.prior.pairs, 1), (self.prior.bias, 0)
+            found["outputs"] += of_labels
+        return found
+
+    def with_entries(self, kept):
+        new = super().with_entries(kept)
+        if "vocabulary_size" in kept and isinstance(new.prior, LinearScores):
+            new.prior.pairs.assign(ops.zeros(new.prior.pairs.shape))
+        return new
+
     def call(self, inputs, training=False):
         return self.attend(inputs, training=training)[0]
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,6 +71,13 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
             return text.SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
         common |= {"min_count": section.min_count, "split": getattr(section, "split", "unicode")}
         return text.WordTokenizer.train(lines, **common)
+
+    def entries(self) -> dict[str, list[Hashable]]:
+        """Return the tokens, and labels where there are any, in the order of their indices.
+
+        They come by the argument of the network that says how many there are.
+        """
+        return {}
 
     def read_start(self, folder: Path) -> None:
         """Read what a run folder holds for the first weights, such as pretrained vectors."""

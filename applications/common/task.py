@@ -18,7 +18,7 @@ from .backend import CompiledFunctions, require_backend
 from .card import card_of_preset
 from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
-from .files import new_folder, write_checksums
+from .files import checksum, new_folder, write_checksums
 from .network import OwnModel, check_ids
 from .preprocessor import TextPreprocessor, counts_of, is_dataset, sources_of
 from .vectors import write_start
@@ -87,6 +87,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """Keys of a training section that are attributes of the task, by whose names."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
+    origin: Mapping[str, str] | None = None
+    """The preset that the task was read from, as its user named it, and the SHA-256 of its weights.
+    """
     _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
 
     def __init__(
@@ -405,6 +408,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     # ---- Saving and reading back.
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; `trainable` is among them where the task is frozen."""
+        frozen = {} if self.trainable else {"trainable": False}
+        return {**super().get_config(), **frozen}
+
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
         """Write the task as a preset: a new folder, whole or not at all.
 
@@ -430,18 +438,23 @@ class TextTask(OwnModel, keras_hub.models.Task):
             preset: a folder that `save_to_preset` wrote, a run folder, the name of a preset that
                 comes with the package, or a handle: `hf://user/name`, `kaggle://...`.
             load_weights: whether to load the weights; else they are new ones.
-            **kwargs: arguments of the constructor to change; `dtype` of the network.
+            **kwargs: arguments of the constructor to change; `dtype` of the network. With a
+                `preprocessor` of other vocabularies, tokens that the preset knows keep their
+                weights, others start with new ones, and a line says how many these are.
 
         Raises:
-            ValueError: where there is no such preset, or it is damaged, of another task or newer.
+            ValueError: where there is no such preset, or it is damaged, of another task or newer,
+                or its network cannot be given the new vocabulary.
         """
         folder = presets.preset_folder(preset)
         if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
+        if not Path(preset).is_dir():
+            task.preset_folder = None
+        task.origin = {"preset": str(preset)}
         if load_weights:
-            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
-        task.preset_folder = folder if Path(preset).is_dir() else None
+            task.origin["weights"] = checksum(folder / presets.WEIGHTS_FILE)
         return task
 
     @classmethod

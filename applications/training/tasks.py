@@ -19,7 +19,7 @@ from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import NotWritten, checksum, digest
-from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
+from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, read_part, read_preprocessor
 from ..common.task import TextTask
 from . import devices
 from .callbacks import at_epoch_end
@@ -191,12 +191,23 @@ def fit_new_run(
     _check_like(output, "preprocessor", *parts, whose, to_train=True)
     if run.about["format"] > 1:
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
-        if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
+        known = read_part(run.path, NETWORK_FILE)
+        if without("name", own) != without("name", known):
+            own, known = ({**each, "config": _without_frozen(each["config"])} for each in (own, known))
+            if without("name", own) == without("name", known):
+                raise UserError(
+                    f"{output} trains other layers than {whose}, or freeze the same layers."
+                )
             raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0), seeded(section):
         record = take_over(run, config, given=given)
         own = keras.tree.flatten(callbacks or [])
         return fit_in_run(task, run, config, corpora, callbacks=own, on_start=record)
+
+
+def _without_frozen(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a network without what it says of frozen layers."""
+    return {**config, "trainable": None, "switched": None}
 
 
 def _of_task(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,9 +301,7 @@ def _read(task_class, config):
 def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
     """Return the preprocessor of a run; one of version 0.1 keeps its tokenizers as files."""
     if (run.path / PREPROCESSOR_FILE).is_file():
-        described = read_part(run.path, PREPROCESSOR_FILE)
-        with making("preprocessor", run.path / PREPROCESSOR_FILE):
-            preprocessor = keras.saving.deserialize_keras_object(described)
+        preprocessor = read_preprocessor(run.path)
         preprocessor.read_start(run.path)
         return preprocessor
     config = load_config(task_class.config_class, [run.config])
