@@ -15,7 +15,7 @@ from keras_attention.text import BucketedBatches, load_tokenizer
 from ..common.errors import UserError, check_key, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
-from ..common.presets import preset_folder, read_preprocessor
+from ..common.presets import kept_entries, preset_folder, read_preprocessor
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
@@ -31,7 +31,7 @@ from .config import (
 )
 from .encoders import SIDES
 from .layers import PACKAGE
-from .model import Classifier, build_model
+from .model import Classifier, build_model, settings_of_network
 from .preprocessor import (
     ClassificationPreprocessor,
     Labels,
@@ -62,6 +62,7 @@ class ClassificationTask(TextTask):
     config_class, known_defaults = ClassificationConfig, PRESETS
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
     training_keys: ClassVar = {"label_smoothing": "label_smoothing"}
+    preprocessor_keys: ClassVar = {"data.max_length": "max_length"}
     served_letters = 100_000  # of which `max_length` tokens are read
     pairs: ClassVar[bool]
     default_architecture: ClassVar[str]
@@ -435,6 +436,33 @@ class ClassificationTask(TextTask):
         preprocessor = preprocessor_of(config, tokenizer, labels)
         preprocessor.read_start(folder)
         return preprocessor
+
+    def settings(self, written):
+        found, preprocessor = super().settings(written), self.preprocessor
+        found |= settings_of_network(self.backbone)
+        column = written["data.second_column"]
+        found["data.second_column"] = (column or "second") if self.pairs else None
+        found["data.labels"] = preprocessor.labels.kind
+        if not isinstance(preprocessor.tokenizer, BackboneTokenizer):
+            found["tokenizer.kind"] = preprocessor.tokenizer.kind
+        if preprocessor.sentences is not None:
+            found["tokenizer.sentences"] = preprocessor.sentences
+            found["tokenizer.max_sentence_length"] = preprocessor.max_sentence_length
+        return found
+
+    def for_corpus(self, corpus: data.Examples) -> "ClassificationTask":
+        """Return the task for the labels of a corpus, with a new head where one is unknown."""
+        own, values = self.preprocessor.labels, [item.label for item in corpus.items]
+        kind = corpus.data.labels
+        wanted = Labels.of(values, kind, corpus.report.name)
+        is_known = kind == own.kind and set(map(str, wanted.names)) <= set(map(str, own.names))
+        return self if is_known else self._with_labels(wanted)
+
+    def _with_labels(self, labels: Labels) -> "ClassificationTask":
+        """Return the task with a head for other labels; those that both have keep their weights."""
+        own = self.preprocessor
+        new = type(own).from_config({**own.get_config(), "labels": dataclasses.asdict(labels)})
+        return self._rebuilt(self.backbone.with_entries(kept_entries(own, new)), new)
 
     def about_figures(self) -> str:
         return f"`val_score` and others: `{results.signature(self.preprocessor.labels)}`."

@@ -237,3 +237,36 @@ def build_model(
         prior = LinearScores(*counts, config.linear, config.linear_weight, name="prior")
     options = {"name": name.replace("-", "_"), "dtype": dtype}
     return Classifier(encoder, outputs, config.dropout, prior, **options)
+
+
+def settings_of_network(network: Classifier) -> dict[str, Any]:
+    """Return the keys of a configuration that say what a network is made of, as far as they do."""
+    encoder = network.encoder
+    names = {HierarchicalEncoder: "han", CrossEncoder: "cross", InnerEncoder: "inner"}
+    if isinstance(encoder, BackboneEncoder):
+        backbone = {"model.backbone": encoder.backbone.name, "model.fine_tune": encoder.fine_tuned}
+        return {"model.architecture": "backbone", **backbone}
+    context, vectors = getattr(encoder, "context", None), getattr(encoder, "vectors", None)
+    if not (isinstance(context, Contextual) and isinstance(vectors, WordVectors)):
+        return {}
+    is_mean = isinstance(encoder, FlatEncoder) and encoder.pool.kind == "mean"
+    found = {"model.architecture": "mean" if is_mean else names.get(type(encoder), "pooling")}
+    found["model.embedding_size"] = vectors.size
+    found |= {
+        "model.embedding_dropout": vectors.dropout,
+        "model.word_dropout": vectors.word_dropout,
+    }
+    if context.kind in STACKS:
+        found |= {"model.architecture": context.kind, "model.layer_dropout": context.dropout}
+        found |= {
+            f"model.{name}": getattr(context, name) for name in ("layers", "heads", "positions")
+        }
+    else:
+        found["model.encoder"] = context.kind
+        found |= {} if context.units is None else {"model.units": context.units}
+    if isinstance(encoder, (CrossEncoder, InnerEncoder)):
+        found["model.exact_match"] = encoder.exact_match
+    if isinstance(network.prior, LinearScores):
+        found["model.linear"] = network.prior.kind
+        found["model.linear_weight"] = network.prior.weight
+    return found

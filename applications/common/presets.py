@@ -112,11 +112,11 @@ def _check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -
 
 
 def read_task(
-    task_class: type, folder: Path, with_weights: bool, dtype: Any = None, **changes: Any
+    task_class: type, folder: Path, weights: Path | None, dtype: Any = None, **changes: Any
 ) -> keras_hub.models.Task:
     """Return the task of a preset, its network in another `dtype` if wanted.
 
-    Where `changes` has a preprocessor of other tokens or labels, the network gets entries for them.
+    Without a file of `weights`, the network has new ones. Where `changes` has a preprocessor of other tokens or labels, the network gets entries for them.
     """
     described = read_part(folder, TASK_FILE)
     found = keras.saving.get_registered_object(described["registered_name"])
@@ -126,13 +126,13 @@ def read_task(
         )
     _check_arguments(found, dtype, changes)
     config = described["config"]
-    if with_weights:
-        check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
+    if weights is not None:
+        check_sizes(config.get("backbone"), weights)
     changed, kept = changes.get("preprocessor"), {}
     if "preprocessor" in config and "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
     elif "preprocessor" in config and isinstance(changed, found.preprocessor_cls):
-        kept = _kept_entries(read_preprocessor(folder), changed)
+        kept = kept_entries(read_preprocessor(folder), changed)
     given = [*changes, *(["dtype"] if dtype is not None else [])]
     with making("task", folder / TASK_FILE, given):
         for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
@@ -142,21 +142,21 @@ def read_task(
             config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
         if kept:
             network = keras.saving.deserialize_keras_object(config["backbone"])
-            if with_weights:
-                load_weights(network, folder / WEIGHTS_FILE, is_checked=True)
+            if weights is not None:
+                load_weights(network, weights, is_checked=True)
             changes["backbone"] = network.with_entries(kept)
         # Keras would make the optimizer's variables, twice as many as weights: `fit` makes them.
         compiling = described.pop("compile_config", None)
         task = keras.saving.deserialize_keras_object({**described, "config": config | changes})
         if compiling and changes.get("compile", True):
             task.compile(**keras.saving.deserialize_keras_object(compiling))
-    if with_weights and not kept:
-        load_weights(task.backbone, folder / WEIGHTS_FILE, is_checked=True)
+    if weights is not None and not kept:
+        load_weights(task.backbone, weights, is_checked=True)
     task.preset_folder = None if kept else folder
     return task
 
 
-def _kept_entries(old: Any, new: Any) -> dict[str, list[int]]:
+def kept_entries(old: Any, new: Any) -> dict[str, list[int]]:
     """Return where the tokens and labels of a preprocessor are in another one, -1 for nowhere.
 
     They come by the arguments of the network that say how many there are; those that are the same
@@ -171,7 +171,7 @@ def _kept_entries(old: Any, new: Any) -> dict[str, list[int]]:
         what = {"outputs": "labels"}.get(name, name.removesuffix("_size").replace("_", " "))
         new_ones, size = kept[name].count(-1), len(entries)
         say(
-            f"{what.capitalize()}: {size - new_ones:,} of {size:,} entries keep their weights, "
-            f"{new_ones:,} are new."
+            f"{what.capitalize()}: {size - new_ones:,} of {size:,} entries keep their weights "
+            f"({new_ones:,} new)."
         )
     return kept

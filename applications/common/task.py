@@ -1,8 +1,9 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import keras
 import keras_hub
@@ -10,7 +11,7 @@ from keras import ops
 
 from keras_attention.distribute import GlobalMean
 
-from ..training.config import load_config, precision_of
+from ..training.config import Precision, by_key, load_config, precision_of
 from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
 from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
 from . import presets
@@ -85,6 +86,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """Whether a training reports tokens a second: labels are padded with 0."""
     training_keys: ClassVar[Mapping[str, str]] = {}
     """Keys of a training section that are attributes of the task, by whose names."""
+    preprocessor_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys of a configuration, with their section, that are attributes of the preprocessor and may
+    be others after a training, by the names of the attributes."""
+    kept_keys: ClassVar[tuple[str, ...]] = ()
+    """More keys, with their section, that a training from a preset cannot change."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
     origin: Mapping[str, str] | None = None
@@ -182,6 +188,65 @@ class TextTask(OwnModel, keras_hub.models.Task):
         A subclass takes the texts that `asks` names, and of a `SearchTask` `beam_size`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not explain its answers.")
+
+    # ---- Starting from a preset.
+
+    def settings(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a configuration that say what the task has, and their values.
+
+        A training that starts from the task takes them over, and beside them `written`, the
+        configuration of its run folder. A subclass adds what the arguments of its network do not
+        say by the same names.
+        """
+        network, preprocessor = self.backbone.get_config(), self.preprocessor
+        section = next(each.type for each in fields(self.config_class) if each.name == "model")
+        found = {f"model.{each.name}": network.get(each.name) for each in fields(section)}
+        plain = (bool, int, float, str)
+        found = {key: value for key, value in found.items() if isinstance(value, plain)}
+        found |= {
+            f"training.{key}": getattr(self, name) for key, name in self.training_keys.items()
+        }
+        found |= {key: getattr(preprocessor, name) for key, name in self.preprocessor_keys.items()}
+        policy = self.backbone.dtype_policy.name
+        return found | ({"training.precision": policy} if policy in get_args(Precision) else {})
+
+    def with_settings(self, config: Any) -> "TextTask":
+        """Return a task with the same weights, and what a configuration says beside them."""
+        wanted = by_key(config)
+        network, arguments = self.backbone.get_config(), self.arguments_of(config)
+        rates = {name: wanted.get(f"model.{name}") for name in network if name.endswith("dropout")}
+        rates = {name: value for name, value in rates.items() if value not in (None, network[name])}
+        preprocessor = self.require_preprocessor()
+        own = {name: wanted[key] for key, name in self.preprocessor_keys.items()}
+        if any(getattr(preprocessor, name) != value for name, value in own.items()):
+            preprocessor = type(preprocessor).from_config({**preprocessor.get_config(), **own})
+        return self._rebuilt(self._with_rates(rates), preprocessor, **arguments)
+
+    @classmethod
+    def arguments_of(cls, config: Any) -> dict[str, Any]:
+        """Return the arguments of the constructor that a configuration says."""
+        return {name: getattr(config.training, key) for key, name in cls.training_keys.items()}
+
+    def for_corpus(self, corpus: Any) -> "TextTask":
+        """Return the task to train with a corpus, this one where nothing has to change."""
+        return self
+
+    def _with_rates(self, rates: Mapping[str, float]) -> keras_hub.models.Backbone:
+        """Return the network with other rates of dropout."""
+        if not rates:
+            return self.backbone
+        network = type(self.backbone).from_config({**self.backbone.get_config(), **rates})
+        network.set_weights(self.backbone.get_weights())
+        return network
+
+    def _rebuilt(
+        self, network: keras_hub.models.Backbone, preprocessor: TextPreprocessor, **arguments: Any
+    ) -> "TextTask":
+        """Return a task of another network and preprocessor, with changes of other arguments."""
+        own = self.get_config()
+        for name in ("backbone", "preprocessor"):
+            own.pop(name, None)
+        return type(self)(network, preprocessor, **{**own, **arguments})
 
     # ---- Training.
 
@@ -449,12 +514,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
         folder = presets.preset_folder(preset)
         if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
-        task = presets.read_task(cls, folder, load_weights, **kwargs)
+        weights = folder / presets.WEIGHTS_FILE if load_weights else None
+        task = presets.read_task(cls, folder, weights, **kwargs)
         if not Path(preset).is_dir():
             task.preset_folder = None
-        task.origin = {"preset": str(preset)}
+        task.origin = {"preset": origin_name(preset)}
         if load_weights:
-            task.origin["weights"] = checksum(folder / presets.WEIGHTS_FILE)
+            task.origin["weights"] = checksum(weights)
         return task
 
     @classmethod
@@ -503,6 +569,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return `function` compiled, once for each key."""
         ready = self._compiled_functions.ready
         return ready(key, function, self.backbone, *ranks, changing=changing)
+
+
+def origin_name(preset: Path | str) -> str:
+    """Return the name of a preset as a run folder keeps it: of a folder its whole path."""
+    return str(Path(preset).absolute()) if Path(preset).is_dir() else str(preset)
 
 
 def _need_logits(metrics: Any) -> bool:

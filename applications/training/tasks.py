@@ -19,8 +19,15 @@ from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import NotWritten, checksum, digest
-from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, read_part, read_preprocessor
+from ..common.presets import (
+    NETWORK_FILE,
+    PREPROCESSOR_FILE,
+    read_part,
+    read_preprocessor,
+    read_task,
+)
 from ..common.task import TextTask
+from ..common.weights import save_weights
 from . import devices
 from .callbacks import at_epoch_end
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
@@ -29,6 +36,7 @@ from .fit import Outcome, check_executions, train
 from .reporting import tensorboard_summary
 from .run_folder import (
     FORMAT,
+    START_WEIGHTS,
     Checkpoints,
     RunFolder,
     inputs_of,
@@ -39,16 +47,20 @@ from .run_folder import (
 )
 
 
-def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> Outcome:
+def train_task(
+    task_class: type[TextTask], config: Any, output: Path | str, start: TextTask | None = None
+) -> Outcome:
     """Train the task that a configuration describes into the new run folder `output`.
 
-    Where data or configuration are wrong, a UserError is raised and nothing is left.
+    With `start`, a task of a preset, network, vocabularies and first weights are those of it, and
+    the configuration comes from `config_from`. Where data or configuration are wrong, a UserError
+    is raised and nothing is left.
     """
     config = with_absolute_paths(config)
     refuse_existing(output)
 
     def make(held):
-        corpora = _prepare(task_class, config, output)
+        corpora = _prepare(task_class, config, output, start)
         held.enter_context(writing(RunFolder(output)))
         return corpora
 
@@ -182,7 +194,7 @@ def fit_new_run(
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
     _check_epoch(task, section, corpora[0])
     if is_free(output):
-        with RunFolder.prepare(output, task.name_of_task, given) as folder:
+        with RunFolder.prepare(output, task.name_of_task, given, task.origin) as folder:
             save_config(config, folder / "config.yaml")
             task.describe(folder)
     run = RunFolder(output, task=task.name_of_task)
@@ -193,7 +205,9 @@ def fit_new_run(
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
         known = read_part(run.path, NETWORK_FILE)
         if without("name", own) != without("name", known):
-            own, known = ({**each, "config": _without_frozen(each["config"])} for each in (own, known))
+            own, known = (
+                {**each, "config": _without_frozen(each["config"])} for each in (own, known)
+            )
             if without("name", own) == without("name", known):
                 raise UserError(
                     f"{output} trains other layers than {whose}, or freeze the same layers."
@@ -241,25 +255,40 @@ def with_absolute_paths(config: Any) -> Any:
     return dataclasses.replace(config, **{name: absolute(getattr(config, name)) for name in names})
 
 
-def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
+def _prepare(
+    task_class: type[TextTask], config: Any, output: Path | str, start: TextTask | None
+) -> tuple:
     """Make the run folder; return the ids to train with, what to judge by, and its ids."""
     task_class.check_data(config)
     _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
+    # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
+    # be resumed with another configuration.
+    if start is None:
+        task = task_class.configured(
+            config, _adapted(task_class, config, corpus), precision_of(config)
+        )
+    else:
+        task = start.with_settings(config).for_corpus(corpus)
+    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
+    origin = start and start.origin
+    with RunFolder.prepare(output, task_class.name_of_task, origin=origin) as folder:
+        save_config(config, folder / "config.yaml")
+        task.describe(folder)
+        if start is not None:
+            save_weights(task.backbone, folder / START_WEIGHTS)
+    return corpora
+
+
+def _adapted(task_class: type[TextTask], config: Any, corpus: Any) -> Any:
+    """Return the preprocessor for a corpus; what is warned of is told."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         preprocessor = task_class.adapt(config, corpus)
     for text in dict.fromkeys(str(each.message) for each in caught):
         say(f"note: {text}")
-    # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
-    # be resumed with another configuration.
-    task = task_class.configured(config, preprocessor, precision_of(config))
-    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
-    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
-    with RunFolder.prepare(output, task_class.name_of_task) as folder:
-        save_config(config, folder / "config.yaml")
-        task.describe(folder)
-    return corpora
+    return preprocessor
 
 
 def _fit(
@@ -273,12 +302,20 @@ def _fit(
     config = devices.on_all_replicas(config)
     with seeded(config.training):
         with devices.model_scope(config) as workers:
-            task = task_class.configured(config, preprocessor_of(task_class, run))
+            task = _new_task(task_class, run, config)
         if corpora is None:
             corpus, held_out = _read(task_class, config)
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
             del corpus
         return fit_in_run(task, run, config, corpora, workers, on_start=on_start)
+
+
+def _new_task(task_class: type[TextTask], run: RunFolder, config: Any) -> TextTask:
+    """Return the task of a run with the weights that its training starts from."""
+    if run.start_weights.is_file():
+        policy = keras.config.dtype_policy()  # of `model_scope`
+        return read_task(task_class, run.path, run.start_weights, policy)
+    return task_class.configured(config, preprocessor_of(task_class, run))
 
 
 def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:
