@@ -116,7 +116,8 @@ def read_task(
 ) -> keras_hub.models.Task:
     """Return the task of a preset, its network in another `dtype` if wanted.
 
-    Without a file of `weights`, the network has new ones. Where `changes` has a preprocessor of other tokens or labels, the network gets entries for them.
+    Without a file of `weights`, the network has new ones. Where `changes` has a preprocessor of
+    other tokens or labels, the network gets entries for them.
     """
     described = read_part(folder, TASK_FILE)
     found = keras.saving.get_registered_object(described["registered_name"])

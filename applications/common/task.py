@@ -16,6 +16,7 @@ from ..training.fit import build_optimizer, check_executions, check_run, with_sc
 from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
 from . import presets
 from .backend import CompiledFunctions, require_backend
+from .batches import IteratorOfBatches, encoded_batches
 from .card import card_of_preset
 from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
@@ -341,11 +342,16 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Train on texts: each is encoded once, and examples of like lengths share a batch.
 
         Args:
-            x: texts, as the task takes them, or a `tf.data.Dataset` of batches of them.
+            x: texts, as the task takes them, or batches of them: a `tf.data.Dataset`, a
+                `keras.utils.PyDataset` or an iterator such as a generator. A batch is `(x, y)` or
+                `(x, y, sample_weight)`, each a list for the texts of the batch (of an
+                `AnswerRanker` a dict of `"question"` and `"candidates"`, and labels). An iterator
+                gives one epoch, or as many as it lasts for with `steps_per_epoch`.
             y: their targets, where `x` does not hold them.
             batch_size: examples of a batch; 32 where not given, or with `run` that of `training`.
             epochs: passes over the data; those of `training` where that is given, else 1.
-            validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch.
+            validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch;
+                no iterator of batches.
             validation_split: the part of the examples, the last ones, to validate on instead.
             sample_weight: a weight for each example; `run` measures validation without them.
             shuffle: whether to draw a new order in each epoch.
@@ -366,7 +372,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if self.preprocessor is None and not is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         sources = {"x": x, "y": y, "validation_data": validation_data}
-        x, y, validation_data = sources_of(self.preprocessor, **sources)
+        x, y, validation_data = sources_of(self.preprocessor, True, **sources)
         check_number("`validation_split`", validation_split, 0)
         if steps_per_epoch is not None:
             check_number("`steps_per_epoch`", steps_per_epoch, 1, whole=True)
@@ -416,8 +422,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
                     f"variants={self.preprocessor.variants}"
                 )
             self.before_training(None)
-            # -1: as many at a time as help.
-            dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
+            epochs = kwargs["epochs"]
+            if isinstance(corpus, IteratorOfBatches) and epochs > 1 and steps_per_epoch is None:
+                raise ValueError(
+                    "An iterator of batches is gone through once: give `steps_per_epoch`, or a "
+                    f"`keras.utils.PyDataset`. Received: epochs={epochs}"
+                )
+            dataset = self._encoded_stream(corpus, repeat=steps_per_epoch is not None)
         else:
             encoded = self.encode_to_train(corpus)
             self.before_training(encoded)
@@ -426,7 +437,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             dataset = batches.to_dataset(kwargs.get("initial_epoch", 0) * steps_per_epoch)
         check_executions(self.steps_per_execution, steps_per_epoch or 0, section="")
         if is_dataset(held_out):
-            held_out = held_out.map(self.preprocess_samples)
+            held_out = self._encoded_stream(held_out)
         elif held_out is not None:
             encoded = self.encode(held_out)
             size = kwargs.pop("validation_batch_size", None) or size
@@ -435,6 +446,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
         kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
+
+    def _encoded_stream(self, batches: Any, repeat: bool = False) -> Any:
+        """Return batches of texts as batches of ids."""
+        if hasattr(batches, "element_spec"):
+            # -1: as many at a time as help.
+            return batches.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
+        return encoded_batches(batches, self.preprocessor, repeat=repeat)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
@@ -447,6 +465,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 # One batch needs no pipeline of data, which takes longer to make than to run.
                 x = keras.utils.unpack_x_y_sample_weight(self.preprocess_samples(x))[0]
                 return keras.Model.predict(self, x, batch_size, **kwargs)
+        if self.preprocessor is not None and isinstance(x, keras.utils.PyDataset):
+            x = encoded_batches(x, self.preprocessor, has_targets=False)
+            return keras.Model.predict(self, x, **kwargs)
         return super().predict(x, batch_size, **kwargs)
 
     def as_source(self, x: Any) -> Any:
@@ -458,6 +479,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
         x, y = sources_of(self.preprocessor, x=x, y=y)
+        if self.preprocessor is not None and isinstance(x, keras.utils.PyDataset):
+            return keras.Model.evaluate(self, self._encoded_stream(x), **kwargs)
         if is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))

@@ -397,7 +397,7 @@ class Summarizer(SearchTask):
             return self.backbone.log_likelihood(labels, self.backbone.features(inputs, False))
 
         def figures() -> dict[str, float]:
-                    find = self._compiled("likelihood", likelihood, {"source": 3, "target": 2}, 2)
+            find = self._compiled("likelihood", likelihood, {"source": 3, "target": 2}, 2)
             total, words = 0.0, 0
             for inputs, labels, *_ in dataset:
                 real = np.asarray(labels) != PAD_ID
