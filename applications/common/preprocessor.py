@@ -166,7 +166,7 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     return texts
 
 
-WANTED = "lists of texts, or batches of them: a `tf.data.Dataset` or `keras.utils.PyDataset`"
+WANTED = "lists of texts, or a `keras.utils.PyDataset` or `tf.data.Dataset` of batches of them"
 
 
 def sources_of(
