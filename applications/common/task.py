@@ -12,7 +12,13 @@ from keras import ops
 from keras_attention.distribute import GlobalMean
 
 from ..training.config import Precision, by_key, load_config, precision_of
-from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
+from ..training.fit import (
+    build_optimizer,
+    check_executions,
+    check_run,
+    optimizes_what_is_trained,
+    with_scaled_loss,
+)
 from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
 from . import presets
 from .backend import CompiledFunctions, require_backend
@@ -317,7 +323,26 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def save(self, filepath: Path | str, *args: Any, **kwargs: Any) -> None:
         build_optimizer(self)  # as Keras does for that of the task which it reads back
-        super().save(filepath, *args, **kwargs)
+        optimizer, self.optimizer = self.optimizer, self._optimizer_of_copy()
+        try:
+            super().save(filepath, *args, **kwargs)
+        finally:
+            self.optimizer = optimizer
+
+    def _optimizer_of_copy(self) -> keras.optimizers.Optimizer | None:
+        """Return the optimizer that a copy of the task can read from a file.
+
+        It is a new one where layers were frozen since the task was compiled, or LoRA is learned,
+        which the copy does not have: Keras could not read the file.
+        """
+        optimizer, network = self.optimizer, self.backbone
+        adapted = any(getattr(each, "lora_enabled", False) for each in network._flatten_layers())
+        if optimizer is None or (optimizes_what_is_trained(self) and not adapted):
+            return optimizer
+        copy = type(network).from_config(network.get_config())
+        optimizer = type(optimizer).from_config(optimizer.get_config())
+        optimizer.build(copy.trainable_variables)
+        return optimizer
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -97,6 +97,19 @@ def test_quantized_and_adapted_tasks_keep_what_is_frozen(tmp_path, traced_nowher
             assert not again.backbone.encoder.vectors.embedding.weights[0].trainable
 
 
+def test_a_file_of_what_was_trained_with_lora_is_read_back(tmp_path, traced_nowhere):
+    """Its optimizer has variables for LoRA alone, and the task that is read back has no LoRA."""
+    task = TASKS["TextClassifier"].make()
+    task.backbone.enable_lora(2)
+    task.compile()
+    task.fit(TEXTS, LABELS, verbose=0)
+    task.save(tmp_path / "task.keras")
+    again = keras.saving.load_model(tmp_path / "task.keras")
+    assert TASKS["TextClassifier"].use(again) == TASKS["TextClassifier"].use(task)
+    again.fit(TEXTS, LABELS, verbose=0)
+    task.fit(TEXTS, LABELS, verbose=0)
+
+
 def test_a_file_keeps_the_optimizer_of_what_is_trained(tmp_path, traced_nowhere):
     task = TASKS["TextClassifier"].make()
     task.backbone.encoder.trainable = False
