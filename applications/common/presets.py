@@ -139,8 +139,7 @@ def read_task(
         for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
             check_range(name, (config.get("search") or {}).get(name), at_most=MOST[name])
         if dtype is not None:
-            policy = keras.dtype_policies.get(dtype)
-            config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
+            config["backbone"] = _with_dtype(config["backbone"], keras.dtype_policies.get(dtype))
         if kept:
             network = keras.saving.deserialize_keras_object(config["backbone"])
             if weights is not None:
@@ -155,6 +154,28 @@ def read_task(
         load_weights(task.backbone, weights, is_checked=True)
     task.preset_folder = None if kept else folder
     return task
+
+
+def _with_dtype(network: Mapping[str, Any], policy: keras.dtype_policies.DTypePolicy) -> Any:
+    """Return the description of a network in another dtype policy.
+
+    Parts that have the policy of the network get the new one too, where weights stay as they are:
+    not each part can be made with weights of 16 bits.
+    """
+    old, new = network["config"].get("dtype"), keras.dtype_policies.serialize(policy)
+
+    def changed(value):
+        if isinstance(value, list):
+            return [changed(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return new if value == old else {name: changed(each) for name, each in value.items()}
+
+    is_like = isinstance(old, dict) and (
+        keras.dtype_policies.deserialize(old).variable_dtype == policy.variable_dtype
+    )
+    network = changed(network) if is_like else network
+    return {**network, "config": {**network["config"], "dtype": new}}
 
 
 def kept_entries(old: Any, new: Any) -> dict[str, list[int]]:

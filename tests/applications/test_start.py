@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -24,6 +25,7 @@ from keras_attention.applications.translation import (
 from keras_attention.layers import LocalAttention
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures
 from tests.contracts.tasks import DOCUMENTS, LABELS, PAIRS, QUESTIONS, TEXTS, translator
+from tests.docs_examples import commands, run_fences
 
 CLASSES = {
     "translation": Translator,
@@ -31,6 +33,7 @@ CLASSES = {
     "classification": TextClassifier,
     "answer-selection": AnswerRanker,
 }
+REPOSITORY = Path(__file__).resolve().parents[2]
 HARDLY = "--training.learning_rate=1e-12"
 pytestmark = pytest.mark.usefixtures("traced_nowhere")
 
@@ -250,6 +253,20 @@ def test_a_run_of_python_notes_its_preset(tmp_path):
     assert about["from"] == task.origin
     assert about["from"]["preset"] == str(tmp_path / "two")
     assert "started from the preset `two`" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_the_tutorial_shows_what_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (REPOSITORY / "docs" / "tutorials" / "fine_tune.md").read_text(encoding="utf-8")
+    assert run_fences(text, "fine_tune.md")
+    arguments = next(words for words in commands(text, "keras-attention") if "16" in words)
+    assert main(arguments) == 2
+    done = capsys.readouterr()
+    shown = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    said = " ".join((done.out + done.err).split())
+    assert len(shown) == 4
+    for output in shown:
+        assert " ".join(output.split()) in said
 
 
 def test_mixed_precision_reaches_the_network_of_a_preset(first, tmp_path):
