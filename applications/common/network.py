@@ -34,6 +34,8 @@ class Network(OwnModel, keras_hub.models.Backbone):
         **kwargs: `name` and `trainable`.
     """
 
+    only_to_train = ("trainable", "switched")
+
     def __init__(self, *, dtype: Any = None, **kwargs: Any):
         keep_functional_apart()
         super().__init__(dtype=dtype, **kwargs)

@@ -53,6 +53,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
     explain(*texts, **options)              the answer and what was attended to, for a page
     ```
 
+    Its network and its preprocessor name by `entries()` the weights that belong to a token or
+    label, and the tokens and labels, so that `from_preset` can change them.
+
     The command trains the same task from a configuration, with these:
 
     ```
@@ -61,6 +64,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
     configured(config, preprocessor, dtype=None)         the task, with new weights
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
+    settings(written)                       the keys of a configuration that say what the task has
+    for_corpus(corpus)                      the task of a preset, for the labels of a corpus
     preprocessor_of_0_1(folder, config)     that of a run folder that version 0.1 made
     ```
 

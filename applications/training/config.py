@@ -62,11 +62,11 @@ def load_config(
 
 def given_keys(
     config_class: type, paths: Sequence[Path | str] = (), overrides: Sequence[str] = ()
-) -> list[str]:
-    """Return the `section.key` names that files and options give."""
+) -> dict[str, bool]:
+    """Return the `section.key` names that files and options give, and whether to null."""
     sources = [_read_sections(config_class, Path(path)) for path in paths]
     sources.append(_read_overrides(config_class, overrides))
-    return list(dict.fromkeys(key for source in sources for key in by_key(source)))
+    return {key: value in NULLS for source in sources for key, value in by_key(source).items()}
 
 
 def option_value(value: Any) -> str:

@@ -47,6 +47,12 @@ def config_from(
         left_out = {*named, *(f"data.{name}" for name in SOURCES)}
         known = {key: value for key, value in known.items() if key not in left_out}
     start = [f"--{key}={option_value(value)}" for key, value in known.items()]
+    # Null stands for what the network has, which files of settings do not know.
+    nulls = [key for key, is_null in given.items() if is_null and _is_kept(task, key)]
+    overrides = [
+        *overrides,
+        *(f"--{key}={option_value(known[key])}" for key in nulls if key in known),
+    ]
     config = load_config(kind, paths, overrides, start)
     # A known data set brings its columns; its sizes of networks are no matter here.
     start += [each for each in task.defaults_of(config) if each.startswith("--data.")]
@@ -75,19 +81,20 @@ def _check_learns(task: TextTask, preset: str) -> None:
         )
 
 
+def _is_kept(task: TextTask, key: str) -> bool:
+    """Whether a training from a preset cannot change a key."""
+    rates = {f"model.{name}" for name in task.backbone.get_config() if name.endswith("dropout")}
+    if key in rates or key in task.preprocessor_keys:
+        return False
+    return key.partition(".")[0] in KEPT_SECTIONS or key in task.kept_keys
+
+
 def _check_agrees(
     task: TextTask, preset: str, given: Iterable[str], base: Any, config: Any
 ) -> None:
     """Raise a UserError where given keys contradict what a preset has."""
     has, wanted = by_key(base), by_key(config)
-    rates = {f"model.{name}" for name in task.backbone.get_config() if name.endswith("dropout")}
-    may_change = {*rates, *task.preprocessor_keys}
-    wrong = [
-        key
-        for key in given
-        if key.partition(".")[0] in KEPT_SECTIONS or key in task.kept_keys
-        if key not in may_change and wanted[key] != has[key]
-    ]
+    wrong = [key for key in given if _is_kept(task, key) and wanted[key] != has[key]]
     if wrong:
         own = ", ".join(f"{key} {option_value(has[key])}" for key in wrong[:5])
         received = ", ".join(shown(wanted[key]) for key in wrong[:5])

@@ -214,7 +214,7 @@ def test_data_of_the_preset_stay_unless_others_are_named(tmp_path):
     known = config_from(task, "preset", own, [], ["--data.dataset=dates"])
     assert known.data.target_language == "iso" and known.model.embedding_size == 5
     file = tmp_path / "more.yaml"
-    file.write_text("training: {epochs: 5}\nmodel: {units: 6}\n")
+    file.write_text("training: {epochs: 5}\nmodel: {units: 6, readout_size: null, layers: null}\n")
     assert config_from(task, "preset", own, [file]).training.epochs == 5
 
 
