@@ -25,9 +25,10 @@ def settings_of(part: Any, to_train: bool = False) -> dict[str, Any]:
     A part names in `only_to_train` the settings that training alone reads. Without `to_train` they
     are left out.
     """
-    left_out = () if to_train else getattr(part, "only_to_train", ())
-    config = {**without("name", part.get_config()), "name": None}
-    return {name: value for name, value in config.items() if name not in left_out}
+    config = part.get_config()
+    for name in ("name", *(() if to_train else getattr(part, "only_to_train", ()))):
+        config = without(name, config)
+    return config
 
 
 def without(key: str, value: Any) -> Any:

@@ -205,9 +205,7 @@ def fit_new_run(
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
         known = read_part(run.path, NETWORK_FILE)
         if without("name", own) != without("name", known):
-            own, known = (
-                {**each, "config": _without_frozen(each["config"])} for each in (own, known)
-            )
+            own, known = (without("trainable", without("switched", x)) for x in (own, known))
             if without("name", own) == without("name", known):
                 raise UserError(
                     f"{output} trains other layers than {whose}, or freeze the same layers."
@@ -217,11 +215,6 @@ def fit_new_run(
         record = take_over(run, config, given=given)
         own = keras.tree.flatten(callbacks or [])
         return fit_in_run(task, run, config, corpora, callbacks=own, on_start=record)
-
-
-def _without_frozen(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a network without what it says of frozen layers."""
-    return {**config, "trainable": None, "switched": None}
 
 
 def _of_task(task: TextTask, section: Any, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def test_words_that_stay_keep_their_weights(network, tmp_path, capsys, traced_no
         weight.assign(np.random.normal(size=weight.shape))
     task.save_to_preset(tmp_path / "preset")
     sources, targets = [*TEXTS, "zebra", "yak"], [each.replace("dog", "cat") for each in TEXTS]
-    new = TranslationPreprocessor.adapt(sources, targets[::-1] + ["ox"] * 3, kind="words")
+    new = TranslationPreprocessor.adapt(sources, targets[::-1] + ["ox"] * 2, kind="words")
     again = Translator.from_preset(tmp_path / "preset", preprocessor=new)
     assert again.preprocessor is new
     said = capsys.readouterr().err
@@ -223,10 +223,10 @@ def test_a_vocabulary_that_a_network_cannot_have_is_refused(tmp_path, traced_now
     sizes = [shared.source_vocabulary_size] * 2
     task = Translator(Transformer(*sizes, **SIZES[Transformer], share_embeddings=True), shared)
     task.save_to_preset(tmp_path / "shared")
-    other = TranslationPreprocessor.adapt(TEXTS, [*TEXTS, "ox"], kind="words")
+    other = TranslationPreprocessor.adapt(TEXTS, [*TEXTS[1:], "ox"], kind="words")
     with pytest.raises(ValueError, match="share their embeddings.*shared=True"):
         Translator.from_preset(tmp_path / "shared", preprocessor=other)
-    both = TranslationPreprocessor.adapt(TEXTS, [*TEXTS, "ox"], kind="words", shared=True)
+    both = TranslationPreprocessor.adapt(TEXTS, [*TEXTS[1:], "ox"], kind="words", shared=True)
     again = Translator.from_preset(tmp_path / "shared", preprocessor=both)
     assert again.backbone.source_embedding is again.backbone.target_embedding
 
@@ -277,7 +277,8 @@ def test_numbers_and_pairs_get_a_new_head_too(tmp_path, traced_nowhere):
     again = PairClassifier.from_preset(tmp_path / "pairs", labels=["yes", "no", 3])
     again.fit(PAIRS, [3, *LABELS[1:]], verbose=0)
     same = PairClassifier.from_preset(tmp_path / "pairs", labels=["no", "yes"])
-    assert same.classify(PAIRS[0]) == pairs.classify(PAIRS[0])
+    found = (each.classify(PAIRS[0]).probabilities for each in (same, pairs))
+    assert next(found) == next(found)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +342,7 @@ def batches_of(name):
 def test_batches_from_python_are_trained_on(name, traced_nowhere):
     """On TensorFlow, Keras would fix the lengths of the first two batches."""
     task, batches, seen = TASKS[name].make(), batches_of(name), []
-    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_: seen.append(1))
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: seen.append(1))
     for workers in (1, 2):
         source = Source(batches, workers=workers)
         seen.clear()
