@@ -41,6 +41,7 @@ class Network(OwnModel, keras_hub.models.Backbone):
         super().__init__(dtype=dtype, **kwargs)
         self._parts_given: dict[str, bool] = {}
         self._parts_are_frozen = False
+        self._frozen_before_lora: tuple[int, ...] | None = None
 
     def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
         """Return the layer given for an argument, or the one that `make()` returns."""
@@ -229,6 +230,7 @@ class Network(OwnModel, keras_hub.models.Backbone):
         if self._adapted()[1]:
             raise ValueError(f"LoRA can be enabled once. Received: {self.name}, which has it")
         if not self.trainable:
+            self._frozen_before_lora = tuple(self._switched())
             self.trainable = True
         for weight in self.weights:  # not layers: saved, those would stay frozen
             weight.trainable = False
@@ -255,9 +257,10 @@ class Network(OwnModel, keras_hub.models.Backbone):
         config["dtype"] = keras.dtype_policies.serialize(self.dtype_policy)
         described = keras.saving.serialize_keras_object
         layers = self._flatten_layers(include_self=False)
-        config["switched"] = [
-            index for index, layer in enumerate(layers) if layer.trainable != self.trainable
-        ]
+        config["switched"] = self._switched()
+        if self._frozen_before_lora is not None and self.trainable:
+            # A saved network holds merged kernels, and no LoRA.
+            config |= {"trainable": False, "switched": list(self._frozen_before_lora)}
         quantized = [
             [index, layer.quantization_mode, described(getattr(layer, "quantization_config", None))]
             for index, layer in enumerate(layers)
@@ -298,6 +301,11 @@ class Network(OwnModel, keras_hub.models.Backbone):
         if not self.trainable:
             for each in (*self._flatten_layers(include_self=False), *self.weights):
                 each.trainable = False
+
+    def _switched(self) -> list[int]:
+        """Return the indices of the layers whose `trainable` is not the network's own."""
+        layers = self._flatten_layers(include_self=False)
+        return [i for i, layer in enumerate(layers) if layer.trainable != self.trainable]
 
     def _switch(self, switched: set[int]) -> None:
         """Give each layer its own `trainable`: that of the network, or of `switched` the other.

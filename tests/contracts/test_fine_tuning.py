@@ -97,6 +97,17 @@ def test_quantized_and_adapted_tasks_keep_what_is_frozen(tmp_path, traced_nowher
             assert not again.backbone.encoder.vectors.embedding.weights[0].trainable
 
 
+def test_a_frozen_network_that_learns_with_lora_is_frozen_again(tmp_path, traced_nowhere):
+    task = TASKS["TextClassifier"].make()
+    task.backbone.trainable = False
+    task.backbone.enable_lora(2)
+    assert all("lora_" in each.name for each in task.backbone.trainable_weights)
+    for again in read_back(task, tmp_path)[:2]:
+        assert not again.backbone.trainable and not again.trainable_variables
+        again.backbone.enable_lora(2)
+        assert len(again.trainable_variables) == len(task.trainable_variables)
+
+
 def test_a_file_of_what_was_trained_with_lora_is_read_back(tmp_path, traced_nowhere):
     """Its optimizer has variables for LoRA alone, and the task that is read back has no LoRA."""
     task = TASKS["TextClassifier"].make()
