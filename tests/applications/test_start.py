@@ -133,7 +133,7 @@ def test_a_preset_that_is_none_or_of_another_task_is_refused(first, tmp_path, ca
     task.save_to_preset("frozen")
     assert main(["train", FAST, "--from", "frozen", *run]) == 2
     assert "All layers of frozen are frozen" in capsys.readouterr().err
-    task = TextClassifier.from_texts(TEXTS, LABELS, units=4)
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none")
     task.quantize("int8")
     task.save_to_preset("integers")
     assert main(["train", "classification", "--from", "integers", *run]) == 2
@@ -221,7 +221,7 @@ def test_data_of_the_preset_stay_unless_others_are_named(tmp_path):
 
 def test_unknown_labels_get_a_new_head(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    task = TextClassifier.from_texts(TEXTS, LABELS, units=4)
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none")
     task.save_to_preset("two")
     common = ["--data.dev_file=table.tsv", "--training.tensorboard=false", "--training.epochs=1"]
     arguments = ["train", "classification", "--from", "two", HARDLY, "--data.train_file=table.tsv"]
@@ -240,7 +240,9 @@ def test_unknown_labels_get_a_new_head(tmp_path, capsys, monkeypatch):
 
 
 def test_a_run_of_python_notes_its_preset(tmp_path):
-    TextClassifier.from_texts(TEXTS, LABELS, units=4).save_to_preset(tmp_path / "two")
+    TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none").save_to_preset(
+        tmp_path / "two"
+    )
     task = TextClassifier.from_preset(tmp_path / "two")
     training = type(task.config_class().training)(tensorboard=False, epochs=1)
     options = {"validation_data": (TEXTS, LABELS), "training": training, "verbose": 0}
