@@ -24,10 +24,11 @@ from .common.files import check_new_file, check_picture, refuse_existing_output
 from .common.presets import TASK_FILE, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
-from .common.task import TextTask
+from .common.task import TextTask, origin_name
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import FORMAT, RunFolder, is_free
+from .training.start import config_from
 from .training.tasks import train_task
 
 SEARCHES = ("evaluate", "predict", "score", "shortlist")
@@ -97,18 +98,49 @@ def _train(options):
     resumes = options.resume and not is_free(options.output)
     own = {"changed": options.accept_changes, "task": options.task}
     folder = RunFolder(options.output, **own) if resumes else None
-    config = read_config(task_class, options.config, options.overrides, folder)
+    paths, start = [options.config] if options.config else [], None
+    if resumes:
+        _check_same_start(folder, options.start)
+    elif options.start:
+        start, own = _start(task_class, options.start)
+        name, overrides = options.start, options.overrides
+        config = config_from(start, name, own / "config.yaml", paths, overrides)
+    if start is None:
+        config = read_config(task_class, options.config, options.overrides, folder)
     if config.training.check_numerics:
         require_backend("training.check_numerics")
     if resumes:
         outcome = tasks.resume_task(task_class, config, options.output, options.accept_changes)
     else:
-        outcome = train_task(task_class, config, options.output)
+        outcome = train_task(task_class, config, options.output, start)
     say(
         f"{outcome.reason}: best {outcome.monitor} {outcome.best:.4g} in epoch "
         f"{outcome.best_epoch} of {outcome.epoch}, {clock(outcome.seconds)} in all. "
         f"Try `keras-attention evaluate {options.output}`."
     )
+
+
+def _start(task_class: type[TextTask], preset: str) -> tuple[TextTask, Path]:
+    """Return the task of a preset to start a training from, and its folder."""
+    folder, found = _found(preset)
+    if found is not task_class:
+        raise UserError(
+            f"{preset} is a preset of task {found.name_of_task}. "
+            f"Expected: {task_class.name_of_task}."
+        )
+    task = task_class.from_preset(preset)
+    task.require_preprocessor()
+    return task, folder
+
+
+def _check_same_start(run: RunFolder, preset: str | None) -> None:
+    """Refuse to continue a run from another preset than that which it started from."""
+    known = run.about.get("from", {}).get("preset")  # none in a run of version 0.1
+    if preset is not None and str(known) != origin_name(preset):
+        had = f"started from {known}" if known else "did not start from a preset"
+        raise UserError(
+            f"{run.path} {had}: leave --from out to continue it. Received: --from {preset}."
+        )
 
 
 def _on_a_run(options):

@@ -156,6 +156,9 @@ class AnswerNetwork(Network):
         vectors = with_matches(vectors, ids, other) if self.exact_match else vectors
         return vectors, ops.not_equal(ids, 0)
 
+    def entries(self):
+        return {"vocabulary_size": [(self.embedding.embeddings, 0)]}
+
     def set_vectors(self, vectors: np.ndarray) -> None:
         """Set the vectors of words, `(vocabulary_size, embedding_size)`."""
         self.embedding.embeddings.assign(vectors)

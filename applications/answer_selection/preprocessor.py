@@ -116,6 +116,11 @@ class AnswerPreprocessor(TextPreprocessor):
         """How many ids there are, padding and buckets included."""
         return self.tokenizer.vocabulary_size + self.unknown_buckets
 
+    def entries(self):
+        # A bucket has the same words where there are as many.
+        buckets = [(self.unknown_buckets, bucket) for bucket in range(self.unknown_buckets)]
+        return {"vocabulary_size": [*self.tokenizer.vocabulary, *buckets]}
+
     def tokens(self, text: str) -> list[str]:
         """Return the words of a text that are read."""
         return self.tokenizer.tokens(text)[: self.max_length]

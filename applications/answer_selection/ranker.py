@@ -81,6 +81,7 @@ class AnswerRanker(TextTask):
     network_class, preprocessor_cls = AnswerNetwork, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}
     training_keys: ClassVar = {"loss": "objective", "margin": "margin", "negatives": "negatives"}
+    preprocessor_keys: ClassVar = {"data.max_length": "max_length"}
     served_letters = 100_000  # of which `max_length` words are read
 
     def __init__(
@@ -371,6 +372,15 @@ class AnswerRanker(TextTask):
         preprocessor = AnswerPreprocessor(tokenizer, *options)
         preprocessor.read_start(folder / "tokenizers")
         return preprocessor
+
+    def settings(self, written):
+        found = super().settings(written)
+        if self.objective != "hinge":  # which alone has a margin
+            del found["training.margin"]
+        found["model.encoder"] = self.backbone.encoder
+        found["vectors.trainable"] = self.backbone.trainable_vectors
+        found["vocabulary.unknown_buckets"] = self.preprocessor.unknown_buckets
+        return found
 
     def about_figures(self) -> str:
         return "`val_map` and `val_mrr` are `protocol:filtered|ties:trec_eval`."

@@ -15,7 +15,12 @@ from keras_attention.text import BucketedBatches, load_tokenizer
 from ..common.errors import UserError, check_key, check_number, check_single, say, shown
 from ..common.explanation import AttentionMap, Explanation, attention_map
 from ..common.preprocessor import check_equally_many, weights_of
-from ..common.presets import update_preprocessor
+from ..common.presets import (
+    kept_entries,
+    preset_folder,
+    read_preprocessor,
+    update_preprocessor,
+)
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
@@ -32,7 +37,7 @@ from .config import (
 )
 from .encoders import SIDES
 from .layers import PACKAGE
-from .model import Classifier, build_model
+from .model import Classifier, build_model, settings_of_network
 from .preprocessor import (
     ClassificationPreprocessor,
     Labels,
@@ -65,6 +70,7 @@ class ClassificationTask(TextTask):
     config_class, known_defaults = ClassificationConfig, PRESETS
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
     training_keys: ClassVar = {x: x for x in ("label_smoothing", "threshold")}
+    preprocessor_keys: ClassVar = {"data.max_length": "max_length"}
     served_letters = 100_000  # of which `max_length` tokens are read
     pairs: ClassVar[bool]
     default_architecture: ClassVar[str]
@@ -144,6 +150,41 @@ class ClassificationTask(TextTask):
         preprocessor = cls.adapt(config, data.in_memory(columns, values))
         task = cls.configured(config, preprocessor, dtype)
         preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        return task
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: Path | str,
+        load_weights: bool = True,
+        *,
+        labels: Labels | Sequence[str | int] | None = None,
+        **kwargs: Any,
+    ) -> "ClassificationTask":
+        """Return the task of a preset, with a head for other labels where they are given.
+
+        Args:
+            preset: a folder that `save_to_preset` wrote, a run folder, or a handle.
+            load_weights: whether to load the weights; else they are new ones.
+            labels: the labels of a new head, in the order of its outputs, of the kind that the
+                preset has; or a `Labels`, which says the kind. A label that the preset has keeps
+                its weights where the kind is the same, others start with new ones, and a line says
+                how many these are. None keeps the preset's labels.
+            **kwargs: arguments of the constructor to change; `dtype` of the network.
+
+        Raises:
+            ValueError: where there is no such preset, it is damaged or of another task, or the
+                labels are no list of strings or whole numbers, each once.
+        """
+        if labels is None:
+            return super().from_preset(preset, load_weights, **kwargs)
+        own = kwargs.get("preprocessor") or read_preprocessor(preset_folder(preset))
+        new = labels if isinstance(labels, Labels) else _labels_like(own.labels, labels)
+        config = {**own.get_config(), "labels": dataclasses.asdict(new)}
+        kwargs["preprocessor"] = type(own).from_config(config)
+        task = super().from_preset(preset, load_weights, **kwargs)
+        if new.kind != own.labels.kind and kwargs.get("compile", True):
+            task.compile()  # the loss that was saved is of the other kind
         return task
 
     # ---- In use.
@@ -476,6 +517,34 @@ class ClassificationTask(TextTask):
         preprocessor.read_start(folder)
         return preprocessor
 
+    def settings(self, written):
+        found, preprocessor = super().settings(written), self.preprocessor
+        found |= settings_of_network(self.backbone)
+        column = written["data.second_column"]
+        found["data.second_column"] = (column or "second") if self.pairs else None
+        found["data.labels"] = preprocessor.labels.kind
+        if not isinstance(preprocessor.tokenizer, BackboneTokenizer):
+            found["tokenizer.kind"] = preprocessor.tokenizer.kind
+        if preprocessor.sentences is not None:
+            found["tokenizer.sentences"] = preprocessor.sentences
+            found["tokenizer.max_sentence_length"] = preprocessor.max_sentence_length
+        return found
+
+    def for_corpus(self, corpus: data.Examples) -> "ClassificationTask":
+        """Return the task for the labels of a corpus, with a new head where one is unknown."""
+        own, values = self.preprocessor.labels, [item.label for item in corpus.items]
+        kind = corpus.data.labels
+        wanted = Labels.of(values, kind, corpus.report.name)
+        is_known = kind == own.kind and set(map(str, wanted.names)) <= set(map(str, own.names))
+        return self if is_known else self._with_labels(wanted)
+
+    def _with_labels(self, labels: Labels) -> "ClassificationTask":
+        """Return the task with a head for other labels; those that both have keep their weights."""
+        own = self.preprocessor
+        changed = {"labels": dataclasses.asdict(labels), "thresholds": None}
+        new = type(own).from_config({**own.get_config(), **changed})
+        return self._rebuilt(self.backbone.with_entries(kept_entries(own, new)), new)
+
     def about_figures(self) -> str:
         labels = self.preprocessor.labels
         return f"`val_score` and others: `{results.signature(labels, self._thresholds())}`."
@@ -572,6 +641,19 @@ class ClassificationTask(TextTask):
             return None
         own = preprocessor.thresholds or [self.threshold] * len(labels.names)
         return results.as_thresholds(given, labels, own)
+
+
+def _labels_like(known: Labels, names: Any) -> Labels:
+    """Return labels of the kind that a preset has; those of a preset of numbers are one a text."""
+    if isinstance(names, (str, bytes, Mapping)) or not hasattr(names, "__iter__"):
+        raise ValueError(
+            "`labels` should be a list of strings or whole numbers, or a `Labels`. "
+            f"Received: labels={shown(names)}"
+        )
+    kind, names = "one" if known.kind == "number" else known.kind, tuple(names)
+    if kind == "one" and len(names) < 2:
+        raise ValueError(f"`labels` should be two at least. Received: labels={shown(names)}")
+    return Labels(kind, names)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from ..common.backend import require_backend
 from ..common.network import with_matches
 from .layers import PACKAGE, Contextual, Part, mean_of
 
@@ -195,13 +194,13 @@ class CrossEncoder(PairEncoder):
 class InnerEncoder(PairEncoder):
     """Each text is read, forward and back, by GRUs whose words are weighed by the other text.
 
-    The question from the other text is the mean of its word states. On TensorFlow and JAX.
+    The question from the other text is the mean of its word states.
 
     Args:
         vectors: a `WordVectors`.
         context: a `Contextual` of words.
-        forward: an `InnerAttentionGRU`.
-        backward: the same with `go_backwards`.
+        forward_gru: an `InnerAttentionGRU`.
+        backward_gru: the same with `go_backwards`.
         pool: a `Pool` of the states.
         compare: a layer over the vectors of both texts.
 
@@ -210,18 +209,14 @@ class InnerEncoder(PairEncoder):
         selection", where one text of the pair, the answer, is read so.
     """
 
-    described = ("vectors", "context", "forward", "backward", "pool", "compare")
-
-    def __init__(self, *layers: keras.layers.Layer, **kwargs: Any):
-        # PyTorch calls a layer by its own `forward`, and files hold the GRU by this name.
-        require_backend("The pair classifier `inner`", "tensorflow", "jax")
-        super().__init__(*layers, **kwargs)
+    # Not `forward`, by which PyTorch calls a layer.
+    described = ("vectors", "context", "forward_gru", "backward_gru", "pool", "compare")
 
     def read(self, states, mask, other, other_mask, training):
         question, _ = mean_of(other, other_mask)
         common = {"mask": mask, "training": training, "return_attention_scores": True}
-        forward, weights = self.forward(states, query=question, **common)
-        backward, back_weights = self.backward(states, query=question, **common)
+        forward, weights = self.forward_gru(states, query=question, **common)
+        backward, back_weights = self.backward_gru(states, query=question, **common)
         both = ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)
         vector, _ = self.pool(both, mask)
         return vector, (weights + back_weights) / 2

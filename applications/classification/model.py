@@ -112,6 +112,24 @@ class Classifier(Network):
         """Whether the weights say what the network attends to."""
         return getattr(self.encoder, "has_attention", True)
 
+    def entries(self):
+        found = {"outputs": [(self.answer.kernel, 1), (self.answer.bias, 0)]}
+        vectors = getattr(self.encoder, "vectors", None)
+        if isinstance(vectors, WordVectors):
+            channels = (each for each in (vectors.embedding, vectors.static) if each is not None)
+            found["vocabulary_size"] = [(each.embeddings, 0) for each in channels]
+        if isinstance(self.prior, LinearScores):  # its pairs of words have hashes of ids for rows
+            found["vocabulary_size"].append((self.prior.words, 0))
+            of_labels = (self.prior.words, 1), (self.prior.pairs, 1), (self.prior.bias, 0)
+            found["outputs"] += of_labels
+        return found
+
+    def with_entries(self, kept):
+        new = super().with_entries(kept)
+        if "vocabulary_size" in kept and isinstance(new.prior, LinearScores):
+            new.prior.pairs.assign(ops.zeros(new.prior.pairs.shape))
+        return new
+
     def call(self, inputs, training=False):
         return self.attend(inputs, training=training)[0]
 
@@ -219,3 +237,36 @@ def build_model(
         prior = LinearScores(*counts, config.linear, config.linear_weight, name="prior")
     options = {"name": name.replace("-", "_"), "dtype": dtype}
     return Classifier(encoder, outputs, config.dropout, prior, **options)
+
+
+def settings_of_network(network: Classifier) -> dict[str, Any]:
+    """Return the keys of a configuration that say what a network is made of, as far as they do."""
+    encoder = network.encoder
+    names = {HierarchicalEncoder: "han", CrossEncoder: "cross", InnerEncoder: "inner"}
+    if isinstance(encoder, BackboneEncoder):
+        backbone = {"model.backbone": encoder.backbone.name, "model.fine_tune": encoder.fine_tuned}
+        return {"model.architecture": "backbone", **backbone}
+    context, vectors = getattr(encoder, "context", None), getattr(encoder, "vectors", None)
+    if not (isinstance(context, Contextual) and isinstance(vectors, WordVectors)):
+        return {}
+    is_mean = isinstance(encoder, FlatEncoder) and encoder.pool.kind == "mean"
+    found = {"model.architecture": "mean" if is_mean else names.get(type(encoder), "pooling")}
+    found["model.embedding_size"] = vectors.size
+    found |= {
+        "model.embedding_dropout": vectors.dropout,
+        "model.word_dropout": vectors.word_dropout,
+    }
+    if context.kind in STACKS:
+        found |= {"model.architecture": context.kind, "model.layer_dropout": context.dropout}
+        found |= {
+            f"model.{name}": getattr(context, name) for name in ("layers", "heads", "positions")
+        }
+    else:
+        found["model.encoder"] = context.kind
+        found |= {} if context.units is None else {"model.units": context.units}
+    if isinstance(encoder, (CrossEncoder, InnerEncoder)):
+        found["model.exact_match"] = encoder.exact_match
+    if isinstance(network.prior, LinearScores):
+        found["model.linear"] = network.prior.kind
+        found["model.linear_weight"] = network.prior.weight
+    return found

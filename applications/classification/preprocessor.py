@@ -287,6 +287,11 @@ class ClassificationPreprocessor(TextPreprocessor):
             section.max_sentence_length,
         )
 
+    def entries(self):
+        kind, names = self.labels.kind, self.labels.names
+        labels = [(kind, str(name)) for name in names or [""]]
+        return {"vocabulary_size": self.tokenizer.vocabulary, "outputs": labels}
+
     def call(self, x, y=None, sample_weight=None):
         columns = self._columns(x)
         if is_tensor(columns[0]):

@@ -342,14 +342,21 @@ def _add_train(parser: _Parser) -> None:
         "train",
         "train a model into a new run folder",
         add_help=False,
-        usage=f"{PROGRAM} train TASK [--config F.yaml] [--section.key V ...] --output RUN "
-        "[--resume]",
+        usage=f"{PROGRAM} train TASK [--from PRESET] [--config F.yaml] [--section.key V ...] "
+        "--output RUN [--resume]",
         epilog=f"examples:\n{examples}\n"
         f"`{PROGRAM} train TASK --help` lists every --section.key with its default.",
     )
     _add_task(train, nargs="?")
     train.add_argument("-h", "--help", action="store_true", help="show this help and exit")
     train.add_argument("--config", metavar="F.yaml", help="a YAML file with sections and keys")
+    train.add_argument(
+        "--from",
+        dest="start",
+        metavar="PRESET",
+        help="start with the weights, the vocabularies and the settings of a preset or run folder "
+        "(fine-tuning); options and --config change its settings, but not its network",
+    )
     train.add_argument("--output", metavar="RUN", help="the run folder to make")
     train.add_argument(
         "--resume",

@@ -25,11 +25,13 @@ def settings_of(part: Any, to_train: bool = False) -> dict[str, Any]:
     A part names in `only_to_train` the settings that training alone reads. Without `to_train` they
     are left out. Those that a part names as `tuned` go with weights, and always are.
     """
-    left_out = getattr(part, "tuned", ())
+    left_out = ["name", *getattr(part, "tuned", ())]
     if not to_train:
-        left_out = (*left_out, *getattr(part, "only_to_train", ()))
-    config = {**without("name", part.get_config()), "name": None}
-    return {name: value for name, value in config.items() if name not in left_out}
+        left_out += getattr(part, "only_to_train", ())
+    config = part.get_config()
+    for name in left_out:
+        config = without(name, config)
+    return config
 
 
 def without(key: str, value: Any) -> Any:

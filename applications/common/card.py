@@ -15,7 +15,7 @@ import keras
 import keras_hub
 
 from ..training.callbacks import KeepBest
-from ..training.config import by_key, changed_keys
+from ..training.config import KEPT_SECTIONS, by_key, changed_keys, option_value
 from ..training.judgement import short
 from ..training.run_folder import CARD_FILE, RunFolder
 from .arguments import without
@@ -106,25 +106,30 @@ def _training(task, run, config) -> str:
         f"\n\nkeras-attention {about['package']}, Keras {about['keras']} on {backend}, "
         f"Python {platform.python_version()}."
     )
+    if start := about["from"]:
+        known = (
+            f", whose weights have the SHA-256 `{start['weights']}`" if "weights" in start else ""
+        )
+        end += f"\n\nIt started from the preset `{_own_name(start['preset'])}`{known}."
     for each in about["accepted"]:
         changes = "; ".join(each["changes"])
         end += f"\n\nContinued after {each['after']} with changes: {changes}."
     if about["given"]:
         changed = {name: each for name, each in changed.items() if name.startswith("training.")}
         return f"`{type(task).__name__}.fit(run=...)` in Python.\n\n{_listed(changed)}{end}"
-    options = " ".join(
-        f"--{name} {shlex.quote(_as_option(each, name in about['inputs']))}"
-        for name, each in changed.items()
-    )
-    command = f"keras-attention train {task.name_of_task} {options} --output RUN"
-    return f"```bash\n{command}\n```{end}"
+    words = ["keras-attention", "train", task.name_of_task]
+    if start := about["from"]:
+        words += ["--from", _own_name(start["preset"])]
+        changed = {k: v for k, v in changed.items() if k.partition(".")[0] not in KEPT_SECTIONS}
+    for name, each in changed.items():
+        value = _own_name(each) if name in about["inputs"] else option_value(each)
+        words += [f"--{name}", shlex.quote(value)]
+    return f"```bash\n{' '.join([*words, '--output', 'RUN'])}\n```{end}"
 
 
-def _as_option(value: Any, is_path: bool) -> str:
-    """Return a value as the command takes it; of a path the name alone, as it is nobody else's."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return Path(value).name if is_path else str(value)
+def _own_name(path: str) -> str:
+    """Return the name of a file or folder alone, as its place is nobody else's."""
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def _listed(facts: Mapping[str, Any]) -> str:

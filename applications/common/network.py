@@ -6,13 +6,14 @@ from typing import Any
 
 import keras
 import keras_hub
+import numpy as np
 from keras import ops
 
 from keras_attention.distribute import ReleasesGraphs
 from keras_attention.text import PAD_ID, START_ID, UNK_ID
 
 from .arguments import KeepsArguments, without
-from .errors import check_counts
+from .errors import UserError, check_counts
 from .files import replacing
 from .weights import SavedWhole, check_room, check_weights
 
@@ -33,10 +34,14 @@ class Network(OwnModel, keras_hub.models.Backbone):
         **kwargs: `name` and `trainable`.
     """
 
+    only_to_train = ("trainable", "switched")
+
     def __init__(self, *, dtype: Any = None, **kwargs: Any):
         keep_functional_apart()
         super().__init__(dtype=dtype, **kwargs)
         self._parts_given: dict[str, bool] = {}
+        self._parts_are_frozen = False
+        self._frozen_before_lora: tuple[int, ...] | None = None
 
     def part(self, name: str, given: keras.layers.Layer | None, make: Any) -> keras.layers.Layer:
         """Return the layer given for an argument, or the one that `make()` returns."""
@@ -71,6 +76,60 @@ class Network(OwnModel, keras_hub.models.Backbone):
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
         check_room(Path(preset_dir), self)  # before the first file
         super().save_to_preset(preset_dir, max_shard_size)
+
+    # Other tokens and labels.
+
+    def entries(self) -> dict[str, list[tuple[keras.Variable, int]]]:
+        """Return the weights with an entry for each token or label, and the axis of the entries.
+
+        They come by the name of the argument that says how many entries there are.
+        """
+        return {}
+
+    def with_entries(self, kept: Mapping[str, Sequence[int]]) -> "Network":
+        """Return this network for other tokens or labels; those that stay keep their weights.
+
+        Args:
+            kept: by the name of an argument in `entries()`, the index that each entry of the new
+                network has in this one, -1 for a new one. A new entry has the weights with which
+                the new network starts.
+
+        Raises:
+            ValueError: where the network does not say which weights these are, or is quantized.
+        """
+        if any(each.quantization_mode is not None for each in self._flatten_layers()):
+            raise UserError(
+                "A quantized network keeps its vocabulary and its labels: change them first, and "
+                f"quantize the result. Received: {self.name}, which is quantized."
+            )
+        known = self.entries()
+        if unknown := sorted(set(kept) - set(known)):
+            raise UserError(
+                f"{type(self).__name__} cannot be given another {unknown[0]}: it does not say "
+                "which of its weights have an entry for each. Keep that of the preset."
+            )
+        sizes = {
+            name: (known[name][0][0].shape[known[name][0][1]], len(indices))
+            for name, indices in kept.items()
+        }
+        new = type(self).from_config(_with_sizes(self.get_config(), sizes))
+        axes: dict[int, dict[int, np.ndarray]] = {}
+        for name, indices in kept.items():
+            for weight, axis in known[name]:
+                axes.setdefault(id(weight), {})[axis] = np.asarray(indices)
+        for own, weight in zip(self.weights, new.weights, strict=True):
+            before, after = (np.array(ops.convert_to_numpy(each)) for each in (own, weight))
+            changed = axes.get(id(own), {})
+            indices = [changed.get(axis, np.arange(size)) for axis, size in enumerate(own.shape)]
+            if after.shape != tuple(map(len, indices)):
+                raise UserError(
+                    f"{own.path} has the shape {before.shape}, and {after.shape} with the new "
+                    "vocabulary or labels; the network does not say which entries stay."
+                )
+            places = np.ix_(*(np.flatnonzero(each >= 0) for each in indices))
+            after[places] = before[np.ix_(*(each[each >= 0] for each in indices))]
+            weight.assign(after)
+        return new
 
     # LoRA, by the calls of `Backbone`, whose own reach layers of other names and weights.
 
@@ -171,6 +230,7 @@ class Network(OwnModel, keras_hub.models.Backbone):
         if self._adapted()[1]:
             raise ValueError(f"LoRA can be enabled once. Received: {self.name}, which has it")
         if not self.trainable:
+            self._frozen_before_lora = tuple(self._switched())
             self.trainable = True
         for weight in self.weights:  # not layers: saved, those would stay frozen
             weight.trainable = False
@@ -187,17 +247,23 @@ class Network(OwnModel, keras_hub.models.Backbone):
         return [weight for weight in self.weights if "lora_" in weight.name]
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments, and as `quantized` which layers hold integers.
+        """Return the arguments, and the state of layers that no argument says.
 
-        `Backbone` describes those by path. A path does not reach a layer inside a part that was
-        given, and an automatic name changes it; a place among all layers stays.
+        `switched` are the layers whose `trainable` is not the network's own; `quantized` those
+        that hold integers. `Backbone` describes these by path. A path does not reach a layer inside
+        a part that was given, and an automatic name changes it; an index among all layers stays.
         """
         config = {name: getattr(self, name) for name in ("name", "trainable", *self._kept)}
         config["dtype"] = keras.dtype_policies.serialize(self.dtype_policy)
         described = keras.saving.serialize_keras_object
+        layers = self._flatten_layers(include_self=False)
+        config["switched"] = self._switched()
+        if self._frozen_before_lora is not None and self.trainable:
+            # A saved network holds merged kernels, and no LoRA.
+            config |= {"trainable": False, "switched": list(self._frozen_before_lora)}
         quantized = [
-            [place, layer.quantization_mode, described(getattr(layer, "quantization_config", None))]
-            for place, layer in enumerate(self._flatten_layers(include_self=False))
+            [index, layer.quantization_mode, described(getattr(layer, "quantization_config", None))]
+            for index, layer in enumerate(layers)
             if layer.quantization_mode is not None
         ]
         return {**config, "quantized": quantized} if quantized else config
@@ -211,24 +277,63 @@ class Network(OwnModel, keras_hub.models.Backbone):
             return keras.saving.deserialize_keras_object(value) if is_object else value
 
         arguments = {name: restored(value) for name, value in config.items()}
-        quantized = arguments.pop("quantized", ())
+        quantized, switched = arguments.pop("quantized", ()), arguments.pop("switched", None)
         network = cls(**arguments)
         layers = network._flatten_layers(include_self=False)
-        for place, mode, settings in quantized:
-            if layers[place].quantization_mode is None:  # a part of its own policy has it already
+        for index, mode, settings in quantized:
+            if layers[index].quantization_mode is None:  # a part of its own policy has it already
                 options = {} if settings is None else {"config": settings}
-                layers[place].quantize(mode, **options)
+                layers[index].quantize(mode, **options)
         network.freeze_parts()
+        if switched is not None:
+            network._switch(set(switched))
         return network
 
     def freeze_parts(self) -> None:
-        """Freeze all layers of a network that is not trainable: they were made after it.
+        """Freeze all layers of a network that is made with `trainable=False`, once.
 
-        Not by `self.trainable = False`: TensorFlow ignores an assignment that changes nothing.
+        They were made after the argument was read. Not by `self.trainable = False`: TensorFlow
+        ignores an assignment that changes nothing.
         """
+        if self._parts_are_frozen:
+            return
+        self._parts_are_frozen = True
         if not self.trainable:
             for each in (*self._flatten_layers(include_self=False), *self.weights):
                 each.trainable = False
+
+    def _switched(self) -> list[int]:
+        """Return the indices of the layers whose `trainable` is not the network's own."""
+        layers = self._flatten_layers(include_self=False)
+        return [i for i, layer in enumerate(layers) if layer.trainable != self.trainable]
+
+    def _switch(self, switched: set[int]) -> None:
+        """Give each layer its own `trainable`: that of the network, or of `switched` the other.
+
+        An assignment reaches the layers below, too, and a layer may be part of several.
+        """
+        layers = self._flatten_layers(include_self=False)
+        wanted = [self.trainable != (index in switched) for index in range(len(layers))]
+        for _ in layers:  # once for each level, at most
+            wrong = [index for index, each in enumerate(layers) if each.trainable != wanted[index]]
+            if not wrong:
+                return
+            for index in wrong:
+                layers[index].trainable = wanted[index]
+
+
+def _with_sizes(value: Any, sizes: Mapping[str, tuple[int, int]]) -> Any:
+    """Return a configuration with new sizes: by name, at any depth, where the old one stands."""
+    if isinstance(value, (list, tuple)):
+        return [_with_sizes(each, sizes) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: sizes[name][1]
+        if name in sizes and type(each) is int and each == sizes[name][0]
+        else _with_sizes(each, sizes)
+        for name, each in value.items()
+    }
 
 
 def with_matches(vectors: Any, ids: Any, other: Any) -> Any:

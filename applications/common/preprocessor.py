@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from keras_attention import text
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
+from .batches import IteratorOfBatches
 from .errors import check_unicode, shown
 from .lines import Lines, taken
 from .vectors import read_start
@@ -75,6 +76,13 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         common |= {"min_count": section.min_count, "split": getattr(section, "split", "unicode")}
         return text.WordTokenizer.train(lines, **common)
 
+    def entries(self) -> dict[str, list[Hashable]]:
+        """Return the tokens, and labels where there are any, in the order of their indices.
+
+        They come by the argument of the network that says how many there are.
+        """
+        return {}
+
     def read_start(self, folder: Path) -> None:
         """Read what a run folder holds for the first weights, such as pretrained vectors."""
         self.vectors = read_start(folder)
@@ -110,8 +118,9 @@ def is_tensor(x: Any) -> bool:
 
 
 def is_dataset(x: Any) -> bool:
-    """Whether `x` is a `tf.data.Dataset`, or one of Keras' own sources of batches."""
-    return isinstance(x, keras.utils.PyDataset) or hasattr(x, "element_spec")
+    """Whether `x` is a `tf.data.Dataset`, or batches that Python makes."""
+    kinds = (keras.utils.PyDataset, IteratorOfBatches)
+    return isinstance(x, kinds) or hasattr(x, "element_spec")
 
 
 def counts_of(x: Any) -> list[int]:
@@ -160,29 +169,29 @@ def as_texts(values: Any, name: str) -> list[str] | Lines:
     return texts
 
 
-WANTED = "lists of texts, or a `tf.data.Dataset` of batches of them"
+WANTED = "lists of texts, or a `keras.utils.PyDataset` or `tf.data.Dataset` of batches of them"
 
 
-def sources_of(preprocessor: TextPreprocessor | None, **sources: Any) -> list[Any]:
-    """Return what a task was given, iterators as lists; refuse what is no source of texts."""
+def sources_of(
+    preprocessor: TextPreprocessor | None, to_train: bool = False, **sources: Any
+) -> list[Any]:
+    """Return what a task was given, iterators of examples as lists; refuse what is no source."""
     if preprocessor is None:
         return list(sources.values())
     for name, x in sources.items():
         shapes = [spec.shape for spec in keras.tree.flatten(getattr(x, "element_spec", []))]
-        if isinstance(x, keras.utils.PyDataset):
-            raise ValueError(f"`{name}` should be {WANTED}. Received: {name}={shown(x)}")
         if any(shape.rank == 0 for shape in shapes):
             raise ValueError(
                 f"`{name}` should be {WANTED}, as `dataset.batch(32)` gives. "
                 f"Received: elements of shapes {', '.join(map(str, shapes))}"
             )
-    return [_listed(name, x) for name, x in sources.items()]
+    return [_listed(name, x, to_train) for name, x in sources.items()]
 
 
-def _listed(name: str, x: Any) -> Any:
+def _listed(name: str, x: Any, to_train: bool = False) -> Any:
     """Return an iterator of examples, and each in a tuple or dict, as a list.
 
-    One of batches, as Keras takes it, may have no end, and is refused.
+    One of batches, as Keras takes it, may have no end: it stays an iterator to train on.
     """
     if isinstance(x, dict):
         return {key: _listed(name, each) for key, each in x.items()}
@@ -195,9 +204,11 @@ def _listed(name: str, x: Any) -> Any:
         is_row = isinstance(example, (tuple, list, np.ndarray)) and len(example)
         # An example, or a pair, begins with a string.
         if is_row and (is_column(example[0]) or isinstance(example[0], Mapping)):
-            raise ValueError(
-                f"`{name}` should be {WANTED}. Received: an iterator of {shown(example)}"
-            )
+            if name != "x" or not to_train:
+                raise ValueError(
+                    f"`{name}` should be {WANTED}. Received: an iterator of {shown(example)}"
+                )
+            return IteratorOfBatches(itertools.chain(examples, x))
     return [*examples, *x]
 
 

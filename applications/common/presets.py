@@ -11,9 +11,9 @@ import keras
 import keras_hub
 
 from ..training.config import MOST
-from .errors import UserError, check_choice, check_range, one_line, shown
+from .errors import UserError, check_choice, check_range, one_line, say, shown
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_text
-from .weights import check_sizes
+from .weights import check_sizes, load_weights
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
@@ -104,6 +104,13 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
+def read_preprocessor(folder: Path) -> Any:
+    """Return the preprocessor of a preset."""
+    described = read_part(folder, PREPROCESSOR_FILE)
+    with making("preprocessor", folder / PREPROCESSOR_FILE):
+        return keras.saving.deserialize_keras_object(described)
+
+
 @contextmanager
 def making(what: str, path: Path, given: Iterable[str] = ()) -> Iterator[None]:
     """Make something of a description; a `UserError` names the file where that fails.
@@ -138,9 +145,13 @@ def _check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -
 
 
 def read_task(
-    task_class: type, folder: Path, load_weights: bool, dtype: Any = None, **changes: Any
+    task_class: type, folder: Path, weights: Path | None, dtype: Any = None, **changes: Any
 ) -> keras_hub.models.Task:
-    """Return the task of a preset with new weights, its network in another `dtype` if wanted."""
+    """Return the task of a preset, its network in another `dtype` if wanted.
+
+    Without a file of `weights`, the network has new ones. Where `changes` has a preprocessor of
+    other tokens or labels, the network gets entries for them.
+    """
     described = read_part(folder, TASK_FILE)
     found = keras.saving.get_registered_object(described["registered_name"])
     if not (isinstance(found, type) and issubclass(found, task_class)):
@@ -149,20 +160,73 @@ def read_task(
         )
     _check_arguments(found, dtype, changes)
     config = described["config"]
-    if load_weights:
-        check_sizes(config.get("backbone"), folder / WEIGHTS_FILE)
+    if weights is not None:
+        check_sizes(config.get("backbone"), weights)
+    changed, kept = changes.get("preprocessor"), {}
     if "preprocessor" in config and "preprocessor" not in changes:
         config["preprocessor"] = read_part(folder, PREPROCESSOR_FILE)
+    elif "preprocessor" in config and isinstance(changed, found.preprocessor_cls):
+        kept = kept_entries(read_preprocessor(folder), changed)
     given = [*changes, *(["dtype"] if dtype is not None else [])]
     with making("task", folder / TASK_FILE, given):
         for name in ("beam_size", "n_best", "max_length", "batch_size"):  # else out of memory
             check_range(name, (config.get("search") or {}).get(name), at_most=MOST[name])
         if dtype is not None:
-            policy = keras.dtype_policies.get(dtype)
-            config["backbone"]["config"]["dtype"] = keras.dtype_policies.serialize(policy)
+            config["backbone"] = _with_dtype(config["backbone"], keras.dtype_policies.get(dtype))
+        if kept:
+            network = keras.saving.deserialize_keras_object(config["backbone"])
+            if weights is not None:
+                load_weights(network, weights, is_checked=True)
+            changes["backbone"] = network.with_entries(kept)
         # Keras would make the optimizer's variables, twice as many as weights: `fit` makes them.
         compiling = described.pop("compile_config", None)
         task = keras.saving.deserialize_keras_object({**described, "config": config | changes})
         if compiling and changes.get("compile", True):
             task.compile(**keras.saving.deserialize_keras_object(compiling))
-        return task
+    if weights is not None and not kept:
+        load_weights(task.backbone, weights, is_checked=True)
+    task.preset_folder = None if kept else folder
+    return task
+
+
+def _with_dtype(network: Mapping[str, Any], policy: keras.dtype_policies.DTypePolicy) -> Any:
+    """Return the description of a network in another dtype policy.
+
+    Parts that have the policy of the network get the new one too, where weights stay as they are:
+    not each part can be made with weights of 16 bits.
+    """
+    old, new = network["config"].get("dtype"), keras.dtype_policies.serialize(policy)
+
+    def changed(value):
+        if isinstance(value, list):
+            return [changed(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return new if value == old else {name: changed(each) for name, each in value.items()}
+
+    is_like = isinstance(old, dict) and (
+        keras.dtype_policies.deserialize(old).variable_dtype == policy.variable_dtype
+    )
+    network = changed(network) if is_like else network
+    return {**network, "config": {**network["config"], "dtype": new}}
+
+
+def kept_entries(old: Any, new: Any) -> dict[str, list[int]]:
+    """Return where the tokens and labels of a preprocessor are in another one, -1 for nowhere.
+
+    They come by the arguments of the network that say how many there are; those that are the same
+    in both are left out.
+    """
+    kept, before = {}, old.entries()
+    for name, entries in new.entries().items():
+        if entries == before[name]:
+            continue
+        known = {entry: index for index, entry in enumerate(before[name])}
+        kept[name] = [known.get(entry, -1) for entry in entries]
+        what = {"outputs": "labels"}.get(name, name.removesuffix("_size").replace("_", " "))
+        new_ones, size = kept[name].count(-1), len(entries)
+        say(
+            f"{what.capitalize()}: {size - new_ones:,} of {size:,} entries keep their weights "
+            f"({new_ones:,} new)."
+        )
+    return kept

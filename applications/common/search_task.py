@@ -54,6 +54,19 @@ class SearchTask(TextTask):
             del search["streams"]
         return {**super().get_config(), "search": search}
 
+    def settings(self, written):
+        search = dataclasses.asdict(self.search)
+        return {
+            **super().settings(written),
+            **{f"decoding.{key}": each for key, each in search.items()},
+        }
+
+    @classmethod
+    def arguments_of(cls, config):
+        names = SearchOptions.__dataclass_fields__
+        search = {name: getattr(config.decoding, name) for name in names}
+        return {**super().arguments_of(config), "search": search}
+
     def as_source(self, x):
         if isinstance(x, Mapping) and {"source", "target"} <= set(x):
             x = x["source"], x["target"]

@@ -1,8 +1,9 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import keras
 import keras_hub
@@ -10,15 +11,22 @@ from keras import ops
 
 from keras_attention.distribute import GlobalMean
 
-from ..training.config import load_config, precision_of
-from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
+from ..training.config import Precision, by_key, load_config, precision_of
+from ..training.fit import (
+    build_optimizer,
+    check_executions,
+    check_run,
+    optimizes_what_is_trained,
+    with_scaled_loss,
+)
 from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
 from . import presets
 from .backend import CompiledFunctions, require_backend
+from .batches import IteratorOfBatches, encoded_batches
 from .card import card_of_preset
 from .errors import UserError, check_choice, check_number, shown
 from .explanation import Explanation
-from .files import new_folder, write_checksums
+from .files import checksum, new_folder, write_checksums
 from .network import OwnModel, check_ids
 from .preprocessor import TextPreprocessor, counts_of, is_dataset, sources_of
 from .vectors import write_start
@@ -45,6 +53,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
     explain(*texts, **options)              the answer and what was attended to, for a page
     ```
 
+    Its network and its preprocessor name by `entries()` the weights that belong to a token or
+    label, and the tokens and labels, so that `from_preset` can change them.
+
     The command trains the same task from a configuration, with these:
 
     ```
@@ -53,6 +64,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
     configured(config, preprocessor, dtype=None)         the task, with new weights
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
+    settings(written)                       the keys of a configuration that say what the task has
+    for_corpus(corpus)                      the task of a preset, for the labels of a corpus
     preprocessor_of_0_1(folder, config)     that of a run folder that version 0.1 made
     ```
 
@@ -85,8 +98,16 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """Whether a training reports tokens a second: labels are padded with 0."""
     training_keys: ClassVar[Mapping[str, str]] = {}
     """Keys of a training section that are attributes of the task, by whose names."""
+    preprocessor_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys of a configuration, with their section, that are attributes of the preprocessor and may
+    be others after a training, by the names of the attributes."""
+    kept_keys: ClassVar[tuple[str, ...]] = ()
+    """More keys, with their section, that a training from a preset cannot change."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
+    origin: Mapping[str, str] | None = None
+    """The preset that the task was read from, as its user named it, and the SHA-256 of its weights.
+    """
     _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
 
     def __init__(
@@ -200,6 +221,65 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """
         raise NotImplementedError(f"{type(self).__name__} does not explain its answers.")
 
+    # ---- Starting from a preset.
+
+    def settings(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a configuration that say what the task has, and their values.
+
+        A training that starts from the task takes them over, and beside them `written`, the
+        configuration of its run folder. A subclass adds what the arguments of its network do not
+        say by the same names.
+        """
+        network, preprocessor = self.backbone.get_config(), self.preprocessor
+        section = next(each.type for each in fields(self.config_class) if each.name == "model")
+        found = {f"model.{each.name}": network.get(each.name) for each in fields(section)}
+        plain = (bool, int, float, str)
+        found = {key: value for key, value in found.items() if isinstance(value, plain)}
+        found |= {
+            f"training.{key}": getattr(self, name) for key, name in self.training_keys.items()
+        }
+        found |= {key: getattr(preprocessor, name) for key, name in self.preprocessor_keys.items()}
+        policy = self.backbone.dtype_policy.name
+        return found | ({"training.precision": policy} if policy in get_args(Precision) else {})
+
+    def with_settings(self, config: Any) -> "TextTask":
+        """Return a task with the same weights, and what a configuration says beside them."""
+        wanted = by_key(config)
+        network, arguments = self.backbone.get_config(), self.arguments_of(config)
+        rates = {name: wanted.get(f"model.{name}") for name in network if name.endswith("dropout")}
+        rates = {name: value for name, value in rates.items() if value not in (None, network[name])}
+        preprocessor = self.require_preprocessor()
+        own = {name: wanted[key] for key, name in self.preprocessor_keys.items()}
+        if any(getattr(preprocessor, name) != value for name, value in own.items()):
+            preprocessor = type(preprocessor).from_config({**preprocessor.get_config(), **own})
+        return self._rebuilt(self._with_rates(rates), preprocessor, **arguments)
+
+    @classmethod
+    def arguments_of(cls, config: Any) -> dict[str, Any]:
+        """Return the arguments of the constructor that a configuration says."""
+        return {name: getattr(config.training, key) for key, name in cls.training_keys.items()}
+
+    def for_corpus(self, corpus: Any) -> "TextTask":
+        """Return the task to train with a corpus, this one where nothing has to change."""
+        return self
+
+    def _with_rates(self, rates: Mapping[str, float]) -> keras_hub.models.Backbone:
+        """Return the network with other rates of dropout."""
+        if not rates:
+            return self.backbone
+        network = type(self.backbone).from_config({**self.backbone.get_config(), **rates})
+        network.set_weights(self.backbone.get_weights())
+        return network
+
+    def _rebuilt(
+        self, network: keras_hub.models.Backbone, preprocessor: TextPreprocessor, **arguments: Any
+    ) -> "TextTask":
+        """Return a task of another network and preprocessor, with changes of other arguments."""
+        own = self.get_config()
+        for name in ("backbone", "preprocessor"):
+            own.pop(name, None)
+        return type(self)(network, preprocessor, **{**own, **arguments})
+
     # ---- Training.
 
     def compile(
@@ -268,7 +348,26 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def save(self, filepath: Path | str, *args: Any, **kwargs: Any) -> None:
         build_optimizer(self)  # as Keras does for that of the task which it reads back
-        super().save(filepath, *args, **kwargs)
+        optimizer, self.optimizer = self.optimizer, self._optimizer_of_copy()
+        try:
+            super().save(filepath, *args, **kwargs)
+        finally:
+            self.optimizer = optimizer
+
+    def _optimizer_of_copy(self) -> keras.optimizers.Optimizer | None:
+        """Return the optimizer that a copy of the task can read from a file.
+
+        It is a new one where layers were frozen since the task was compiled, or LoRA is learned,
+        which the copy does not have: Keras could not read the file.
+        """
+        optimizer, network = self.optimizer, self.backbone
+        adapted = any(getattr(each, "lora_enabled", False) for each in network._flatten_layers())
+        if optimizer is None or (optimizes_what_is_trained(self) and not adapted):
+            return optimizer
+        copy = type(network).from_config(network.get_config())
+        optimizer = type(optimizer).from_config(optimizer.get_config())
+        optimizer.build(copy.trainable_variables)
+        return optimizer
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -293,11 +392,16 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Train on texts: each is encoded once, and examples of like lengths share a batch.
 
         Args:
-            x: texts, as the task takes them, or a `tf.data.Dataset` of batches of them.
+            x: texts, as the task takes them, or batches of them: a `tf.data.Dataset`, a
+                `keras.utils.PyDataset` or an iterator such as a generator. A batch is `(x, y)` or
+                `(x, y, sample_weight)`, each a list for the texts of the batch (of an
+                `AnswerRanker` a dict of `"question"` and `"candidates"`, and labels). An iterator
+                gives one epoch, or as many as it lasts for with `steps_per_epoch`.
             y: their targets, where `x` does not hold them.
             batch_size: examples of a batch; 32 where not given, or with `run` that of `training`.
             epochs: passes over the data; those of `training` where that is given, else 1.
-            validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch.
+            validation_data: `x`, or `(x, y)`, to measure the loss and metrics on after each epoch;
+                no iterator of batches.
             validation_split: the part of the examples, the last ones, to validate on instead.
             sample_weight: a weight for each example; `run` measures validation without them.
             shuffle: whether to draw a new order in each epoch.
@@ -320,7 +424,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if self.preprocessor is None and not is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         sources = {"x": x, "y": y, "validation_data": validation_data}
-        x, y, validation_data = sources_of(self.preprocessor, **sources)
+        x, y, validation_data = sources_of(self.preprocessor, True, **sources)
         check_number("`validation_split`", validation_split, 0)
         if steps_per_epoch is not None:
             check_number("`steps_per_epoch`", steps_per_epoch, 1, whole=True)
@@ -370,8 +474,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
                     f"variants={self.preprocessor.variants}"
                 )
             self.before_training(None)
-            # -1: as many at a time as help.
-            dataset = corpus.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
+            epochs = kwargs["epochs"]
+            if isinstance(corpus, IteratorOfBatches) and epochs > 1 and steps_per_epoch is None:
+                raise ValueError(
+                    "An iterator of batches is gone through once: give `steps_per_epoch`, or a "
+                    f"`keras.utils.PyDataset`. Received: epochs={epochs}"
+                )
+            dataset = self._encoded_stream(corpus, repeat=steps_per_epoch is not None)
         else:
             encoded = self.encode_to_train(corpus)
             self.before_training(encoded)
@@ -380,7 +489,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             dataset = batches.to_dataset(kwargs.get("initial_epoch", 0) * steps_per_epoch)
         check_executions(self.steps_per_execution, steps_per_epoch or 0, section="")
         if is_dataset(held_out):
-            held_out = held_out.map(self.preprocess_samples)
+            held_out = self._encoded_stream(held_out)
         elif held_out is not None:
             encoded = self.encode(held_out)
             size = kwargs.pop("validation_batch_size", None) or size
@@ -389,6 +498,13 @@ class TextTask(OwnModel, keras_hub.models.Task):
         kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
+
+    def _encoded_stream(self, batches: Any, repeat: bool = False) -> Any:
+        """Return batches of texts as batches of ids."""
+        if hasattr(batches, "element_spec"):
+            # -1: as many at a time as help.
+            return batches.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
+        return encoded_batches(batches, self.preprocessor, repeat=repeat)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
@@ -401,6 +517,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 # One batch needs no pipeline of data, which takes longer to make than to run.
                 x = keras.utils.unpack_x_y_sample_weight(self.preprocess_samples(x))[0]
                 return keras.Model.predict(self, x, batch_size, **kwargs)
+        if self.preprocessor is not None and isinstance(x, keras.utils.PyDataset):
+            x = encoded_batches(x, self.preprocessor, has_targets=False)
+            return keras.Model.predict(self, x, **kwargs)
         return super().predict(x, batch_size, **kwargs)
 
     def as_source(self, x: Any) -> Any:
@@ -412,6 +531,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             # What `fit` validates on: KerasHub 0.21 would preprocess it here once more.
             return keras.Model.evaluate(self, x, y, **kwargs)
         x, y = sources_of(self.preprocessor, x=x, y=y)
+        if self.preprocessor is not None and isinstance(x, keras.utils.PyDataset):
+            return keras.Model.evaluate(self, self._encoded_stream(x), **kwargs)
         if is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
         encoded = self.encode(self.read_columns(x, y, sample_weight))
@@ -426,6 +547,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     # ---- Saving and reading back.
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; `trainable` is among them where the task is frozen."""
+        frozen = {} if self.trainable else {"trainable": False}
+        return {**super().get_config(), **frozen}
 
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
         """Write the task as a preset: a new folder, whole or not at all.
@@ -452,18 +578,24 @@ class TextTask(OwnModel, keras_hub.models.Task):
             preset: a folder that `save_to_preset` wrote, a run folder, the name of a preset that
                 comes with the package, or a handle: `hf://user/name`, `kaggle://...`.
             load_weights: whether to load the weights; else they are new ones.
-            **kwargs: arguments of the constructor to change; `dtype` of the network.
+            **kwargs: arguments of the constructor to change; `dtype` of the network. With a
+                `preprocessor` of other vocabularies, tokens that the preset knows keep their
+                weights, others start with new ones, and a line says how many these are.
 
         Raises:
-            ValueError: where there is no such preset, or it is damaged, of another task or newer.
+            ValueError: where there is no such preset, or it is damaged, of another task or newer,
+                or its network cannot be given the new vocabulary.
         """
         folder = presets.preset_folder(preset)
         if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
             return cls.from_run_0_1(folder, load_weights)
-        task = presets.read_task(cls, folder, load_weights, **kwargs)
+        weights = folder / presets.WEIGHTS_FILE if load_weights else None
+        task = presets.read_task(cls, folder, weights, **kwargs)
+        if not Path(preset).is_dir():
+            task.preset_folder = None
+        task.origin = {"preset": origin_name(preset)}
         if load_weights:
-            read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
-        task.preset_folder = folder if Path(preset).is_dir() else None
+            task.origin["weights"] = checksum(weights)
         return task
 
     @classmethod
@@ -516,6 +648,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
 ABOUT_A_SET = ("report", "names", "lines", "data", "coverage", "weights")
 """Fields of an encoded corpus that no figure depends on."""
+
+
+def origin_name(preset: Path | str) -> str:
+    """Return the name of a preset as a run folder keeps it: of a folder its whole path."""
+    return str(Path(preset).absolute()) if Path(preset).is_dir() else str(preset)
 
 
 def _need_logits(metrics: Any) -> bool:

@@ -232,6 +232,10 @@ class SummarizationModel(Network):
         """Return the embeddings of ids; words past the vocabulary are unknown."""
         return self.embedding(ops.where(ids < self.vocabulary_size, ids, UNK_ID))
 
+    def entries(self):
+        words = [(self.embedding.embeddings, 0), (self.readout.kernel, 1), (self.readout.bias, 0)]
+        return {"vocabulary_size": words}
+
     def start(self, source, max_length: int) -> dict:
         """Return the state before the first word.
 

@@ -130,6 +130,9 @@ class SummarizationPreprocessor(TextPreprocessor):
         """How many words are known, padding included; unknown ones are numbered from here on."""
         return len(self._vocabulary)
 
+    def entries(self):
+        return {"vocabulary_size": self._vocabulary}
+
     def document(self, sentences: Sequence[str]) -> EncodedDocument:
         """Return the ids of a document, cut to `max_sentences` and `max_words`."""
         words, room = [], self.max_words

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.layers import AttentionMechanism
+from keras_attention.layers import AttentionMechanism, CoverageAttention, TemporalAttention
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
@@ -23,6 +23,7 @@ from ..common.search_task import SearchTask
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
+from .encoders import HierarchicalEncoder, TransformerReader
 from .model import LabelLikelihood, SummarizationModel, build_model
 from .model import search as search_in
 from .preprocessor import (
@@ -67,6 +68,10 @@ class Summarizer(SearchTask):
     """
 
     name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
+    preprocessor_keys: ClassVar = {
+        f"data.{name}": name for name in ("max_words", "max_summary_words")
+    }
+    kept_keys = ("data.max_sentences",)  # a hierarchical encoder has a position for each
     asks: ClassVar = {"text": "Document"}
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
@@ -366,6 +371,24 @@ class Summarizer(SearchTask):
     def preprocessor_of_0_1(cls, folder: Path, config: Any) -> SummarizationPreprocessor:
         tokenizer = load_tokenizer(folder / "tokenizers", "words")
         return SummarizationPreprocessor(tokenizer, **_preprocessing_of(config))
+
+    def settings(self, written):
+        found, network = super().settings(written), self.backbone
+        encoder, attention = network.encoder, network.decoder.attention
+        readers = {HierarchicalEncoder: "hierarchical", TransformerReader: "transformer"}
+        found["model.encoder"] = readers.get(type(encoder), "flat")
+        if isinstance(encoder, TransformerReader):
+            found |= {"model.layers": len(encoder.blocks), "model.heads": encoder.heads}
+        found["data.max_sentences"] = self.preprocessor.max_sentences
+        found["model.attention"] = network.has_attention
+        found["model.temporal"] = isinstance(attention, TemporalAttention)
+        found["model.coverage"] = isinstance(attention, CoverageAttention)
+        if isinstance(attention, CoverageAttention):
+            found["model.coverage_weight"] = attention.loss_weight
+            found["model.coverage_start"] = attention.loss_start
+        if network.pointer is not None:
+            found["tokenizer.extra_words"] = network.extra_size
+        return found
 
     def development(self, corpus: Corpus, batches: BucketedBatches, config: Any):
         """Return a function that gives `val_loss`, the mean loss of a word."""

@@ -18,6 +18,8 @@ from ..common.errors import UserError, check_key, check_range, check_ranges, one
 from ..common.files import read_bytes, write_text
 
 C = TypeVar("C")
+KEPT_SECTIONS = ("model", "tokenizer", "vocabulary", "vectors")
+"""The sections that describe what a preset already has: its network and its vocabularies."""
 
 
 def load_config(
@@ -56,6 +58,20 @@ def load_config(
         except ValueError as error:
             raise UserError(f"{section.name}: {one_line(error)}") from None
     return config_class(**sections)
+
+
+def given_keys(
+    config_class: type, paths: Sequence[Path | str] = (), overrides: Sequence[str] = ()
+) -> dict[str, bool]:
+    """Return the `section.key` names that files and options give, and whether to null."""
+    sources = [_read_sections(config_class, Path(path)) for path in paths]
+    sources.append(_read_overrides(config_class, overrides))
+    return {key: value in NULLS for source in sources for key, value in by_key(source).items()}
+
+
+def option_value(value: Any) -> str:
+    """Return a value as options and YAML write it."""
+    return _yaml(value)
 
 
 def save_config(config: Any, path: Path) -> None:

@@ -277,6 +277,13 @@ def build_optimizer(model: keras.Model) -> None:
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
+        model._optimized = tuple(map(id, model.trainable_variables))
+
+
+def optimizes_what_is_trained(model: keras.Model) -> bool:
+    """Whether the optimizer of a model has the variables of all that is trained, and no others."""
+    known = getattr(model, "_optimized", None)  # of an optimizer that the user built there is none
+    return known in (None, tuple(map(id, model.trainable_variables)))
 
 
 def with_scaled_loss(optimizer: Any, network: keras.Model) -> Any:

@@ -8,6 +8,7 @@
     RUN/vectors.npy, backbone/   what some tasks need beside that
     RUN/README.md           the model card, written anew after each epoch unless it was edited
     RUN/model.weights.h5    the weights that were best on the development set
+    RUN/start.weights.h5    the weights that it started from, of a run with `train --from`
     RUN/checkpoints/        step-00001234.npz: all that an exact resume needs
     RUN/metrics.jsonl       one line an epoch
     RUN/tensorboard/        the same figures for TensorBoard
@@ -43,7 +44,7 @@ from ..common.files import json_object, read_bytes, write_text
 from .config import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 2
-FORMAT, CARD_FILE = "FORMAT", "README.md"
+FORMAT, CARD_FILE, START_WEIGHTS = "FORMAT", "README.md", "start.weights.h5"
 
 
 class RunFolder:
@@ -61,6 +62,7 @@ class RunFolder:
             raise UserError(f"{self.path} is a run of task {shown(self.task)}. Expected: {task}.")
         first = self.about["format"] == 1
         self.best_weights = self.path / ("best.weights.h5" if first else "model.weights.h5")
+        self.start_weights = self.path / START_WEIGHTS
         self.config = self.path / "config.yaml"
         self.tokenizers = self.path / "tokenizers"
         self.checkpoints = self.path / "checkpoints"
@@ -140,11 +142,16 @@ class RunFolder:
     @classmethod
     @contextmanager
     def prepare(
-        cls, path: Path | str, task: str, given: Mapping[str, str] | None = None
+        cls,
+        path: Path | str,
+        task: str,
+        given: Mapping[str, str] | None = None,
+        origin: Mapping[str, str] | None = None,
     ) -> Iterator[Path]:
         """Give a temporary folder to fill, and make it the run folder `path` at the end.
 
-        `given` are the checksums of data that come from no file.
+        `given` are the checksums of data that come from no file, `origin` the preset that the
+        training starts from.
         """
         with files.new_folder(path, refuse_existing) as folder:
             folder.mkdir()
@@ -152,6 +159,7 @@ class RunFolder:
             (folder / "checkpoints").mkdir()
             about = _about(read_yaml(folder / "config.yaml"), task, folder)
             about |= {"given": dict(given)} if given else {}
+            about |= {"from": dict(origin)} if origin else {}
             write_text(folder / FORMAT, json.dumps(about) + "\n")
             files.write_checksums(folder, but=(FORMAT,))
 
@@ -252,7 +260,7 @@ def _read_format(path: Path) -> dict:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
     if number == 1:
         return about
-    about = {"given": {}, "accepted": [], **about}
+    about = {"given": {}, "from": {}, "accepted": [], **about}
     for field, is_right in FIELDS.items():
         if not is_right(about.get(field)):
             raise UserError(
@@ -282,6 +290,11 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
         isinstance(value, dict) and all(_are_texts(v) and len(v) == 2 for v in value.values())
     ),
     "given": lambda value: isinstance(value, dict) and _are_texts(list(value.values())),
+    "from": lambda value: (
+        isinstance(value, dict)
+        and _are_texts(list(value.values()))
+        and (not value or "preset" in value)
+    ),
     "accepted": lambda value: (
         isinstance(value, list)
         and all(isinstance(each, dict) and _are_texts(each.get("changes")) for each in value)

@@ -21,8 +21,15 @@ from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
 from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import NotWritten, checksum, digest
-from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
+from ..common.presets import (
+    NETWORK_FILE,
+    PREPROCESSOR_FILE,
+    read_part,
+    read_preprocessor,
+    read_task,
+)
 from ..common.task import TextTask
+from ..common.weights import save_weights
 from . import devices
 from .callbacks import KeepBest
 from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
@@ -32,6 +39,7 @@ from .judgement import Judge
 from .reporting import tensorboard_summary
 from .run_folder import (
     FORMAT,
+    START_WEIGHTS,
     Checkpoints,
     RunFolder,
     inputs_of,
@@ -42,16 +50,20 @@ from .run_folder import (
 )
 
 
-def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> Outcome:
+def train_task(
+    task_class: type[TextTask], config: Any, output: Path | str, start: TextTask | None = None
+) -> Outcome:
     """Train the task that a configuration describes into the new run folder `output`.
 
-    Where data or configuration are wrong, a UserError is raised and nothing is left.
+    With `start`, a task of a preset, network, vocabularies and first weights are those of it, and
+    the configuration comes from `config_from`. Where data or configuration are wrong, a UserError
+    is raised and nothing is left.
     """
     config = with_absolute_paths(config)
     refuse_existing(output)
 
     def make(held):
-        corpora = _prepare(task_class, config, output)
+        corpora = _prepare(task_class, config, output, start)
         held.enter_context(writing(RunFolder(output)))
         return corpora
 
@@ -218,7 +230,7 @@ def fit_new_run(
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
     _check_epoch(task, section, corpora[0])
     if is_free(output):
-        with RunFolder.prepare(output, task.name_of_task, given) as folder:
+        with RunFolder.prepare(output, task.name_of_task, given, task.origin) as folder:
             save_config(config, folder / "config.yaml")
             task.describe(folder)
     run = RunFolder(output, changed=accept_changes, task=task.name_of_task)
@@ -227,7 +239,13 @@ def fit_new_run(
     _check_like(output, "preprocessor", *parts, whose, to_train=True)
     if run.about["format"] > 1:
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
-        if without("name", own) != without("name", read_part(run.path, NETWORK_FILE)):
+        known = read_part(run.path, NETWORK_FILE)
+        if without("name", own) != without("name", known):
+            own, known = (without("trainable", without("switched", x)) for x in (own, known))
+            if without("name", own) == without("name", known):
+                raise UserError(
+                    f"{output} trains other layers than {whose}, or freeze the same layers."
+                )
             raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0), seeded(section):
         record = take_over(run, config, accept_changes, given)
@@ -266,25 +284,40 @@ def with_absolute_paths(config: Any) -> Any:
     return dataclasses.replace(config, **{name: absolute(getattr(config, name)) for name in names})
 
 
-def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
+def _prepare(
+    task_class: type[TextTask], config: Any, output: Path | str, start: TextTask | None
+) -> tuple:
     """Make the run folder; return the ids to train with, what to judge by, and its ids."""
     task_class.check_data(config)
     _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
+    # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
+    # be resumed with another configuration.
+    if start is None:
+        task = task_class.configured(
+            config, _adapted(task_class, config, corpus), precision_of(config)
+        )
+    else:
+        task = start.with_settings(config).for_corpus(corpus)
+    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
+    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
+    origin = start and start.origin
+    with RunFolder.prepare(output, task_class.name_of_task, origin=origin) as folder:
+        save_config(config, folder / "config.yaml")
+        task.describe(folder)
+        if start is not None:
+            save_weights(task.backbone, folder / START_WEIGHTS)
+    return corpora
+
+
+def _adapted(task_class: type[TextTask], config: Any, corpus: Any) -> Any:
+    """Return the preprocessor for a corpus; what is warned of is told."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         preprocessor = task_class.adapt(config, corpus)
     for text in dict.fromkeys(str(each.message) for each in caught):
         say(f"note: {text}")
-    # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
-    # be resumed with another configuration.
-    task = task_class.configured(config, preprocessor, precision_of(config))
-    corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
-    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
-    with RunFolder.prepare(output, task_class.name_of_task) as folder:
-        save_config(config, folder / "config.yaml")
-        task.describe(folder)
-    return corpora
+    return preprocessor
 
 
 def _fit(
@@ -298,12 +331,20 @@ def _fit(
     config = devices.on_all_replicas(config)
     with seeded(config.training):
         with devices.model_scope(config) as workers:
-            task = task_class.configured(config, preprocessor_of(task_class, run))
+            task = _new_task(task_class, run, config)
         if corpora is None:
             corpus, held_out = _read(task_class, config)
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
             del corpus
         return fit_in_run(task, run, config, corpora, workers, on_start=on_start)
+
+
+def _new_task(task_class: type[TextTask], run: RunFolder, config: Any) -> TextTask:
+    """Return the task of a run with the weights that its training starts from."""
+    if run.start_weights.is_file():
+        policy = keras.config.dtype_policy()  # of `model_scope`
+        return read_task(task_class, run.path, run.start_weights, policy)
+    return task_class.configured(config, preprocessor_of(task_class, run))
 
 
 def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:
@@ -326,9 +367,7 @@ def _read(task_class, config):
 def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
     """Return the preprocessor of a run; one of version 0.1 keeps its tokenizers as files."""
     if (run.path / PREPROCESSOR_FILE).is_file():
-        described = read_part(run.path, PREPROCESSOR_FILE)
-        with making("preprocessor", run.path / PREPROCESSOR_FILE):
-            preprocessor = keras.saving.deserialize_keras_object(described)
+        preprocessor = read_preprocessor(run.path)
         preprocessor.read_start(run.path)
         return preprocessor
     config = load_config(task_class.config_class, [run.config])

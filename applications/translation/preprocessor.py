@@ -153,6 +153,10 @@ class TranslationPreprocessor(TextPreprocessor):
         """The same of the target."""
         return self.target_tokenizer.vocabulary_size
 
+    def entries(self):
+        names = ("source_vocabulary_size", "target_vocabulary_size")
+        return {name: each.vocabulary for name, each in zip(names, self.tokenizers, strict=True)}
+
     def call(self, x, y=None, sample_weight=None):
         target = y
         if isinstance(x, (tuple, list)) and len(x) == 2 and not isinstance(x[0], (str, bytes)):

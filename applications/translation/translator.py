@@ -28,8 +28,9 @@ from .ctranslate2_engine import CTranslate2
 from .ctranslate2_export import export_ctranslate2
 from .litert_engine import LiteRT, export_litert
 from .models.base import TranslationModel, WordCrossentropy
-from .models.builder import build_model
+from .models.builder import NETWORKS, build_model
 from .models.ensemble import Ensemble
+from .models.luong import Luong, settings_of_attention
 from .models.rnnsearch import RNNSearch
 from .preprocessor import (
     TranslationPreprocessor,
@@ -91,6 +92,9 @@ class Translator(SearchTask):
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, training_keys = staticmethod(search), {x: x for x in ("label_smoothing", "consistency")}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
+    preprocessor_keys: ClassVar = {
+        f"tokenizer.{name}": name for name in ("replace_unknown", "variants", "sampling")
+    }
 
     def __init__(
         self,
@@ -497,6 +501,25 @@ class Translator(SearchTask):
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
         sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
         return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
+
+    def settings(self, written):
+        found, network = super().settings(written), self.backbone
+        names = {made: name for name, made in NETWORKS.items()}
+        if type(network) in names:
+            found["model.architecture"] = names[type(network)]
+        if isinstance(network, Luong):
+            found |= settings_of_attention(network)
+        source, target = self.preprocessor.tokenizers
+        found["tokenizer.kind"] = source.kind
+        found["tokenizer.shared"] = source.vocabulary == target.vocabulary
+        return found
+
+    def with_settings(self, config):
+        task = super().with_settings(config)
+        layer, head = config.decoding.attention_layer, config.decoding.attention_head
+        if (layer, head) != (None, None):
+            task.show_attention(layer, head)
+        return task
 
     def about_figures(self) -> str:
         signature = bleu(["a"], ["a"], tokenize=self.bleu_tokenizer).signature

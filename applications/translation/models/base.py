@@ -12,6 +12,7 @@ from keras_attention.losses import (
     token_weights,
 )
 
+from ...common.errors import UserError
 from ...common.network import Network
 from .layers import WordLogits, flat_matmul, padding_mask
 
@@ -210,6 +211,23 @@ class TranslationModel(Network):
         if self.tie_embeddings:
             return ops.transpose(self._table()), logits.bias
         return logits.kernel, logits.bias
+
+    def entries(self):
+        source = [(self.source_embedding.embeddings, 0)]
+        target = [(self.target_embedding.embeddings, 0), (self.word_logits.bias, 0)]
+        if not self.tie_embeddings:
+            target.append((self.word_logits.kernel, 1))
+        return {"source_vocabulary_size": source, "target_vocabulary_size": target}
+
+    def with_entries(self, kept):
+        sides = [kept.get(f"{side}_vocabulary_size") for side in ("source", "target")]
+        if self.share_embeddings and sides[0] != sides[1]:
+            raise UserError(
+                "Source and target of this network share their embeddings: give a preprocessor "
+                "with one vocabulary, `TranslationPreprocessor.adapt(..., shared=True)`. "
+                "Received: two vocabularies."
+            )
+        return super().with_entries(kept)
 
     def _table(self):
         """Return the target embedding's table `(V, D)`, in float where it is quantized."""

@@ -98,6 +98,10 @@ class Ensemble(TranslationModel):
             states.append(own)
         return _mean_of_words(logits), self._joined(states)
 
+    def entries(self):
+        own = [each.entries() for each in self.networks]
+        return {name: [entry for each in own for entry in each[name]] for name in own[0]}
+
     def output_of(self, ids):
         return [each.output_of(ids) for each in self.networks]
 

@@ -1,6 +1,6 @@
 """The translation models of Luong, Pham and Manning (2015)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -196,3 +196,19 @@ def luong_attention(
         return LuongAttention(**arguments)
     alignment = {"local-m": "monotonic", "local-p": "predictive"}[kind]
     return LocalAttention(half_width or 10, alignment=alignment, **arguments)
+
+
+def settings_of_attention(network: Luong) -> dict[str, Any]:
+    """Return the keys of a configuration that say which of the paper's mechanisms a network has."""
+    attention = network.decoder.attention
+    if not network.has_attention:
+        return {"model.attention": "none"}
+    if not isinstance(attention, LuongAttention):
+        return {}
+    found = {"model.attention": "global", "model.score": attention.score_name}
+    if attention.units is not None:
+        found["model.attention_units"] = attention.units
+    if isinstance(attention, LocalAttention):
+        kind = {"monotonic": "local-m", "predictive": "local-p"}[attention.alignment]
+        found |= {"model.attention": kind, "model.half_width": attention.half_width}
+    return found

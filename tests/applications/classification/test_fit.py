@@ -28,14 +28,6 @@ from tests.applications.small_tasks import Column
 pytestmark = pytest.mark.usefixtures("traced_nowhere")
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return np.array(TEXTS), np.array(LABELS)
-
-
 @pytest.mark.slow
 def test_a_batch_counts_by_its_texts_where_a_loss_is_measured():
     """Of 33 texts one is long: its bucket has one text, and that of the others 32."""
@@ -316,11 +308,6 @@ def test_a_task_without_preprocessor_is_saved(tmp_path):
         (lambda task: task.fit(TEXTS, LABELS, sample_weight=["a"]), r"numbers. Received: \['a'"),
         (lambda task: task.fit(TEXTS, LABELS, validation_split="a"), "finite number .*: 'a'"),
         (lambda task: task.fit(TEXTS, LABELS, class_weight={0: 2.0}), "give a `sample_weight` for"),
-        (lambda task: task.fit(Batches()), "`x` should be lists of texts, .*Received: x=<"),
-        (
-            lambda task: task.fit(TEXTS, LABELS, validation_data=Batches()),
-            "`validation_data` should be lists of texts",
-        ),
         (
             lambda task: task.evaluate(
                 tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)), verbose=0

@@ -8,6 +8,9 @@ from keras import ops
 
 from keras_attention.applications.classification import (
     Contextual,
+    CrossEncoder,
+    FlatEncoder,
+    HierarchicalEncoder,
     InnerEncoder,
     ModelConfig,
     Pool,
@@ -282,7 +285,8 @@ def test_a_functional_backbone_leaves_networks_as_they_are(tmp_path):
     assert [each.input["token_ids"].shape for each in functional] == [(None, None)] * 2
 
 
-def test_inner_is_refused_on_pytorch_whose_layers_have_a_forward_of_their_own(monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
-    with pytest.raises(ValueError, match="`inner` needs TensorFlow or JAX.*runs on torch"):
-        InnerEncoder()
+@pytest.mark.parametrize("encoder", [FlatEncoder, HierarchicalEncoder, CrossEncoder, InnerEncoder])
+def test_no_part_has_a_name_that_pytorch_calls_a_layer_by(encoder):
+    """`inner` had a part `forward`, and did not run there."""
+    torch = pytest.importorskip("torch")
+    assert not set(encoder.described) & set(dir(torch.nn.Module))
