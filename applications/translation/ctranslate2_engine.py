@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -34,10 +35,11 @@ class CTranslate2:
         self._made: dict[tuple[str, int], Any] = {}
         self._weights: Weights | None = None
         self._layer: int | None = None
+        self._lock = threading.Lock()
 
     def planned(
         self, options: SearchOptions, compute_type: str, attention: bool, rows: int
-    ) -> tuple[Callable[[np.ndarray], DecodingResult], int, int]:
+    ) -> tuple[Callable[[dict[str, np.ndarray]], DecodingResult], int, int]:
         """Return a search in the form of our own for so many rows, the rows of a batch, and the
         streams: threads that may call it at once.
 
@@ -54,7 +56,8 @@ class CTranslate2:
         streams = options.streams or default_streams()  # on any backend
         size = rows_of_a_batch(rows, options.batch_size, streams)
         streams = max(1, min(streams, math.ceil(rows / size)))
-        engine = self._translator(compute_type, streams)
+        with self._lock:  # one request converts, the others wait
+            engine = self._translator(compute_type, streams)
         return _Search(engine, *words_of(self._task), options, attention), size, streams
 
     def _translator(self, compute_type: str, streams: int) -> Any:
@@ -105,8 +108,8 @@ class _Search:
     def __post_init__(self):
         self._ids = {token: place for place, token in enumerate(self.written)}
 
-    def __call__(self, source: np.ndarray) -> DecodingResult:
-        options = self.options
+    def __call__(self, inputs: dict[str, np.ndarray]) -> DecodingResult:
+        source, options = inputs["source"], self.options
         rows = [[self.read[word] for word in row if word != PAD_ID] for row in source]
         limits = ops.convert_to_numpy(options.limits(np.array(list(map(len, rows)), "int32")))
         longest = max(int(limits.max()), source.shape[1])
