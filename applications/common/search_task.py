@@ -1,6 +1,7 @@
 """The base of the tasks that search for their output, such as a translation."""
 
 import dataclasses
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -19,9 +20,9 @@ from .streams import in_streams, rows_of_a_batch, stream_count
 from .task import TextTask
 
 DIVERGED = (
-    "The network's scores are not numbers (NaN), so what a search wrote means nothing: the training "
-    "has diverged, or the weights are damaged. Take an earlier checkpoint, or train anew with a "
-    "lower learning rate."
+    "The network's scores are not numbers (NaN), so what a search wrote means nothing. The "
+    "training has diverged, or the weights are damaged: take an earlier checkpoint, or train anew "
+    "with a lower learning rate."
 )
 UNCOMPILED_STEPS = 24
 """Steps that a search takes before it is compiled, which takes as long as some 30 of them."""
@@ -30,11 +31,11 @@ UNCOMPILED_STEPS = 24
 class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
-    A subclass names `find(network, source, options=, attention=, **inputs)`, the axes of its source,
-    its default options and the `verb` that searches. `_planned` gives the search in a form that
-    takes all inputs as one dictionary: `"source"`, where tokens are sampled `"seed"` `(B, 2)`, where
-    translations begin with something `"prefix"` `(B, P)`, and `"shortlist"` `(n,)` where there is
-    one. A search reads nothing else that changes, so that threads may share a task.
+    A subclass names `find(network, source, options=, attention=, **inputs)`, the axes of its
+    source, its default options and the `verb` that searches. `_planned` gives the search in a form
+    that takes all inputs as one dictionary: `"source"`; `"seed"` `(B, 2)` where tokens are sampled;
+    `"prefix"` `(B, P)` where outputs have to begin with something; `"shortlist"` `(n,)` where there
+    is one. A search reads nothing else that changes, so that threads may share a task.
     """
 
     find: ClassVar[Callable]
@@ -185,13 +186,10 @@ class SearchTask(TextTask):
         return inputs
 
     def _found(self, find: Callable, inputs: dict[str, np.ndarray]) -> DecodingResult:
-        """Return what a search finds, as arrays; warn where the network gives no numbers."""
+        """Return what a search finds for a batch, as arrays."""
         found = find(inputs)
         arrays = (x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in found)
-        found = DecodingResult(*arrays)
-        if np.isnan(found.scores[:, 0]).any() or np.isnan(found.log_probabilities[:, 0]).any():
-            warnings.warn(DIVERGED, RuntimeWarning, stacklevel=2)
-        return found
+        return DecodingResult(*arrays)
 
     def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
         """Whether one batch, of so many steps, is searched operation by operation."""
@@ -201,11 +199,22 @@ class SearchTask(TextTask):
         return self._uncompiled[key] <= UNCOMPILED_STEPS
 
     def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
-        """Call `use` with each batch, which calls `find`, `streams` at a time."""
+        """Call `use` with each batch, which calls `find`, `streams` at a time.
+
+        `use` returns the scores that it has got. Where some are NaN, a warning says so, once.
+        """
         streams = max(1, min(streams, len(batches)))
         if streams > 1 and hasattr(find, "get_concrete_function"):
             find.get_concrete_function()  # traced here: Keras' settings are those of a thread
-        in_streams(use, batches, streams)
+        diverged = threading.Event()
+
+        def used(batch: Any) -> None:
+            if np.isnan(use(batch)).any():
+                diverged.set()
+
+        in_streams(used, batches, streams)
+        if diverged.is_set():
+            warnings.warn(DIVERGED, RuntimeWarning, stacklevel=4)
 
 
 def of_graph(options: SearchOptions) -> SearchOptions:

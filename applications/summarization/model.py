@@ -415,8 +415,8 @@ def search(
         seed=seed,
         prefix=prefix,
     )
-    # The longest summaries may have their end one word later, or none: cut it off. `lengths` and the
-    # log-probabilities still count it.
+    # The longest summaries may have their end one word later, or none: cut it off. `lengths` and
+    # the log-probabilities still count it.
     size = options.max_length
     return result._replace(
         tokens=result.tokens[:, :, :size],

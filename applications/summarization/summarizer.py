@@ -20,6 +20,7 @@ from ..common.errors import UserError, check_counts
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
+from ..common.shown import ranked_number
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
@@ -173,7 +174,7 @@ class Summarizer(SearchTask):
             Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
         ]
 
-        def summarize(rows: list[int]) -> None:
+        def summarize(rows: list[int]) -> np.ndarray:
             source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
             inputs = self._inputs(
                 source,
@@ -185,6 +186,7 @@ class Summarizer(SearchTask):
                 parts = [x if x is None else x[place] for x in found]
                 ranked = list(self._ranked(encoded[row], start[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+            return found.scores
 
         batches = list(self._batches(encoded, size))
         if streams > 1:  # the longest first, so that streams end together
@@ -452,8 +454,8 @@ class Summarizer(SearchTask):
                 weights = (rows[:, real], rows[:, -1].copy())  # a view would keep all of the batch
             yield Summary(
                 preprocessor.tokenizer.join(words),
-                float(scores[place]),
-                float(likelihoods[place]),
+                ranked_number(scores[place]),
+                ranked_number(likelihoods[place]),
                 words,
                 ids >= preprocessor.vocabulary_size,
                 ids == UNK_ID,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from keras_attention.metrics import bleu, bleu_by_length, chrf
-from keras_attention.text import END_ID, UNK_ID, Tokenizer
+from keras_attention.text import END_ID, UNK_ID, Tokenizer, nfc
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
 from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
-from ..common.shown import Searched, written
+from ..common.shown import Searched, ranked_number, written
 from .preprocessor import TranslationPreprocessor
 
 
@@ -141,8 +141,8 @@ def translation_of(
         text = target.join(written)
     return Translation(
         text,
-        float(score),
-        float(log_probability),
+        ranked_number(score),
+        ranked_number(log_probability),
         written,
         source,
         alignment,
@@ -229,7 +229,11 @@ def pharaoh(links: Links) -> str:
 def evaluation_report(
     sources: Sequence[str], texts: Sequence[str], targets: Sequence[str]
 ) -> dict[str, Any]:
-    """Return BLEU, chrF, exact matches and BLEU by source length, as JSON types."""
+    """Return BLEU, chrF, exact matches and BLEU by source length, as JSON types.
+
+    Translations are in Unicode's form C, and so are compared with that of their references.
+    """
+    targets = [nfc(target) for target in targets]
     score, characters = bleu(texts, targets), chrf(texts, targets)
     same = sum(text == wanted for text, wanted in zip(texts, targets, strict=True))
     return {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID
+from keras_attention.text import END_ID, PAD_ID, nfc
 
 from ..common.errors import UserError, check_counts, shown
 from ..common.files import lines_of, output_file
@@ -212,7 +212,7 @@ def _entries(
 ) -> Iterator[tuple[int, int, float]]:
     """Yield source id, target id and probability of each line of a file."""
     for number, line in enumerate(lines_of(path), 1):
-        *words, share = line.split("\t")
+        *words, share = nfc(line).split("\t")
         where = f"{path}, line {number}"
         try:
             source, target, probability = *words, float(share)

@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu
-from keras_attention.text import END_ID, START_ID, load_tokenizer
+from keras_attention.text import END_ID, START_ID, load_tokenizer, nfc
 
 from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice, check_number, check_single
@@ -230,7 +230,7 @@ class Translator(SearchTask):
         (find, size, streams), shortlist = planned, by[-1]
         seeds = seeds_of(search, len(lines))
 
-        def translate(rows: list[int]) -> None:
+        def translate(rows: list[int]) -> np.ndarray:
             source = padded([ids[row] for row in rows])
             prefixes = None if starts is None else [starts[row][1] for row in rows]
             among = None if shortlist is None else shortlist.words_of(source, prefixes or ())
@@ -247,6 +247,7 @@ class Translator(SearchTask):
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+            return found.scores
 
         batches = list(batches_of(filled, list(map(len, ids)), size))
         self._in_streams(find, translate, batches, streams)
@@ -277,7 +278,7 @@ class Translator(SearchTask):
         streams = stream_count(self.search.streams)
         size = rows_of_a_batch(len(sources), batch_size or self.search.batch_size, streams)
 
-        def score(rows: list[int]) -> None:
+        def score(rows: list[int]) -> np.ndarray:
             losses, attention = forced(
                 padded([source_ids[row] for row in rows]),
                 padded([[START_ID, *target_ids[row]] for row in rows]),
@@ -296,6 +297,7 @@ class Translator(SearchTask):
                 results[row] = Translation(
                     *given, ids=tuple(target_ids[row]), token_log_probabilities=of_tokens
                 )
+            return totals
 
         batches = list(batches_of(range(len(sources)), lengths, size))
         self._in_streams(forced, score, batches, streams)
@@ -519,8 +521,8 @@ class Translator(SearchTask):
             with np.errstate(over="ignore"):  # inf, which ends the training
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
             if by_bleu:
-                results = self._translated(corpus.source, ids, search)
-                found["val_bleu"] = bleu([each.text for each in results], corpus.target).value
+                texts = [each.text for each in self._translated(corpus.source, ids, search)]
+                found["val_bleu"] = bleu(texts, list(map(nfc, corpus.target))).value
             return found
 
         return figures

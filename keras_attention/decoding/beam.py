@@ -205,9 +205,9 @@ class _BeamLoop:
     weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
     ```
 
-    A history is `tokens (..., L)`, their `log_probabilities (..., L)`, and where something does not move with the beams - weights,
-    entries of the state with a row for each sentence - `beams (..., L)`, the beam in which the step
-    before each token was taken. An empty beam has `-inf`.
+    A history is `tokens (..., L)`, their `log_probabilities (..., L)`, and where something does not
+    move with the beams - weights, entries of the state with a row for each sentence - `beams (...,
+    L)`, the beam in which the step before each token was taken. An empty beam has `-inf`.
     """
 
     problem: Problem

@@ -158,7 +158,9 @@ def sample(
     ) -> tuple[Tensor, Tensor, Tensor]:
         drawn = ops.take(ops.take(numbers, index, axis=0), rows, axis=1)
         tokens, scores = _draw_token(logits, drawn, temperature, top_k, top_p)
-        return tokens, scores, loops.normalize(loops.pick(logits, tokens), normalizer)
+        log_probabilities = loops.normalize(loops.pick(logits, tokens), normalizer)
+        is_nan = ops.isnan(log_probabilities)
+        return tokens, ops.where(is_nan, log_probabilities, scores), log_probabilities
 
     result = _SingleHypothesisLoop(problem, choose).run()
     if n_best == 1:
@@ -238,8 +240,8 @@ class _SingleHypothesisLoop:
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index, fixed.get("prefix"))
         tokens, scores, log_probabilities = self.choose(allowed, normalizer, index, fixed["rows"])
-        # A row that nothing can follow ends, with a log-probability that says so.
-        tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
+        # A row that nothing can follow ends, with a log-probability that says so: -inf or NaN.
+        tokens = ops.where(is_open & ops.isfinite(log_probabilities), tokens, end_id)
         advanced = {
             "index": index + 1,
             "state": state,
