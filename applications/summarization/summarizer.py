@@ -447,7 +447,9 @@ class Summarizer(SearchTask):
                 return
             ids = np.array([index for index in tokens[place, :length] if index != END_ID], int)
             words = [preprocessor.word(int(index), document) for index in ids]
+            unknown = ids == UNK_ID
             words[: len(start)] = start[: len(words)]
+            unknown[: len(start)] = False
             weights = ()
             if history is not None:
                 rows = history[place, : len(ids)]
@@ -458,7 +460,7 @@ class Summarizer(SearchTask):
                 ranked_number(likelihoods[place]),
                 words,
                 ids >= preprocessor.vocabulary_size,
-                ids == UNK_ID,
+                unknown,
                 document.words,
                 *weights,
                 token_log_probabilities=terms[place, :length].astype("float64").tolist(),

@@ -39,7 +39,7 @@ class CTranslate2:
 
     def planned(
         self, options: SearchOptions, compute_type: str, attention: bool, rows: int
-    ) -> tuple[Callable[[dict[str, np.ndarray]], DecodingResult], int, int]:
+    ) -> tuple[Callable[[np.ndarray], DecodingResult], int, int]:
         """Return a search in the form of our own for so many rows, the rows of a batch, and the
         streams: threads that may call it at once.
 
@@ -108,8 +108,8 @@ class _Search:
     def __post_init__(self):
         self._ids = {token: place for place, token in enumerate(self.written)}
 
-    def __call__(self, inputs: dict[str, np.ndarray]) -> DecodingResult:
-        source, options = inputs["source"], self.options
+    def __call__(self, source: np.ndarray) -> DecodingResult:
+        options = self.options
         rows = [[self.read[word] for word in row if word != PAD_ID] for row in source]
         limits = ops.convert_to_numpy(options.limits(np.array(list(map(len, rows)), "int32")))
         longest = max(int(limits.max()), source.shape[1])

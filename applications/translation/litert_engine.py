@@ -62,7 +62,7 @@ class LiteRT:
 
     def planned(
         self, options: SearchOptions, compute_type: str, attention: bool, rows: int
-    ) -> tuple[Callable[[dict[str, np.ndarray]], DecodingResult], int, int]:
+    ) -> tuple[Callable[[np.ndarray], DecodingResult], int, int]:
         """Return a search in the form of our own for so many rows, the rows of a batch, and the
         streams: threads that may call it at once.
 
@@ -82,10 +82,7 @@ class LiteRT:
         kind = (of_graph(options), compute_type, attention)
         return partial(self._search, kind, size, streams), size, streams
 
-    def _search(
-        self, kind: tuple, rows: int, streams: int, inputs: dict[str, np.ndarray]
-    ) -> DecodingResult:
-        source = inputs["source"]
+    def _search(self, kind: tuple, rows: int, streams: int, source: np.ndarray) -> DecodingResult:
         length, width = source.shape[1], _width(source.shape[1])
         # Empty places are padding, and empty rows the last sentence again.
         source = np.pad(source, ((0, 0), (0, width - length)), constant_values=PAD_ID)

@@ -541,4 +541,6 @@ class Translator(SearchTask):
         if has_prefix:
             raise UserError(f"The engine {engine} takes no prefix: {WAY_OUT}")
         made = self._engines.setdefault(engine, ENGINES[engine][0](self))
-        return made.planned(options, compute_type or "float32", attention, len(lengths))
+        compute_type = compute_type or "float32"
+        run, size, streams = made.planned(options, compute_type, attention, len(lengths))
+        return (lambda inputs: run(inputs["source"])), size, streams
