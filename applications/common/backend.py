@@ -1,5 +1,6 @@
 """Checks of the Keras backend, and functions compiled for it."""
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,7 @@ class CompiledFunctions:
         self._functions: dict[Any, Callable] = {}
         self._variables: tuple[int, ...] = ()
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def __contains__(self, key: Any) -> bool:
         return key in self._functions
@@ -71,8 +73,22 @@ class CompiledFunctions:
         """Forget all, so that the next call compiles."""
         self._functions.clear()
 
+    def check_process(self) -> None:
+        """Refuse to run in a process that was forked since the task was made.
+
+        TensorFlow's and JAX's threads are not in it, and a call would wait for them for ever.
+        """
+        if self._process != os.getpid() and keras.backend.backend() != "torch":
+            raise RuntimeError(
+                "The model was made before this process was forked, and "
+                f"{NAMES[keras.backend.backend()]} does not work across a fork: load the model in "
+                "each worker (with gunicorn, leave `--preload` out, or load in `post_fork`). "
+                f"Received: process {os.getpid()}, a model of process {self._process}"
+            )
+
     def ready(self, key: Any, function: Callable, model: keras.Model, *ranks: Any) -> Callable:
         """Return the function of a key as `compiled` makes it; threads may ask at once."""
+        self.check_process()
         variables = tuple(map(id, model.variables))
         with self._lock:
             if variables != self._variables:

@@ -122,6 +122,7 @@ class SearchTask(TextTask):
             return self.find(self.backbone, **inputs, **settings)
 
         key = (settings["options"], attention, has_prefix, shortlist)
+        self._compiled_functions.check_process()
         rows = len(lengths)
         single = is_free and rows <= most  # with a number of streams, runs are always the same
         if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
