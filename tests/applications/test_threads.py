@@ -36,7 +36,7 @@ def translator():
 @pytest.fixture(scope="module")
 def summarizer():
     keras.utils.set_random_seed(3)
-    made = Summarizer.from_texts(DOCUMENTS, TEXTS, units=7, embedding_size=5)
+    made = Summarizer.from_texts(DOCUMENTS, TEXTS, units=8, embedding_size=5)
     for variable in made.backbone.trainable_variables:
         variable.assign(3.0 * np.array(variable))
     return made
