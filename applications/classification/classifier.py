@@ -180,8 +180,7 @@ class ClassificationTask(TextTask):
             return super().from_preset(preset, load_weights, **kwargs)
         own = kwargs.get("preprocessor") or read_preprocessor(preset_folder(preset))
         new = labels if isinstance(labels, Labels) else _labels_like(own.labels, labels)
-        config = {**own.get_config(), "labels": dataclasses.asdict(new)}
-        kwargs["preprocessor"] = type(own).from_config(config)
+        kwargs["preprocessor"] = _with_labels(own, new)
         task = super().from_preset(preset, load_weights, **kwargs)
         if new.kind != own.labels.kind and kwargs.get("compile", True):
             task.compile()  # the loss that was saved is of the other kind
@@ -541,8 +540,7 @@ class ClassificationTask(TextTask):
     def _with_labels(self, labels: Labels) -> "ClassificationTask":
         """Return the task with a head for other labels; those that both have keep their weights."""
         own = self.preprocessor
-        changed = {"labels": dataclasses.asdict(labels), "thresholds": None}
-        new = type(own).from_config({**own.get_config(), **changed})
+        new = _with_labels(own, labels)
         return self._rebuilt(self.backbone.with_entries(kept_entries(own, new)), new)
 
     def about_figures(self) -> str:
@@ -641,6 +639,14 @@ class ClassificationTask(TextTask):
             return None
         own = preprocessor.thresholds or [self.threshold] * len(labels.names)
         return results.as_thresholds(given, labels, own)
+
+
+def _with_labels(
+    preprocessor: ClassificationPreprocessor, labels: Labels
+) -> ClassificationPreprocessor:
+    """Return a preprocessor for other labels; thresholds are tuned for the labels of a preset."""
+    changed = {"labels": dataclasses.asdict(labels), "thresholds": None}
+    return type(preprocessor).from_config({**preprocessor.get_config(), **changed})
 
 
 def _labels_like(known: Labels, names: Any) -> Labels:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.text import BucketedBatches
+from keras_attention.text import BucketedBatches, nfc
 
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, counted, shown
@@ -310,9 +310,9 @@ def _label(row: Row, data: DataConfig) -> Any:
         parts = value.split(data.label_separator) if isinstance(value, str) else value
         parts = parts if isinstance(parts, list) else [parts]
         if all(map(_is_label, parts)):
-            return tuple(sorted({str(part).strip() for part in parts} - {""}))
+            return tuple(sorted({nfc(str(part)).strip() for part in parts} - {""}))
     elif _is_label(value) and str(value).strip():
-        return str(value).strip()
+        return nfc(str(value)).strip()
     raise UserError(
         f"{row.place}: column '{data.label_column}' must hold {wanted}. Received: {value!r}."
     )

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, Tokenizer
+from keras_attention.text import END_ID, PAD_ID, Tokenizer, nfc
 
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, check_range, shown
@@ -61,7 +61,8 @@ class Labels:
 
     def __post_init__(self):
         check_choice("kind", self.kind, KINDS)
-        object.__setattr__(self, "names", names := tuple(self.names))
+        names = tuple(nfc(name) if isinstance(name, str) else name for name in self.names)
+        object.__setattr__(self, "names", names)
         # As a graph and JSON write them, 1 and "1" are the same.
         is_once = len(set(map(str, names))) == len(names)
         if not (is_once and all(isinstance(name, (str, int, np.integer)) for name in names)):
@@ -159,7 +160,7 @@ def _as_label(value: Any, kind: str, place: str) -> Any:
     if isinstance(value, (int, np.integer, np.bool_)):
         return int(value)
     if isinstance(value, str) and value.strip():
-        return str(value)
+        return nfc(str(value))  # one label, whichever form of Unicode it is in
     raise _bad_label(value, place, "one label, a string (bytes are UTF-8) or a whole number")
 
 

@@ -246,6 +246,15 @@ CANDIDATES = Option(
     metavar="N",
 )
 LINES = file("--input", "file to read; standard input if not given")
+PREFIX = text(
+    "--prefix",
+    "what each output begins with, the same for all lines (default: nothing)",
+    required=False,
+)
+JSON_RESULTS = switch(
+    "--json",
+    "write JSON lines: the number of the line, text, score, tokens and their log-probabilities",
+)
 ALIGNMENTS = switch(
     "--alignments",
     "add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
@@ -297,7 +306,7 @@ TRANSLATION = TaskCommand(
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "predict": [
-            *(MORE, LINES, OUTPUT, ALIGNMENTS),
+            *(MORE, LINES, OUTPUT, ALIGNMENTS, PREFIX, JSON_RESULTS),
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "score": [MORE, *PAIRS, OUTPUT],
@@ -334,7 +343,7 @@ SUMMARIZATION = TaskCommand(
     },
     options={
         "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
-        "predict": [DOCUMENTS, OUTPUT, JSON_LINES, *SUMMARY_SEARCH],
+        "predict": [DOCUMENTS, OUTPUT, JSON_LINES, PREFIX, *SUMMARY_SEARCH],
         "visualize": [text("--input", "the document"), PICTURE, FORM],
         "export": [FOLDER],
     },

@@ -1,6 +1,8 @@
 """Checks of the Keras backend, and functions compiled for it."""
 
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,6 +10,7 @@ import numpy as np
 from keras import tree
 
 from keras_attention.decoding import SearchOptions
+from keras_attention.decoding.seeds import words_of_seed
 
 from .errors import UserError
 
@@ -26,15 +29,13 @@ def require_backend(action: str, *accepted: str) -> None:
         )
 
 
-def compiled(
-    function: Callable, model: keras.Model, *ranks: Any, changing: Sequence[keras.Variable] = ()
-) -> Callable:
+def compiled(function: Callable, model: keras.Model, *ranks: Any) -> Callable:
     """Compile a function of int32 arrays: on TensorFlow once, on JAX once for each shape.
 
     On PyTorch, which traces nothing, it is the function itself. The function calls `model`, whose
     weights may change between calls; `ranks` are the numbers of axes of its arguments, nested as
-    they are, and `changing` variables beside the model's that a call changes, such as the state of
-    a seed generator.
+    they are. It changes no variable: what differs from call to call, such as a seed, is an
+    argument, so that threads may call it at once.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
@@ -46,7 +47,7 @@ def compiled(
         signature = tf.nest.map_structure(spec, list(ranks))
         # The code is of tensor operations only: AutoGraph would find nothing to convert.
         return tf.function(function, input_signature=signature, autograph=False)
-    return _compiled_by_jax(function, model, changing) if backend == "jax" else function
+    return _compiled_by_jax(function, model) if backend == "jax" else function
 
 
 class CompiledFunctions:
@@ -59,6 +60,8 @@ class CompiledFunctions:
     def __init__(self) -> None:
         self._functions: dict[Any, Callable] = {}
         self._variables: tuple[int, ...] = ()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def __contains__(self, key: Any) -> bool:
         return key in self._functions
@@ -70,38 +73,44 @@ class CompiledFunctions:
         """Forget all, so that the next call compiles."""
         self._functions.clear()
 
-    def ready(
-        self, key: Any, function: Callable, model: keras.Model, *ranks: Any, changing: Any = ()
-    ) -> Callable:
-        """Return the function of a key as `compiled` makes it."""
+    def check_process(self) -> None:
+        """Refuse to run in a process that was forked since the task was made.
+
+        TensorFlow's and JAX's threads are not in it, and a call would wait for them for ever.
+        """
+        if self._process != os.getpid() and keras.backend.backend() != "torch":
+            raise RuntimeError(
+                "The model was made before this process was forked, and "
+                f"{NAMES[keras.backend.backend()]} does not work across a fork: load the model in "
+                "each worker (with gunicorn, leave `--preload` out, or load in `post_fork`). "
+                f"Received: process {os.getpid()}, a model of process {self._process}"
+            )
+
+    def ready(self, key: Any, function: Callable, model: keras.Model, *ranks: Any) -> Callable:
+        """Return the function of a key as `compiled` makes it; threads may ask at once."""
+        self.check_process()
         variables = tuple(map(id, model.variables))
-        if variables != self._variables:
-            self.clear()
-            self._variables = variables
-        if key not in self._functions:
-            self._functions[key] = compiled(function, model, *ranks, changing=changing)
-        return self._functions[key]
+        with self._lock:
+            if variables != self._variables:
+                self.clear()
+                self._variables = variables
+            if key not in self._functions:
+                self._functions[key] = compiled(function, model, *ranks)
+            return self._functions[key]
 
 
-def _compiled_by_jax(function, model, changing):
+def _compiled_by_jax(function, model):
     import jax
 
     @jax.jit
     def run(values, arguments):
         # As arguments: weights that a traced function closes over would stay as they are now.
-        with keras.StatelessScope(list(zip(variables(), values, strict=True))) as scope:
-            results = function(*arguments)
-        return results, [scope.get_current_value(variable) for variable in changing]
-
-    def variables():
-        return [*model.variables, *changing]
+        with keras.StatelessScope(list(zip(model.variables, values, strict=True))):
+            return function(*arguments)
 
     def call(*arguments):
         arguments = tree.map_structure(np.asarray, arguments)  # which may be TensorFlow's
-        results, values = run([variable.value for variable in variables()], arguments)
-        for variable, value in zip(changing, values, strict=True):
-            variable.assign(value)
-        return results
+        return run([variable.value for variable in model.variables], arguments)
 
     return call
 
@@ -123,19 +132,29 @@ def of_at_most(letters: int, **columns: Any) -> list[Any]:
     return [checked(name, strings) for name, strings in columns.items()]
 
 
-def seed_of_service(options: SearchOptions) -> keras.random.SeedGenerator | None:
-    """Return what an exported search draws from anew at each call; None where nothing is drawn, or
-    the options' seed draws the same each time. The module has to keep its state."""
-    return keras.random.SeedGenerator() if options.sample and options.seed is None else None
+def seeds_in_graph(options: SearchOptions, texts: Any) -> Any:
+    """Return the seed of each of `texts (B,)` inside the graph of an exported search, `(B, 2)`.
+
+    Without a seed among the options, each call and each text draws anew: by an operation without
+    a state that two requests could share, whatever `keras.utils.set_random_seed` has set.
+    """
+    import tensorflow as tf
+
+    if not options.sample:
+        return None
+    rows = tf.shape(texts)[0]
+    if options.seed is not None:
+        return tf.tile([words_of_seed(options.seed)], [rows, 1])
+    ends = tf.constant([tf.int32.min, tf.int32.max])
+    return tf.raw_ops.RandomUniformInt(shape=[rows, 2], minval=ends[0], maxval=ends[1])
 
 
-def service_of(serve: Any, network: keras.Model, *kept: Any, seed: Any = None) -> Any:
+def service_of(serve: Any, network: keras.Model, *kept: Any) -> Any:
     """Return a `tf.Module` that holds a `tf.function` and all that the function reads."""
     import tensorflow as tf
 
     module = tf.Module()
     module.serve = serve
     # The variables alone: the Keras model around them does not belong in the SavedModel.
-    variables = network.weights if seed is None else [*network.weights, seed.state]
-    module.kept = [*kept, *(variable.value for variable in variables)]
+    module.kept = [*kept, *(variable.value for variable in network.weights)]
     return module

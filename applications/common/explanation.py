@@ -92,11 +92,14 @@ class ExplainedAnswer:
         text: the answer.
         score: what answers are ranked by; None where the task gives none.
         maps: what was attended to; none where it was the same as for the first answer.
+        token_log_probabilities: of an answer that was written word by word, the model's own
+            log-probability of each token, and of the end where it was written.
     """
 
     text: str
     score: float | None = None
     maps: list[AttentionMap] = dataclasses.field(default_factory=list)
+    token_log_probabilities: list[float] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The base of the tasks that search for their output, such as a translation."""
 
 import dataclasses
-import functools
+import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,13 +11,19 @@ import keras_hub
 import numpy as np
 from keras import ops
 
-from keras_attention.decoding import SearchOptions
+from keras_attention.decoding import DecodingResult, SearchOptions
+from keras_attention.decoding.seeds import words_of_seed
 
-from .errors import check_choice, shown
-from .preprocessor import TextPreprocessor, as_texts, check_equally_many
+from .errors import check_choice, check_unicode, shown
+from .preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from .streams import in_streams, rows_of_a_batch, stream_count
 from .task import TextTask
 
+DIVERGED = (
+    "The network's scores are not numbers (NaN), so what a search wrote means nothing. The "
+    "training has diverged, or the weights are damaged: take an earlier checkpoint, or train anew "
+    "with a lower learning rate."
+)
 UNCOMPILED_STEPS = 24
 """Steps that a search takes before it is compiled, which takes as long as some 30 of them."""
 
@@ -24,10 +31,11 @@ UNCOMPILED_STEPS = 24
 class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
-    A subclass names `find(network, source, options=, seed=, attention=)`, the axes of its source,
-    its default options and the `verb` that searches. Where `_planned` gets the size of a shortlist,
-    `find` takes the ids of its words too, as `shortlist`, and so does the search that comes back,
-    after the source.
+    A subclass names `find(network, source, options=, attention=, **inputs)`, the axes of its
+    source, its default options and the `verb` that searches. `_planned` gives the search in a form
+    that takes all inputs as one dictionary: `"source"`; `"seed"` `(B, 2)` where tokens are sampled;
+    `"prefix"` `(B, P)` where outputs have to begin with something; `"shortlist"` `(n,)` where there
+    is one. A search reads nothing else that changes, so that threads may share a task.
     """
 
     find: ClassVar[Callable]
@@ -45,7 +53,6 @@ class SearchTask(TextTask):
     ):
         self.search = self.search_with(search or self.default_search, {})
         super().__init__(backbone, preprocessor, **kwargs)
-        self._seed = keras.random.SeedGenerator(0)
         self._uncompiled: dict[Any, int] = {}
 
     def get_config(self) -> dict[str, Any]:
@@ -103,28 +110,100 @@ class SearchTask(TextTask):
         lengths: Sequence[int],
         options: SearchOptions,
         attention: bool,
+        has_prefix: bool = False,
         shortlist: int | None = None,
     ) -> tuple[Callable, int, int]:
-        """Return the search for sources of these lengths, the rows of a batch, and the streams."""
-        if options.sample:  # the seed starts anew
-            seed = np.random.SeedSequence().entropy if options.seed is None else options.seed
-            self._seed.state.assign(np.array([seed % 2**32, 0], self._seed.state.dtype))
-        # Samples are drawn batch after batch.
-        streams = 1 if options.sample else stream_count(options.streams)
+        """Return the search for sources of these lengths, the rows of a batch, and the streams.
+
+        `shortlist` is the size of a vocabulary shortlist, where there is one.
+        """
+        streams = stream_count(options.streams)
         most, is_free = options.batch_size, options.streams is None
-        options = of_graph(options)
-        settings = {"options": options, "seed": self._seed, "attention": attention}
-        function = functools.partial(self.find, self.backbone, **settings)
-        key, changing, ranks = (options, attention), [self._seed.state], [self.source_rank]
+        settings = {"options": of_graph(options), "attention": attention}
+        ranks = {"source": self.source_rank}
+        if options.sample:
+            ranks["seed"] = 2
+        if has_prefix:
+            ranks["prefix"] = 2
         if shortlist is not None:
-            function, key = _among(function, shortlist), (*key, shortlist)
-            ranks.append(1)
+            ranks["shortlist"] = 1
+
+        def function(inputs: dict[str, Any]) -> Any:
+            inputs = dict(inputs)
+            if shortlist is not None:  # a graph must know how many words there are
+                inputs["shortlist"] = ops.reshape(inputs["shortlist"], (shortlist,))
+            return self.find(self.backbone, **inputs, **settings)
+
+        key = (settings["options"], attention, has_prefix, shortlist)
+        self._compiled_functions.check_process()
         rows = len(lengths)
         single = is_free and rows <= most  # with a number of streams, runs are always the same
         if single and self._is_not_worth_compiling(key, max(lengths, default=0)):
-            return (lambda *ids: function(*map(ops.convert_to_tensor, ids))), most, 1
-        ready = self._compiled(key, function, *ranks, changing=changing)
+            return (lambda inputs: function(_as_tensors(inputs))), most, 1
+        ready = self._compiled(key, function, ranks)
         return ready, rows_of_a_batch(rows, most, streams), streams
+
+    def _prefix_ids(
+        self,
+        prefix: str | Sequence[str] | None,
+        texts: Any,
+        name: str,
+        encode: Callable[[str, int], list[int]],
+        limits: Sequence[int],
+    ) -> list[list[int]]:
+        """Return the ids that the output of each text begins with; none where none is given.
+
+        Args:
+            prefix: what the caller gave: a string for all texts, or one for each of several.
+            texts: what the caller gave, a text or several.
+            name: what the argument of the texts is called.
+            encode: gives the ids of the prefix of a text, by its number.
+            limits: the most tokens of each text's output.
+        """
+        count = len(limits)
+        if prefix is None or isinstance(prefix, str):
+            prefixes = [prefix or ""] * count
+        else:
+            prefixes = list(as_texts(prefix, "prefix"))
+            if isinstance(texts, str):
+                raise ValueError(
+                    f"`prefix` of one text should be a string. Received: prefix={shown(prefix)}"
+                )
+            check_equally_many(**{name: range(count), "prefix": prefixes})
+        if isinstance(prefix, str):
+            check_unicode("prefix", prefix)
+        ids = [encode(each, row) for row, each in enumerate(prefixes)]
+        for row, (each, limit) in enumerate(zip(ids, limits, strict=True)):
+            if len(each) > limit:
+                raise ValueError(
+                    f"The prefix of {name}[{row}] is longer than what may be written: give a "
+                    "shorter one, or raise `max_length` or `max_length_ratio`. Received: a prefix "
+                    f"of {len(each)} tokens where at most {limit} may be written"
+                )
+        return ids
+
+    def _inputs(
+        self,
+        source: np.ndarray,
+        seed: np.ndarray | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        shortlist: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Return the inputs of a search for a batch."""
+        inputs = {"source": source}
+        if seed is not None:
+            inputs["seed"] = seed
+        if prefixes is not None:
+            inputs["prefix"] = padded(prefixes)
+        if shortlist is not None:
+            inputs["shortlist"] = shortlist
+        return inputs
+
+    def _found(self, find: Callable, inputs: dict[str, np.ndarray]) -> DecodingResult:
+        """Return what a search finds for a batch, as arrays."""
+        found = find(inputs)
+        arrays = (x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in found)
+        return DecodingResult(*arrays)
 
     def _is_not_worth_compiling(self, key: Any, steps: int) -> bool:
         """Whether one batch, of so many steps, is searched operation by operation."""
@@ -134,11 +213,22 @@ class SearchTask(TextTask):
         return self._uncompiled[key] <= UNCOMPILED_STEPS
 
     def _in_streams(self, find: Callable, use: Callable, batches: list, streams: int) -> None:
-        """Call `use` with each batch, which calls `find`, `streams` at a time."""
+        """Call `use` with each batch, which calls `find`, `streams` at a time.
+
+        `use` returns the scores that it has got. Where some are NaN, a warning says so, once.
+        """
         streams = max(1, min(streams, len(batches)))
         if streams > 1 and hasattr(find, "get_concrete_function"):
             find.get_concrete_function()  # traced here: Keras' settings are those of a thread
-        in_streams(use, batches, streams)
+        diverged = threading.Event()
+
+        def used(batch: Any) -> None:
+            if np.isnan(use(batch)).any():
+                diverged.set()
+
+        in_streams(used, batches, streams)
+        if diverged.is_set():
+            warnings.warn(DIVERGED, RuntimeWarning, stacklevel=4)
 
 
 def of_graph(options: SearchOptions) -> SearchOptions:
@@ -146,7 +236,19 @@ def of_graph(options: SearchOptions) -> SearchOptions:
     return dataclasses.replace(options, seed=None, batch_size=1, streams=None)
 
 
-def _among(find: Callable, size: int) -> Callable:
-    """Return a search that takes the ids `(size,)` of the words to write, too."""
-    # A graph must know how many there are.
-    return lambda source, words: find(source, shortlist=ops.reshape(words, (size,)))
+def seeds_of(options: SearchOptions, rows: int) -> np.ndarray | None:
+    """Return the seed of each text, int32 `(rows, 2)`: the same for all, or fresh ones where the
+    options have none. None where nothing is sampled.
+
+    With the ids of a text it makes the seed of its samples: `sentence_seeds`.
+    """
+    if not options.sample:
+        return None
+    if options.seed is None:
+        words = np.random.SeedSequence().generate_state(2 * rows).astype("uint32")
+        return words.view("int32").reshape(rows, 2)
+    return np.tile(np.array(words_of_seed(options.seed), "int32"), (rows, 1))
+
+
+def _as_tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {name: ops.convert_to_tensor(each, dtype="int32") for name, each in inputs.items()}

@@ -1,6 +1,7 @@
 """Results that show themselves: words shaded by attention."""
 
 import html
+import math
 import os
 import sys
 import warnings
@@ -83,6 +84,11 @@ def check_shaded(output: Path | str) -> None:
         check_new_file(output)
     else:
         check_picture(output, more=HTML)
+
+
+def ranked_number(score: Any) -> float:
+    """Return a score as a float: of NaN, which ranks nothing, minus infinity."""
+    return -math.inf if math.isnan(score) else float(score)
 
 
 class Searched:

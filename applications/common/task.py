@@ -640,10 +640,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
             service = self.service(**options)
             tf.saved_model.save(service, str(folder), signatures={"serving_default": service.serve})
 
-    def _compiled(self, key: Any, function: Callable, *ranks: Any, changing: Any = ()) -> Callable:
+    def _compiled(self, key: Any, function: Callable, *ranks: Any) -> Callable:
         """Return `function` compiled, once for each key."""
-        ready = self._compiled_functions.ready
-        return ready(key, function, self.backbone, *ranks, changing=changing)
+        return self._compiled_functions.ready(key, function, self.backbone, *ranks)
 
 
 ABOUT_A_SET = ("report", "names", "lines", "data", "coverage", "weights")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
+from keras_attention.text import SPECIAL_TOKENS, WordTokenizer, nfc
 
 from .errors import UserError, counted
 from .files import lines_of, verify_checksum
@@ -55,7 +55,7 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
     vectors: dict[str, np.ndarray] = {}
     broken, repeated, widths = [], 0, Counter()
     for number, line in enumerate(lines[skipped:], skipped + 1):
-        word, *numbers = line.rstrip(" ").split(" ")
+        word, *numbers = nfc(line).rstrip(" ").split(" ")
         widths[len(numbers)] += 1
         try:
             vector = np.array(numbers, "float32")
@@ -81,7 +81,7 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
 def with_words(tokenizer: WordTokenizer, words: Iterable[str]) -> WordTokenizer:
     """Return a tokenizer that knows more words, those that the tokenizer keeps in one piece."""
     known = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
-    known |= {word: None for word in words if tokenizer.tokens(word) == [word]}
+    known |= {word: None for word in map(nfc, words) if tokenizer.tokens(word) == [word]}
     return WordTokenizer(list(known), tokenizer.lowercase, tokenizer.split)
 
 
@@ -106,6 +106,7 @@ def start_vectors(
     vectors[0] = 0.0
     if known is None:
         return vectors, f"{len(vectors):,} random vectors"
+    known = {nfc(word): vector for word, vector in reversed(list(known.items()))}  # the first wins
     found = {}
     for index, word in enumerate(tokenizer.vocabulary):
         bare = word.strip(JOINER)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import layers
-from keras_attention.decoding import DecodingResult, SearchOptions
+from keras_attention.decoding import DecodingResult, SearchOptions, sentence_seeds
 from keras_attention.decoding import search as search_by_options
 from keras_attention.layers import AttentionMechanism, BahdanauAttention
 from keras_attention.losses import masked_sparse_categorical_crossentropy, token_weights
@@ -366,12 +366,18 @@ def build_model(
 
 
 def search(
-    model: SummarizationModel, source, options: SearchOptions, seed=None, attention: bool = True
+    model: SummarizationModel,
+    source,
+    options: SearchOptions,
+    seed=None,
+    attention: bool = True,
+    prefix=None,
 ) -> DecodingResult:
     """Search for the summaries of documents `(B, N, W)`; lengths are in words, without the end.
 
-    The attention of the result has `p_gen` as one more column, `(B, K, T, N W + 1)`. `seed` is a
-    `keras.random.SeedGenerator`, where words are drawn.
+    The attention of the result has `p_gen` as one more column, `(B, K, T, N W + 1)`. `seed` is what
+    `sentence_seeds` takes, in place of the options' own, where words are drawn. Summaries begin
+    with the ids `prefix` `(B, P)`, padded behind with 0.
     """
     if options.uses_coverage and not model.has_attention:
         raise ValueError(
@@ -391,6 +397,9 @@ def search(
 
     state = with_history(model.start(source, longer.longest()))
     mask = ops.not_equal(state["source_ids"], PAD_ID)
+    if options.sample:
+        seed = options.seed if seed is None else seed
+        seed = sentence_seeds(seed, state["source_ids"], mask)
     lengths = None
     if options.max_length_ratio is not None:
         lengths = ops.sum(ops.cast(mask, "int32"), axis=1)
@@ -407,12 +416,13 @@ def search(
         attention_mask=ops.pad(mask, [[0, 0], [0, 1]]) if options.uses_coverage else None,
         constant_keys=model.constant_keys,
         shrink_batch=True,
-        seed_generator=seed,
+        seed=seed,
+        prefix=prefix,
     )
-    # The longest summaries may have their end one word later, or none: cut it off.
+    # The longest summaries may have their end one word later, or none: cut it off. `lengths` and
+    # the log-probabilities still count it.
     size = options.max_length
     return result._replace(
         tokens=result.tokens[:, :, :size],
-        lengths=ops.minimum(result.lengths, size),
         attention=result.attention[:, :, :size] if attention else None,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer
+from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
 
 from ..common.errors import check_counts, check_unicode, shown
 from ..common.preprocessor import (
@@ -295,13 +295,16 @@ def _lists_of_texts(values, name, split):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, by the rules of NLTK's Punkt; line ends end one too."""
+    """Return the sentences of a text, by the rules of NLTK's Punkt; line ends end one too.
+
+    They are in Unicode's form C: an accent of its own would be no letter to Punkt.
+    """
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     splitter = PunktSentenceTokenizer()
     return [
         sentence.strip()
-        for line in text.splitlines()
+        for line in nfc(text).splitlines()
         for sentence in splitter.tokenize(line)
         if sentence.strip()
     ]

@@ -45,6 +45,8 @@ class Summary(Searched):
         p_gen: the probability with which each token was generated; ones without a pointer; None
             where attention was not wanted.
         alternatives: the next best summaries, best first, where more than one was asked for.
+        token_log_probabilities: the model's own log-probability of each of `tokens`, and of the end
+            where it was written; they sum to `log_probability`.
 
     Example:
 
@@ -69,6 +71,7 @@ class Summary(Searched):
     attention: np.ndarray | None = dataclasses.field(default=None, repr=False)
     p_gen: np.ndarray | None = dataclasses.field(default=None, repr=False)
     alternatives: tuple["Summary", ...] = ()
+    token_log_probabilities: list[float] = dataclasses.field(default_factory=list, repr=False)
 
     @property
     def sentence_weights(self) -> np.ndarray:

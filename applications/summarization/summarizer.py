@@ -15,11 +15,12 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
-from ..common.backend import of_at_most, seed_of_service, service_of
+from ..common.backend import of_at_most, seeds_in_graph, service_of
 from ..common.errors import UserError, check_counts
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.preprocessor import check_equally_many
-from ..common.search_task import SearchTask
+from ..common.search_task import SearchTask, seeds_of
+from ..common.shown import ranked_number
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
@@ -138,6 +139,7 @@ class Summarizer(SearchTask):
         search: SearchOptions | None = None,
         *,
         return_attention: bool = True,
+        prefix: str | Sequence[str] | None = None,
         **options: Any,
     ) -> "Summary | list[Summary]":
         """Summarise a text, or many documents: those of like lengths share a batch.
@@ -149,6 +151,8 @@ class Summarizer(SearchTask):
             search: how to search; None for the task's own options.
             return_attention: whether to return the attention. For many long documents that is
                 much: a number for each word of the summary and each word of the document.
+            prefix: what each summary begins with, or a list with one for each document; an empty
+                one asks for nothing. A word that the network does not know is kept as it is given.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -156,7 +160,8 @@ class Summarizer(SearchTask):
             One `Summary`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range, or something is no text.
+            ValueError: where an option is out of its range, something is no text, or a prefix is
+                longer than a summary may be.
         """
         preprocessor = self.require_preprocessor()
         chosen = self.search_with(search, options)
@@ -164,20 +169,29 @@ class Summarizer(SearchTask):
         encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
         # A summary takes about so many steps: no more than its document has words.
         lengths = [min(sum(map(len, each.ids)), chosen.max_length) for each in encoded]
-        find, size, streams = self._planned(lengths, chosen, return_attention)
+        limits = [chosen.longest(sum(map(len, each.ids))) for each in encoded]
+        start, prefixes = self._starts(prefix, documents, encoded, limits)
+        find, size, streams = self._planned(lengths, chosen, return_attention, any(prefixes))
+        seeds = seeds_of(chosen, len(encoded))
         nothing = np.zeros(0)
         weights = (np.zeros((0, 0)), nothing) if return_attention else ()
         results = [
             Summary("", 0.0, 0.0, [], nothing, nothing, each.words, *weights) for each in encoded
         ]
 
-        def summarize(rows: list[int]) -> None:
+        def summarize(rows: list[int]) -> np.ndarray:
             source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
-            found = [x if x is None else np.asarray(ops.convert_to_numpy(x)) for x in find(source)]
+            inputs = self._inputs(
+                source,
+                None if seeds is None else seeds[rows],
+                [prefixes[row] for row in rows] if any(prefixes) else None,
+            )
+            found = self._found(find, inputs)
             for place, row in enumerate(rows):
                 parts = [x if x is None else x[place] for x in found]
-                ranked = list(self._ranked(encoded[row], source[place], *parts))
+                ranked = list(self._ranked(encoded[row], start[row], source[place], *parts))
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+            return found.scores
 
         batches = list(self._batches(encoded, size))
         if streams > 1:  # the longest first, so that streams end together
@@ -271,7 +285,10 @@ class Summarizer(SearchTask):
         """
         size = self.search.beam_size if beam_size is None else beam_size
         (result,) = self.summarize([text], self.search.replace(beam_size=size, n_best=size))
-        found = [ExplainedAnswer(each.text, each.score, each.maps()) for each in result.ranked]
+        found = [
+            ExplainedAnswer(each.text, each.score, each.maps(), each.token_log_probabilities)
+            for each in result.ranked
+        ]
         inputs = {"text": text if isinstance(text, str) else "\n".join(text)}
         return Explanation(self.name_of_task, inputs, result.text, found)
 
@@ -303,7 +320,8 @@ class Summarizer(SearchTask):
         """Return the `tf.Module` that `export` writes, from texts `(B,)` to summaries and scores.
 
         A document has a sentence on each line, as no operation of a graph finds the sentences of a
-        running text. Of several summaries that are searched for, the best comes.
+        running text. Of several summaries that are searched for, the best comes, with the
+        log-probability of each of its words and of the end, padded with 0.
         """
         import tensorflow as tf
 
@@ -312,14 +330,14 @@ class Summarizer(SearchTask):
         tokenizer = preprocessor.in_graph("tokenizer")
         vocabulary = tf.constant([preprocessor.tokenizer.vocabulary])
         signature = [tf.TensorSpec([None], tf.string, name="text")]
-        seed = seed_of_service(chosen)
 
         @tf.function(input_signature=signature, autograph=False)
         def serve(text):
             (text,) = of_at_most(max_letters or self.served_letters, text=text)
             # One document more, of nothing: an empty batch has a shape too.
             source, _, _, unknown = preprocessor.ids_in_graph(tf.concat([text, [""]], axis=0))
-            result = search_in(model, source, chosen, seed, attention=False)
+            seeds = seeds_in_graph(chosen, source)
+            result = search_in(model, source, chosen, seeds, attention=False)
             is_empty = tf.reduce_all(source == PAD_ID, axis=[1, 2])
             found = result.tokens[:, 0]
             kept = tf.sequence_mask(result.lengths[:, 0], tf.shape(found)[1]) & (found != END_ID)
@@ -329,9 +347,11 @@ class Summarizer(SearchTask):
             written = tf.gather(words, tf.where(kept, found, PAD_ID), batch_dims=1)
             summary = tokenizer.join(tf.ragged.boolean_mask(written, kept))
             scores = tf.where(is_empty, 0.0, result.scores[:, 0])
-            return {"summary": summary[:-1], "scores": scores[:-1]}
+            terms = tf.where(is_empty[:, None], 0.0, result.token_log_probabilities[:, 0])
+            found = {"summary": summary, "scores": scores, "token_log_probabilities": terms}
+            return {name: tensor[:-1] for name, tensor in found.items()}
 
-        return service_of(serve, model, tokenizer, seed=seed)
+        return service_of(serve, model, tokenizer)
 
     # ---- The hooks of the command.
 
@@ -415,10 +435,35 @@ class Summarizer(SearchTask):
         tokenizer = self.preprocessor.tokenizer
         return tokenizer.join(tokenizer.tokens(text))
 
+    def _starts(
+        self, prefix: Any, documents: Any, encoded: list[EncodedDocument], limits: list[int]
+    ) -> tuple[list[list[str]], list[list[int]]]:
+        """Return the words that each summary begins with, and their ids."""
+        words: list[list[str]] = [[] for _ in encoded]
+
+        def encode(text: str, row: int) -> list[int]:
+            words[row] = self.preprocessor.tokenizer.tokens(text)
+            return self.preprocessor.summary(text, encoded[row])[1]
+
+        ids = self._prefix_ids(prefix, documents, "documents", encode, limits)
+        return words, ids
+
     def _ranked(
-        self, document: EncodedDocument, source, tokens, lengths, scores, likelihoods, history
+        self,
+        document: EncodedDocument,
+        start: list[str],
+        source,
+        tokens,
+        lengths,
+        scores,
+        likelihoods,
+        history,
+        terms,
     ) -> Iterator[Summary]:
-        """Yield the summaries that a search found of a document, best first."""
+        """Yield the summaries that a search found of a document, best first.
+
+        Each begins with the words of `start`.
+        """
         preprocessor = self.preprocessor
         real = np.flatnonzero(source.ravel() != PAD_ID)
         for place, length in enumerate(lengths):
@@ -426,19 +471,23 @@ class Summarizer(SearchTask):
                 return
             ids = np.array([index for index in tokens[place, :length] if index != END_ID], int)
             words = [preprocessor.word(int(index), document) for index in ids]
+            unknown = ids == UNK_ID
+            words[: len(start)] = start[: len(words)]
+            unknown[: len(start)] = False
             weights = ()
             if history is not None:
                 rows = history[place, : len(ids)]
                 weights = (rows[:, real], rows[:, -1].copy())  # a view would keep all of the batch
             yield Summary(
                 preprocessor.tokenizer.join(words),
-                float(scores[place]),
-                float(likelihoods[place]),
+                ranked_number(scores[place]),
+                ranked_number(likelihoods[place]),
                 words,
                 ids >= preprocessor.vocabulary_size,
-                ids == UNK_ID,
+                unknown,
                 document.words,
                 *weights,
+                token_log_probabilities=terms[place, :length].astype("float64").tolist(),
             )
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:

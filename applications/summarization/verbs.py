@@ -63,8 +63,15 @@ def evaluation_corpus(options: Namespace) -> Corpus:
 
 def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> Iterator[str]:
     for chunk in _chunks(options, BATCHES_IN_A_CHUNK * search.batch_size):
-        for result in task.summarize(chunk, search, return_attention=False):
-            line = {"summary": result.text, "score": result.score}
+        found = task.summarize(chunk, search, return_attention=False, prefix=options.prefix)
+        for result in found:
+            line = {
+                "summary": result.text,
+                "score": result.score,
+                "log_probability": result.log_probability,
+                "tokens": result.tokens,
+                "token_log_probabilities": result.token_log_probabilities,
+            }
             yield json.dumps(line, ensure_ascii=False) if options.json else result.text
 
 

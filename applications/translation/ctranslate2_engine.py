@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ class CTranslate2:
         self._made: dict[tuple[str, int], Any] = {}
         self._weights: Weights | None = None
         self._layer: int | None = None
+        self._lock = threading.Lock()
 
     def planned(
         self, options: SearchOptions, compute_type: str, attention: bool, rows: int
@@ -54,7 +56,8 @@ class CTranslate2:
         streams = options.streams or default_streams()  # on any backend
         size = rows_of_a_batch(rows, options.batch_size, streams)
         streams = max(1, min(streams, math.ceil(rows / size)))
-        engine = self._translator(compute_type, streams)
+        with self._lock:  # one request converts, the others wait
+            engine = self._translator(compute_type, streams)
         return _Search(engine, *words_of(self._task), options, attention), size, streams
 
     def _translator(self, compute_type: str, streams: int) -> Any:

@@ -9,11 +9,11 @@ import math
 import tempfile
 import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from queue import LifoQueue
 from typing import Any
 
 import keras
@@ -32,7 +32,7 @@ from .conversions import WAY_OUT, Weights, kept
 from .search import search
 
 COMPUTE_TYPES = ("float32", "int8")
-VERSION = 1
+VERSION = 2
 """Of the conversion: a higher number makes programs of earlier ones stale."""
 FILE = "search.tflite"
 ROWS = 16
@@ -55,7 +55,7 @@ class LiteRT:
 
     def __init__(self, task: TextTask):
         self._task = task
-        self._made: dict[tuple, deque] = {}
+        self._made: dict[tuple, LifoQueue] = {}
         self._weights: Weights | None = None
         self._shown: list = []
         self._lock = threading.Lock()
@@ -73,8 +73,9 @@ class LiteRT:
         _check(self._task.backbone, options, WAY_OUT)
         network = self._task.backbone
         shown = [getattr(network, f"attention_{name}", None) for name in ("layer", "head")]
-        if not self._weights or shown != self._shown or not self._weights.are(network):
-            self._made, self._weights, self._shown = {}, Weights(network), shown
+        with self._lock:  # requests in several threads share the engine
+            if not self._weights or shown != self._shown or not self._weights.are(network):
+                self._made, self._weights, self._shown = {}, Weights(network), shown
         streams = options.streams or default_streams()
         size = ROWS if rows > streams and options.batch_size >= ROWS else 1
         streams = max(1, min(streams, math.ceil(rows / size)))
@@ -92,11 +93,12 @@ class LiteRT:
             with self._lock:  # one stream converts, the others wait
                 if key not in self._made:
                     self._made[key] = self._runners(*key)
-            run = self._made[key].pop()
+                runners = self._made[key]
+            run = runners.get()  # another call in another thread may have it: it waits
             try:
                 found = run(source=filled)
             finally:
-                self._made[key].append(run)
+                runners.put(run)
             if not np.isnan(found["scores"]).any():
                 break
         found = {name: array[: len(source)] for name, array in found.items()}
@@ -104,14 +106,17 @@ class LiteRT:
             found["attention"] = found["attention"][..., :length]
         return DecodingResult(**found)
 
-    def _runners(self, options, compute_type, attention, sizes, streams) -> deque:
+    def _runners(self, options, compute_type, attention, sizes, streams) -> LifoQueue:
         """Return a function for each stream, which runs the program on its share of the cores."""
         make = partial(_write, self._task, options, compute_type, attention, sizes)
         name = f"-{digest([options, compute_type, attention, sizes])[:8]}"
         threads = max(1, usable_cores() // streams)
         with kept(self._task, "litert", VERSION, make, name) as folder:
             file = folder / FILE
-            return deque(_runner(file, threads) for _ in range(streams))
+            runners: LifoQueue = LifoQueue()
+            for _ in range(streams):
+                runners.put(_runner(file, threads))
+            return runners
 
 
 def export_litert(

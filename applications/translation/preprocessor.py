@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer
+from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
 
 from ..common.errors import UserError, check_number, shown
 from ..common.preprocessor import (
@@ -244,12 +244,20 @@ def _padded(ids, start: bool = False, end: bool = False):
 
 
 def checked_dictionary(dictionary: Mapping[str, str] | None) -> dict[str, str]:
-    """Return translations of single words as a dict; refuse a word without any."""
-    given = dict(dictionary or {})
-    for word, written in given.items():
+    """Return translations of single words as a dict; refuse a word without any.
+
+    The words are in Unicode's form C, as those of tokenizers are.
+    """
+    given: dict[str, str] = {}
+    for word, written in dict(dictionary or {}).items():
         if not (isinstance(word, str) and isinstance(written, str) and written.strip()):
             raise ValueError(
                 "`dictionary` should hold words and their translations, strings that are not "
                 f"empty; leave a word out to copy it. Received: {{{word!r}: {written!r}}}"
+            )
+        if given.setdefault(nfc(word), written) != written:
+            raise ValueError(
+                "`dictionary` should have one translation of a word, whichever form of Unicode it "
+                f"is in. Received: {given[nfc(word)]!r} and {written!r} of {word!r}"
             )
     return given

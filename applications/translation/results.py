@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from keras_attention.metrics import bleu, bleu_by_length, chrf
-from keras_attention.text import END_ID, UNK_ID, Tokenizer
+from keras_attention.text import END_ID, UNK_ID, Tokenizer, nfc
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
 from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
-from ..common.shown import Searched, written
+from ..common.shown import Searched, ranked_number, written
 from .preprocessor import TranslationPreprocessor
 
 
@@ -34,6 +34,9 @@ class Translation(Searched):
             `source_tokens`; None where the network has no attention or it was not asked for.
         alternatives: the next best translations, best first, where more than one was asked for.
         ids: the ids of `tokens` as the network wrote them, before unknown words were replaced.
+        token_log_probabilities: the model's own log-probability of each of `tokens`, and of the end
+            where it was written; they sum to `log_probability`. None of the engine `ctranslate2`,
+            which does not give them.
 
     Example:
 
@@ -54,6 +57,7 @@ class Translation(Searched):
     alignment: np.ndarray | None = dataclasses.field(repr=False)
     alternatives: tuple["Translation", ...] = ()
     ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    token_log_probabilities: list[float] | None = dataclasses.field(default=None, repr=False)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -107,8 +111,19 @@ def translation_of(
     score: float,
     log_probability: float,
     alignment: np.ndarray | None,
+    terms: np.ndarray | None,
+    start: Sequence[str] = (),
 ) -> Translation:
-    """Return one hypothesis of a search as a `Translation`; `words` are the target's vocabulary."""
+    """Return one hypothesis of a search as a `Translation`.
+
+    Args:
+        preprocessor: of the translator.
+        dictionary: translations of single source words.
+        words: the vocabulary of the target.
+        source: the written tokens of the source.
+        tokens, length, score, log_probability, alignment, terms: of the hypothesis.
+        start: the written tokens that it had to begin with.
+    """
     target = preprocessor.target_tokenizer
     ids = tokens[:length]
     ids = ids[ids != END_ID]
@@ -116,13 +131,24 @@ def translation_of(
     if alignment is not None:
         alignment = alignment[: len(written), : len(source)]
         if preprocessor.replace_unknown:
-            for place in np.flatnonzero(ids == UNK_ID):
+            for place in np.flatnonzero(ids[len(start) :] == UNK_ID) + len(start):
                 if alignment[place].any():
                     word = source[int(alignment[place].argmax())]
                     written[place] = dictionary.get(word, word)
             text = target.join(written)
-    scores = float(score), float(log_probability)
-    return Translation(text, *scores, written, source, alignment, ids=tuple(map(int, ids)))
+    if UNK_ID in ids[: len(start)]:  # the vocabulary lacks a word that the caller has given
+        written[: len(start)] = start[: len(written)]
+        text = target.join(written)
+    return Translation(
+        text,
+        ranked_number(score),
+        ranked_number(log_probability),
+        written,
+        source,
+        alignment,
+        ids=tuple(map(int, ids)),
+        token_log_probabilities=None if terms is None else terms[:length].astype(float).tolist(),
+    )
 
 
 def links_of(translation: Translation, preprocessor: TranslationPreprocessor) -> Links:
@@ -208,13 +234,12 @@ def evaluation_report(
 ) -> dict[str, Any]:
     """Return BLEU, chrF, exact matches and BLEU by source length, as JSON types.
 
-    A sentence may have several references, a list; an exact match is of any of them.
+    A sentence may have several references, a list; an exact match is of any of them. Translations
+    are in Unicode's form C, and so are compared with that of their references.
     """
-    score, characters = bleu(texts, targets, tokenize=tokenize), chrf(texts, targets)
-    same = sum(
-        text in ([wanted] if isinstance(wanted, str) else wanted)
-        for text, wanted in zip(texts, targets, strict=True)
-    )
+    wanted = [[nfc(each) for each in ([of] if isinstance(of, str) else of)] for of in targets]
+    score, characters = bleu(texts, wanted, tokenize=tokenize), chrf(texts, wanted)
+    same = sum(text in references for text, references in zip(texts, wanted, strict=True))
     return {
         "sentences": len(texts),
         "bleu": score.value,
@@ -225,7 +250,7 @@ def evaluation_report(
         "bleu_by_source_words": [
             {name: getattr(bucket, name) for name in ("shortest", "longest", "sentences")}
             | {"bleu": bucket.score and bucket.score.value}
-            for bucket in bleu_by_length(sources, texts, targets, tokenize=tokenize)
+            for bucket in bleu_by_length(sources, texts, wanted, tokenize=tokenize)
         ],
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from keras import ops
 
-from keras_attention.decoding import DecodingResult, SearchOptions
+from keras_attention.decoding import DecodingResult, SearchOptions, sentence_seeds
 from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 from keras_attention.text import END_ID, PAD_ID, START_ID
@@ -26,11 +26,14 @@ def search(
     attention: bool = True,
     shortlist=None,
     room: int | None = None,
+    prefix=None,
 ) -> DecodingResult:
     """Translate a batch of ids `(B, S)`, padded with 0, at least one of each.
 
-    `seed` is a `keras.random.SeedGenerator`, where tokens are drawn; `attention` says whether the
-    attention history is wanted. `shortlist` holds the ids `(n,)` of the words that may be written,
+    `seed` is what `sentence_seeds` takes, in place of the options' own, where tokens are drawn: the
+    samples of a sentence depend on it and on the sentence's ids alone. `attention` says whether the
+    attention history is wanted. Translations begin with the ids `prefix` `(B, P)`, padded behind
+    with 0. `shortlist` holds the ids `(n,)` of the words that may be written,
     of a known number, the special tokens first. With `room` for so many steps no tensor grows or
     shrinks, and scores are NaN where they are not enough. Padding and the start token are never
     among the tokens found, and have no part in the probabilities.
@@ -48,6 +51,11 @@ def search(
         return state if wanted else {k: state[k] for k in state if k != "attention_scores"}
 
     chosen = {} if shortlist is None else {"words": model.output_of(shortlist)}
+    if shortlist is not None and prefix is not None:  # as numbers of the list, whose first is 0
+        is_word = ops.equal(ops.expand_dims(prefix, -1), shortlist)
+        prefix = ops.cast(ops.argmax(ops.cast(is_word, "int32"), axis=-1), "int32")
+    if options.sample:
+        seed = sentence_seeds(options.seed if seed is None else seed, source, mask)
 
     def step(tokens, state, index):
         if shortlist is not None:  # the search counts the words of the list
@@ -71,7 +79,8 @@ def search(
         sentence_keys=model.sentence_keys,
         growing_axes=model.growing_axes,
         shrink_batch=room is None,
-        seed_generator=seed,
+        seed=seed,
+        prefix=prefix,
     )
     if shortlist is None:
         return found

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
-from ..common.backend import of_at_most, seed_of_service, service_of
+from ..common.backend import of_at_most, seeds_in_graph, service_of
 from .search import search
 from .translator import Translator
 
@@ -21,6 +21,7 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
 
     - `text` `(B,)` strings, `scores` and `log_probabilities` `(B,)`;
     - `tokens` `(B, T)`, the written tokens, and `source_tokens` `(B, S)`, both padded with `""`;
+    - `token_log_probabilities` `(B, T + 1)`, of each token and of the end, padded with 0;
     - `alignments` `(B, T, S)`, a row of attention weights for each token, zeros after the last;
       absent where the network has no attention.
 
@@ -38,7 +39,7 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
     source, target = map(preprocessor.in_graph, ("source_tokenizer", "target_tokenizer"))
     vocabulary = tf.constant(preprocessor.target_tokenizer.vocabulary)
     replaces = preprocessor.replace_unknown and model.has_attention
-    seed, parts = seed_of_service(options), [source, target]
+    parts = [source, target]
     if pairs := translator.dictionary:
         pairs = tf.lookup.KeyValueTensorInitializer(list(pairs), list(pairs.values()))
         parts.append(dictionary := tf.lookup.StaticHashTable(pairs, default_value=_NO_WORD))
@@ -76,7 +77,8 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
         size, length = tf.shape(source_tokens)[0], tf.shape(source_tokens)[1]
         # The search needs a row and a column, which no texts, or empty ones, do not give.
         missing = [[0, tf.maximum(0, 1 - size)], [0, tf.maximum(0, 1 - length)]]
-        found = search(model, tf.pad(ids.to_tensor(PAD_ID), missing), options, seed)
+        words = tf.pad(ids.to_tensor(PAD_ID), missing)
+        found = search(model, words, options, seeds_in_graph(options, words))
         kept = tf.sequence_mask(found.lengths[:size], tf.shape(found.tokens)[2])
         kept &= (found.tokens[:size] != END_ID) & ~empty[:, None, None]
         longest = tf.reduce_max(tf.reduce_sum(tf.cast(kept, tf.int32), axis=-1))
@@ -94,13 +96,15 @@ def service(translator: Translator, options: SearchOptions, max_letters: int) ->
             "scores": _scores(found.scores[:size], empty),
             "log_probabilities": _scores(found.log_probabilities[:size], empty),
         }
+        terms = found.token_log_probabilities[:size, :, : longest + 1]  # and of the end
+        results["token_log_probabilities"] = tf.where(empty[:, None, None], 0.0, terms)
         if alignments is not None:
             results["alignments"] = alignments
         if options.n_best == 1:
             results = {name: tensor[:, 0] for name, tensor in results.items()}
         return {**results, "source_tokens": source_tokens}
 
-    return service_of(serve, model, *parts, seed=seed)
+    return service_of(serve, model, *parts)
 
 
 def _scores(scores, empty):

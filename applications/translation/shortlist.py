@@ -1,12 +1,12 @@
 """Vocabulary shortlists: the target words that a batch of sentences may be translated with."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID
+from keras_attention.text import END_ID, PAD_ID, nfc
 
 from ..common.errors import UserError, check_counts, shown
 from ..common.files import lines_of, output_file
@@ -142,15 +142,27 @@ class Shortlist:
                 "this translator. Received: a shortlist of other words"
             )
 
-    def words_of(self, source: Any) -> np.ndarray:
+    def words_of(self, source: Any, prefixes: Iterable[Sequence[int]] = ()) -> np.ndarray:
         """Return the target ids `(size,)` for a batch of source ids `(B, S)`, padded with 0.
 
-        They ascend; the special tokens, 0 to 3, come first.
+        They ascend; the special tokens, 0 to 3, come first. The ids of `prefixes`, with which
+        translations are to begin, are among them.
+
+        Raises:
+            ValueError: where the list is too short for the prefixes.
         """
         source = np.ravel(source)
         counts = np.bincount(source[source != PAD_ID], minlength=self.probabilities.shape[0])
         expected = counts @ self.probabilities + self.frequencies
         expected[:SPECIAL] = np.inf
+        wanted = np.unique([id for each in prefixes for id in each]).astype(int)
+        expected[wanted] = np.inf
+        if np.isinf(expected).sum() > self.size:
+            raise ValueError(
+                "A shortlist should have room for the words of all prefixes of a batch: give it a "
+                f"larger `size`, or a smaller `batch_size`. Received: size={self.size} for "
+                f"{np.isinf(expected).sum()} words, special tokens included"
+            )
         return np.sort(np.argsort(-expected, kind="stable")[: self.size]).astype("int32")
 
     def save(self, path: Path | str) -> None:
@@ -200,7 +212,7 @@ def _entries(
 ) -> Iterator[tuple[int, int, float]]:
     """Yield source id, target id and probability of each line of a file."""
     for number, line in enumerate(lines_of(path), 1):
-        *words, share = line.split("\t")
+        *words, share = nfc(line).split("\t")
         where = f"{path}, line {number}"
         try:
             source, target, probability = *words, float(share)

@@ -13,17 +13,18 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu, bleu_tokenizer
-from keras_attention.text import END_ID, START_ID, load_tokenizer
+from keras_attention.text import END_ID, START_ID, load_tokenizer, nfc
 
 from ..common.arguments import settings_of
-from ..common.errors import check_choice, check_number, check_single, shown
+from ..common.errors import UserError, check_choice, check_number, check_single, shown
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
-from ..common.search_task import SearchTask
+from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
 from . import data
 from .config import PRESETS, TranslationConfig
+from .conversions import WAY_OUT
 from .ctranslate2_engine import CTranslate2
 from .ctranslate2_export import export_ctranslate2
 from .litert_engine import LiteRT, export_litert
@@ -186,6 +187,7 @@ class Translator(SearchTask):
         engine: str | None = None,
         compute_type: str | None = None,
         shortlist: Shortlist | None = None,
+        prefix: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or many: lines of like lengths share a batch.
@@ -202,6 +204,9 @@ class Translator(SearchTask):
                 also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it.
             shortlist: scores the words of each batch's shortlist in place of all: our own search
                 is then faster, and cannot write others. It must be of the task's vocabularies.
+            prefix: what each translation begins with, or a list with one for each sentence; an
+                empty one asks for nothing. It comes as the target's tokenizer writes it; a word
+                that the network does not know is kept as it is given. No engine takes one.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -210,42 +215,70 @@ class Translator(SearchTask):
 
         Raises:
             ValueError: where an option is out of its range, something is no string, a sentence has
-                more than 10,000 tokens, the engine is missing or does not do what is asked for.
+                more than 10,000 tokens, the engine is missing or does not do what is asked for, or
+                a prefix is longer than a translation may be.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = self.search_with(search, options)
         ids = encode_checked(self.require_preprocessor().source_tokenizer, lines, "texts")
-        by = engine, compute_type, shortlist
-        results = self._translated(lines, ids, chosen, return_alignments, by)
+        by, starts = (engine, compute_type, shortlist), None
+        if prefix is not None:
+            starts = self._starts(prefix, texts, [chosen.longest(len(each)) for each in ids])
+        results = self._translated(lines, ids, chosen, return_alignments, by, starts)
         return results[0] if isinstance(texts, str) else results
 
-    def _translated(self, lines, ids, search, return_alignments=True, by=(None, None, None)):
-        """Translate sentences whose ids are known, as `translate` does with the engine `by`."""
+    def _starts(self, prefix, texts, limits: list[int]) -> list[tuple[list[str], list[int]]]:
+        """Return what each translation begins with: written tokens, and their ids."""
+        target = self.preprocessor.target_tokenizer
+        written: list[list[str]] = [[] for _ in limits]
+
+        def encode(text: str, row: int) -> list[int]:
+            written[row] = target.tokens(text)
+            return target.encode([text])[0]
+
+        ids = self._prefix_ids(prefix, texts, "texts", encode, limits)
+        return list(zip(written, ids, strict=True))
+
+    def _translated(
+        self, lines, ids, search, return_alignments=True, by=(None, None, None), starts=None
+    ):
+        """Translate sentences whose ids are known, as `translate` does with the engine `by`.
+
+        `starts` are the written tokens and the ids that each translation begins with.
+        """
         read = self.require_preprocessor().source_tokenizer
         words = self.preprocessor.target_tokenizer.vocabulary
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
-        results = [Translation("", 0.0, 0.0, [], [], nothing)] * len(lines)
+        starts = starts if any(each for _, each in starts or ()) else None
+        empty = Translation("", 0.0, 0.0, [], [], nothing, token_log_probabilities=[])
+        results = [empty] * len(lines)
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
-        (find, size, streams), shortlist = self._found_by(*by, lengths, search, needs), by[-1]
+        planned = self._found_by(*by, lengths, search, needs, starts is not None)
+        (find, size, streams), shortlist = planned, by[-1]
+        seeds = seeds_of(search, len(lines))
 
-        def translate(rows: list[int]) -> None:
+        def translate(rows: list[int]) -> np.ndarray:
             source = padded([ids[row] for row in rows])
-            among = [] if shortlist is None else [shortlist.words_of(source)]
-            found = [x if x is None else ops.convert_to_numpy(x) for x in find(source, *among)]
+            prefixes = None if starts is None else [starts[row][1] for row in rows]
+            among = None if shortlist is None else shortlist.words_of(source, prefixes or ())
+            of_rows = None if seeds is None else seeds[rows]
+            found = self._found(find, self._inputs(source, of_rows, prefixes, among))
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])
+                start = [] if starts is None else starts[row][0]
                 ranked = [
-                    make(source, *(x if x is None else x[place, rank] for x in found))
-                    for rank, length in enumerate(found[1][place])
+                    make(source, *(x if x is None else x[place, rank] for x in found), start)
+                    for rank, length in enumerate(found.lengths[place])
                     if length or not rank  # the best alone may have no length, of NaN scores
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
+            return found.scores
 
         batches = list(batches_of(filled, list(map(len, ids)), size))
         self._in_streams(find, translate, batches, streams)
@@ -263,7 +296,7 @@ class Translator(SearchTask):
 
         Returns:
             One `Translation` for each pair, which holds the given target, its log-probability (as
-            score too) and the attention weights with which it was written.
+            score too), that of each token and the attention weights with which it was written.
         """
         sources, targets = as_pairs(sources, targets)
         preprocessor = self.require_preprocessor()
@@ -276,13 +309,14 @@ class Translator(SearchTask):
         streams = stream_count(self.search.streams)
         size = rows_of_a_batch(len(sources), batch_size or self.search.batch_size, streams)
 
-        def score(rows: list[int]) -> None:
+        def score(rows: list[int]) -> np.ndarray:
             losses, attention = forced(
                 padded([source_ids[row] for row in rows]),
                 padded([[START_ID, *target_ids[row]] for row in rows]),
                 padded([[*target_ids[row], END_ID] for row in rows]),
             )
-            totals = -ops.convert_to_numpy(losses).sum(axis=1)
+            terms = -ops.convert_to_numpy(losses)
+            totals = terms.sum(axis=1)
             attention = None if attention is None else ops.convert_to_numpy(attention)
             for place, row in enumerate(rows):
                 matrix, total = None, float(totals[place])
@@ -290,7 +324,11 @@ class Translator(SearchTask):
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
                 tokens = write.tokens(targets[row]), read.tokens(sources[row])
                 given = targets[row], total, total, *tokens, matrix
-                results[row] = Translation(*given, ids=tuple(target_ids[row]))
+                of_tokens = terms[place, : len(target_ids[row]) + 1].astype(float).tolist()
+                results[row] = Translation(
+                    *given, ids=tuple(target_ids[row]), token_log_probabilities=of_tokens
+                )
+            return totals
 
         batches = list(batches_of(range(len(sources)), lengths, size))
         self._in_streams(forced, score, batches, streams)
@@ -403,7 +441,12 @@ class Translator(SearchTask):
             maps = found(np.repeat(padded(ids), len(ranked), axis=0), written)
         maps = {name: ops.convert_to_numpy(weights) for name, weights in maps.items()}
         answers = [
-            ExplainedAnswer(each.text, each.score, maps_of(each, maps, place, self.preprocessor))
+            ExplainedAnswer(
+                each.text,
+                each.score,
+                maps_of(each, maps, place, self.preprocessor),
+                each.token_log_probabilities or [],
+            )
             for place, each in enumerate(ranked)
         ]
         inputs = {"text": text} | ({"target": target} if target else {})
@@ -560,7 +603,8 @@ class Translator(SearchTask):
             if by_bleu:
                 results = self._translated(corpus.source, ids, search)
                 texts = [each.text for each in results]
-                found["val_bleu"] = bleu(texts, corpus.target, tokenize=tokenize).value
+                references = [nfc(target) for target in corpus.target]
+                found["val_bleu"] = bleu(texts, references, tokenize=tokenize).value
             return found
 
         return figures
@@ -569,11 +613,16 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _found_by(self, engine, compute_type, shortlist, lengths, options, attention):
+    def _found_by(self, engine, compute_type, shortlist, lengths, options, attention, has_prefix):
         """Return the same as `_planned`, with the search of an engine where one is named."""
         check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
-            return self._planned(lengths, options, attention, shortlist and shortlist.size)
+            size = None if shortlist is None else shortlist.size
+            return self._planned(lengths, options, attention, has_prefix, size)
         check_choice("`engine`", engine, ENGINES)
+        if has_prefix:
+            raise UserError(f"The engine {engine} takes no prefix: {WAY_OUT}")
         made = self._engines.setdefault(engine, ENGINES[engine][0](self))
-        return made.planned(options, compute_type or "float32", attention, len(lengths))
+        compute_type = compute_type or "float32"
+        run, size, streams = made.planned(options, compute_type, attention, len(lengths))
+        return (lambda inputs: run(inputs["source"])), size, streams

@@ -23,7 +23,7 @@ from ..common.verbs import (
 )
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
-from .results import align_words, blind_bleu, pharaoh, table, words_of_line
+from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
 from .shortlist import Shortlist
 from .translator import Translator
 
@@ -51,7 +51,7 @@ def predict(task: Translator, options: Namespace) -> None:
     """Translate each line of the input; an empty line gives an empty line.
 
     With `--n-best`, lines are `number ||| text ||| score`, the number of the line of input
-    counted from 0; `--alignments` adds ` ||| 0-0 1-2`.
+    counted from 0; `--alignments` adds ` ||| 0-0 1-2`. With `--json`, they are objects.
     """
     _choose_attention(task, options)
     if options.alignments and not task.backbone.has_attention:
@@ -175,11 +175,14 @@ def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
     number, means = 0, means_of(task, options)
     for chunk in chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
-        found = task.translate(chunk, search, return_alignments=options.alignments, **means)
-        if search.seed is not None:  # another one for the next chunk, or they would draw alike
-            search = search.replace(seed=search.seed + 1)
+        found = task.translate(
+            chunk, search, return_alignments=options.alignments, prefix=options.prefix, **means
+        )
         for result in found:
             for ranked in result.ranked:
+                if options.json:
+                    yield json.dumps(_as_json(task, number, ranked, options), ensure_ascii=False)
+                    continue
                 parts = [ranked.text]
                 if options.n_best:
                     parts = [str(number), ranked.text, f"{ranked.score:.6f}"]
@@ -187,6 +190,21 @@ def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
                     parts.append(pharaoh(task.links(ranked)))
                 yield " ||| ".join(parts)
             number += 1
+
+
+def _as_json(task: Translator, number: int, result: Translation, options: Namespace) -> dict:
+    """Return a translation of a line as JSON types."""
+    found = {
+        "line": number,
+        "text": result.text,
+        "score": result.score,
+        "log_probability": result.log_probability,
+        "tokens": result.tokens,
+        "token_log_probabilities": result.token_log_probabilities,
+    }
+    if options.alignments:
+        found["alignments"] = pharaoh(task.links(result))
+    return found
 
 
 def _choose_attention(task: Translator, options: Namespace) -> None:

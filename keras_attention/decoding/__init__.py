@@ -4,6 +4,7 @@ from .beam import CoveragePenalty, LengthPenalty, beam_search
 from .loop import DecodingResult
 from .options import SearchOptions, search
 from .problem import mask_of_origins
+from .seeds import sentence_seeds
 from .single import greedy_search, sample
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "mask_of_origins",
     "sample",
     "search",
+    "sentence_seeds",
 ]

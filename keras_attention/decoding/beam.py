@@ -10,7 +10,16 @@ from ..ops.axes import reshaped, size_of, sizes_from
 from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
-from .problem import NEVER, Problem, check_integer, check_number, gather_beams, is_number, take_rows
+from .problem import (
+    NEVER,
+    Problem,
+    broadcast_rows,
+    check_integer,
+    check_number,
+    gather_beams,
+    is_number,
+    take_rows,
+)
 
 
 class LengthPenalty:
@@ -99,6 +108,7 @@ def beam_search(
     shrink_batch: bool = False,
     longest: int | None = None,
     room: int | None = None,
+    prefix: Tensor = None,
 ) -> DecodingResult:
     """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
 
@@ -154,9 +164,8 @@ def beam_search(
             )
     ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
     keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(
-        step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, beam_size, sentence_keys
-    )
+    counts = (no_repeat_ngram, shrink_batch, beam_size)
+    problem = Problem(step, state, ids, lengths, keys, *counts, sentence_keys, prefix)
     return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
 
 
@@ -196,9 +205,9 @@ class _BeamLoop:
     weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
     ```
 
-    A history is `tokens (..., L)`, and where something does not move with the beams - weights,
-    entries of the state with a row for each sentence - `beams (..., L)`, the beam in which the step
-    before each token was taken. An empty beam has `-inf`.
+    A history is `tokens (..., L)`, their `log_probabilities (..., L)`, and where something does not
+    move with the beams - weights, entries of the state with a row for each sentence - `beams (...,
+    L)`, the beam in which the step before each token was taken. An empty beam has `-inf`.
     """
 
     problem: Problem
@@ -225,12 +234,19 @@ class _BeamLoop:
         results = {key: done[key] for key in ("lengths", "scores", "log_probabilities")}
         step = ops.arange(self.problem.longest, dtype="int32")
         is_token = step < done["lengths"][:, :, None]
-        results["tokens"] = ops.where(is_token, done["history"]["tokens"], self.problem.pad_id)
+        history = done["history"]
+        results["tokens"] = ops.where(is_token, history["tokens"], self.problem.pad_id)
+        terms = ops.where(is_token, history["log_probabilities"], 0.0)
+        results["token_log_probabilities"] = terms
+        # All logits of a step were NaN, and nothing was complete before it.
+        is_nan = ops.any(ops.isnan(loop["live"]["log_probabilities"]), axis=1, keepdims=True)
+        is_nan = is_nan & (done["lengths"] == 0)
+        results["scores"] = ops.where(is_nan, float("nan"), results["scores"])
         if self.problem.keeps_attention:
             # Of each hypothesis' tokens the weights, (B, N, L, S), zero after the last.
             steps, rows, memory = sizes_from(loop["weights"], 0)
             first = ops.arange(rows // self.beam_size, dtype="int32") * self.beam_size
-            places = step * rows + first[:, None, None] + done["history"]["beams"]
+            places = step * rows + first[:, None, None] + history["beams"]
             picked = take_rows(ops.reshape(loop["weights"], (steps * rows, memory)), places)
             results["attention"] = ops.where(is_token[..., None], picked, ops.zeros_like(picked))
         return results
@@ -255,6 +271,8 @@ class _BeamLoop:
         index = ops.convert_to_tensor(0, dtype="int32")
         loop = {"index": index, "state": problem.initial, "live": live, "done": done}
         fixed = {"limits": problem.limits, "constants": problem.constants}
+        if problem.prefix is not None:
+            fixed["prefix"] = problem.prefix
         if problem.keeps_attention:
             weights = problem.attention(problem.initial)
             loop["weights"] = loops.history_buffer(weights, problem.longest)
@@ -267,8 +285,13 @@ class _BeamLoop:
     def _no_history(self, count: int) -> dict:
         shape = (self.problem.batch_size, count, self.problem.longest)
         keeps_beams = self.problem.keeps_attention or self.problem.gives_origins
-        names = ("tokens", "beams") if keeps_beams else ("tokens",)
-        return {name: ops.zeros(shape, dtype="int32") for name in names}
+        history = {
+            "tokens": ops.zeros(shape, dtype="int32"),
+            "log_probabilities": ops.zeros(shape, dtype="float32"),
+        }
+        if keeps_beams:
+            history["beams"] = ops.zeros(shape, dtype="int32")
+        return history
 
     def advance(self, loop: dict, fixed: dict) -> dict:
         """Take one step."""
@@ -283,7 +306,7 @@ class _BeamLoop:
         if self.coverage_penalty:
             reached = live["coverage"] + self._by_beam(ops.cast(weights, "float32"))
             live = {**live, "coverage": reached}
-        candidates = self._candidates(logits, live, index, fixed["limits"])
+        candidates = self._candidates(logits, live, index, fixed)
         completed = self._completed(candidates, live, index, fixed.get("mask"))
         # Those done come first, so they stay where scores tie.
         both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
@@ -296,25 +319,30 @@ class _BeamLoop:
             state = self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
         return {**advanced, "state": state, "live": going_on, "done": done}
 
-    def _candidates(self, logits: Tensor, live: dict, index: Tensor, limits: Tensor) -> dict:
+    def _candidates(self, logits: Tensor, live: dict, index: Tensor, fixed: dict) -> dict:
         """Return each sentence's `2K` best extensions; `K` or fewer end, so at least `K` go on."""
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
-        allowed = self.problem.allowed(logits, prefix, index)
+        forced = None
+        if "prefix" in fixed:
+            forced = broadcast_rows(fixed["prefix"], self.beam_size)
+        allowed = self.problem.allowed(logits, prefix, index, forced)
         values, tokens = loops.chunked_top_k(allowed, count)
         values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (-1, self.beam_size * count)
         totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
         beams = places // count
-        last = gather_beams(ops.reshape(tokens, flat), places)
-        columns, grown = {"tokens": last, "beams": beams}, gather_beams(history, beams)
+        of_extensions = (ops.reshape(tokens, flat), ops.reshape(values, flat))
+        last, terms = gather_beams(of_extensions, places)
+        columns = {"tokens": last, "log_probabilities": terms, "beams": beams}
+        grown = gather_beams(history, beams)
         return {
             "log_probabilities": totals,
             "beams": beams,
             "last": last,
-            "complete": (last == self.problem.end_id) | (index + 1 >= limits)[:, None],
+            "complete": (last == self.problem.end_id) | (index + 1 >= fixed["limits"])[:, None],
             "history": {
                 name: loops.write_column(grown[name], index, columns[name]) for name in history
             },
@@ -345,7 +373,8 @@ class _BeamLoop:
         kept = {name: candidates[name] for name in ("beams", "last", "history")}
         going_on = gather_beams(kept, order)
         parents = going_on.pop("beams")
-        going_on["log_probabilities"] = ops.where(bound > worst, probable, NEVER)
+        # What is NaN stays, for the result to say so.
+        going_on["log_probabilities"] = ops.where(bound <= worst, NEVER, probable)
         if self.coverage_penalty:
             going_on["coverage"] = gather_beams(live["coverage"], parents)
         return going_on, parents

@@ -33,11 +33,15 @@ class DecodingResult(NamedTuple):
             after it.
         lengths: Integer tensor `(B, N)`: the number of tokens, the end token counted.
         scores: Float32 tensor `(B, N)`: what the hypotheses are ranked by (of samples: see
-            `sample`); NaN where a search would have gone on, but its `room` was too small.
+            `sample`); NaN where all logits were NaN, and where a search would have gone on, but its
+            `room` was too small.
         log_probabilities: Float32 tensor `(B, N)`: the sum of the model's own log-probabilities of
             the tokens.
         attention: Tensor `(B, N, L, S)`: the attention weights of each token, zero after the last,
             or `None` where the search was not asked to keep them.
+        token_log_probabilities: Float32 tensor `(B, N, L)`: the model's own log-probability of each
+            token, the end included; zero after the last. They sum to `log_probabilities`. `None`
+            of an engine that does not give them.
 
     Example:
 
@@ -54,6 +58,7 @@ class DecodingResult(NamedTuple):
     scores: Any
     log_probabilities: Any
     attention: Any = None
+    token_log_probabilities: Any = None
 
 
 def run_loop(search: Any, copies: int = 1) -> dict:
@@ -253,8 +258,12 @@ def write_column(tokens: Tensor, index: Tensor, column: Tensor) -> Tensor:
 
 
 def normalize(logits: Tensor, normalizer: Tensor) -> Tensor:
-    """Return log-probabilities; `-inf` also where a whole row, and so its normalizer, is `-inf`."""
-    return ops.where(ops.isinf(logits), NEVER, logits - normalizer)
+    """Return log-probabilities; `-inf` also where a whole row, and so its normalizer, is `-inf`.
+
+    A row with a logit that is NaN has a normalizer that is NaN, and no probabilities: all are NaN.
+    """
+    is_never = ops.isinf(logits) & ~ops.isnan(normalizer)
+    return ops.where(is_never, NEVER, logits - normalizer)
 
 
 def pick(x: Tensor, places: Tensor) -> Tensor:

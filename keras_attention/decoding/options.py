@@ -44,11 +44,12 @@ class SearchOptions:
         temperature: of the samples; below 1 sharpens the distribution, above 1 flattens it.
         top_k: sample from this many of the likeliest tokens; 0 for all.
         top_p: sample from the likeliest tokens that make up this probability; 1 for all.
-        seed: of the samples; the same seed draws the same samples, null draws anew at each call.
+        seed: of the samples; the same seed draws the same samples of a text, whatever else is
+            searched, null draws anew at each call.
         batch_size: sentences searched together.
-        streams: batches that the applications search at once, a thread each, where nothing is
-            sampled; null for one on each core, eight at most, and one on a GPU. Results do not
-            depend on it. `search` ignores `batch_size` and `streams`.
+        streams: batches that the applications search at once, a thread each; null for one on each
+            core, eight at most, and one on a GPU. Results do not depend on it. `search` ignores
+            `batch_size` and `streams`.
 
     Raises:
         ValueError: when a field has a wrong type or lies outside its range, `n_best` exceeds
@@ -150,7 +151,8 @@ def search(
     shrink_batch: bool = False,
     longest: int | None = None,
     room: int | None = None,
-    seed_generator: keras.random.SeedGenerator | None = None,
+    seed: int | keras.random.SeedGenerator | Tensor | None = None,
+    prefix: Tensor = None,
 ) -> DecodingResult:
     """Search as the options say: by sampling, greedily (a beam of 1) or with a beam.
 
@@ -191,8 +193,10 @@ def search(
         room: Integer, steps that the buffers have room for; the search, which is not by sampling,
             stops there, and the scores of a sentence that needs more are NaN. All sizes are then
             known, as a program for LiteRT needs. `None`: as many as the longest limit.
-        seed_generator: A `keras.random.SeedGenerator` to draw from anew at each call, in place of
-            `options.seed`.
+        seed: What `sample` takes, such as a seed for each sentence, in place of `options.seed`.
+        prefix: Integer tensor `(B, P)`, tokens that each hypothesis begins with, padded behind with
+            `pad_id`. They count as written: for limits, scores and log-probabilities. No rule
+            forbids them, such as `no_repeat_ngram`.
 
     Returns:
         A `DecodingResult` with `options.n_best` hypotheses for each sentence, best first.
@@ -225,6 +229,7 @@ def search(
         "constant_keys": constant_keys,
         "growing_axes": growing_axes,
         "shrink_batch": shrink_batch,
+        "prefix": prefix,
     }
 
     def chosen(*names: str) -> dict[str, Any]:
@@ -233,7 +238,7 @@ def search(
     if options.sample:
         if room is not None:
             raise ValueError(f"Sampling has no `room`: leave it out. Received: room={room}")
-        seed = options.seed if seed_generator is None else seed_generator
+        seed = options.seed if seed is None else seed
         of_samples = chosen("n_best", "temperature", "top_k", "top_p")
         return sample(step, state, seed=seed, **of_samples, **common)
     if options.beam_size == 1:

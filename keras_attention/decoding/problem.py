@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from ..ops.axes import reshaped, sizes_from
+from ..ops.axes import reshaped, size_of, sizes_from
 from ..ops.masks import can_be_one
 from ..ops.types import Tensor, is_finite
 
@@ -57,6 +57,7 @@ class Problem:
         shrink_batch: bool,
         copies: int = 1,
         sentence_keys: Sequence[str] = (),
+        prefix: Tensor = None,
     ) -> None:
         start_id, self.end_id, self.pad_id = ids
         max_length, self.min_length, longest, self.room = lengths
@@ -99,6 +100,10 @@ class Problem:
         if self.room is not None:
             check_integer("room", self.room, 1)
             self.longest = int(self.room)
+        self.prefix = None
+        if prefix is not None:
+            _check_prefix(prefix, self.pad_id, self.limits, self.batch_size)
+            self.prefix = ops.cast(prefix, "int32")
 
     def _for_copies(self, key: str, part: Any) -> Any:
         """Return an entry for all hypotheses: with more rows, or with more places in its rows."""
@@ -137,15 +142,36 @@ class Problem:
         """Return the attention weights `(R, S)` that the last step left in its state."""
         return state[self._attention_key]
 
-    def allowed(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
-        """Return logits `(R, V)`, `-inf` of tokens that may not follow the prefix `(R, index)`."""
+    def allowed(
+        self, logits: Tensor, prefix: Tensor, index: Tensor, forced: Tensor = None
+    ) -> Tensor:
+        """Return logits `(R, V)`, `-inf` of tokens that may not follow the prefix `(R, index)`.
+
+        Where `forced (R, P)` has a token for this step, it is the only one, whatever the rules say.
+        """
+        given = logits
         if self.no_repeat_ngram:
             logits = self._without_repeated_ngrams(logits, prefix, index)
         if self.min_length > 1:  # every hypothesis has one token
+            ruled = logits
             logits = ops.cond(
-                index + 1 < self.min_length, lambda: self._without_end(logits), lambda: logits
+                index + 1 < self.min_length, lambda: self._without_end(ruled), lambda: ruled
             )
-        return logits
+        if forced is None:
+            return logits
+        free = logits
+        return ops.cond(
+            index < size_of(forced, 1),
+            lambda: self._forced(given, free, forced, index),
+            lambda: free,
+        )
+
+    def _forced(self, given: Tensor, free: Tensor, forced: Tensor, index: Tensor) -> Tensor:
+        """Return the given logit of the token that a row has to write alone, or its free ones."""
+        last = size_of(forced, 1) - 1
+        token = ops.take(forced, ops.minimum(index, last), axis=1)[:, None]
+        is_token = ops.arange(given.shape[-1], dtype="int32") == token
+        return ops.where(token == self.pad_id, free, ops.where(is_token, given, NEVER))
 
     def _without_end(self, logits: Tensor) -> Tensor:
         """Forbid the end token in each row of `(R, V)` that can continue with another one."""
@@ -291,6 +317,27 @@ def _check_known_limits(limits: np.ndarray, min_length: int, batch_size: Tensor)
         raise ValueError(
             f"`max_length` should have one entry for each of the {batch_size} sentences. "
             f"Received: shape {limits.shape}"
+        )
+
+
+def _check_prefix(prefix: Any, pad_id: int, limits: Any, batch_size: Tensor) -> None:
+    """Refuse prefixes of another number of rows, or longer than a hypothesis may be."""
+    shape = tuple(prefix.shape) if hasattr(prefix, "shape") else np.shape(prefix)
+    is_right = len(shape) == 2 and shape[1] != 0
+    if not is_right or (isinstance(batch_size, int) and shape[0] not in (None, batch_size)):
+        raise ValueError(
+            "`prefix` should hold a row of tokens for each sentence, (B, P), padded behind with "
+            f"`pad_id`. Received: shape {shape} for {batch_size} sentences"
+        )
+    tokens, known = _value(prefix), _value(limits)
+    if tokens is None or known is None:
+        return
+    lengths = (tokens != pad_id).sum(axis=1)
+    if (lengths > known).any():
+        row = int(np.argmax(lengths > known))
+        raise ValueError(
+            "`prefix` should have at most as many tokens as its hypothesis may have. Received: "
+            f"{lengths[row]} tokens for sentence {row}, which may have {known[row]}"
         )
 
 

@@ -11,6 +11,7 @@ from ..ops.types import Tensor
 from . import loop as loops
 from .loop import DecodingResult
 from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
+from .seeds import seeds_of_rows, uniform_numbers
 
 # How many tokens are sorted before it is known that the nucleus needs more of them.
 NUCLEUS_HEAD = 256
@@ -33,6 +34,7 @@ def greedy_search(
     shrink_batch: bool = False,
     longest: int | None = None,
     room: int | None = None,
+    prefix: Tensor = None,
 ) -> DecodingResult:
     """Take the most probable token at each step, until the end token or the longest length.
 
@@ -41,7 +43,7 @@ def greedy_search(
     Args:
         step, state: As in `search`; the step function over `B` rows.
         start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest,
-            room: As in `search`.
+            room, prefix: As in `search`.
         max_length: Most tokens of a hypothesis, the end counted: an integer, or one for each
             sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its value, or
             `longest`.
@@ -68,7 +70,7 @@ def greedy_search(
     """
     ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
     keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch)
+    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, prefix=prefix)
 
     def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, tokens = loops.chunked_top_k(logits, 1)
@@ -89,7 +91,7 @@ def sample(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
-    seed: int | keras.random.SeedGenerator | None = None,
+    seed: int | keras.random.SeedGenerator | Tensor | None = None,
     n_best: int = 1,
     pad_id: int = 0,
     no_repeat_ngram: int = 0,
@@ -98,6 +100,7 @@ def sample(
     growing_axes: Mapping[str, int] | None = None,
     shrink_batch: bool = False,
     longest: int | None = None,
+    prefix: Tensor = None,
 ) -> DecodingResult:
     """Draw each token at random, until the end token or the longest length.
 
@@ -110,8 +113,10 @@ def sample(
         step: The step function over `B * n_best` rows.
         state and the arguments that are not listed here: As in `greedy_search`.
         n_best, temperature, top_k, top_p: As in `SearchOptions`.
-        seed: Integer: every call draws the same. A `keras.random.SeedGenerator`: each call draws
-            anew. `None`: as `keras.random` does, from the global generator.
+        seed: Integer: every call draws the same, on every backend. A `keras.random.SeedGenerator`:
+            each call draws anew. `None`: as `keras.random` does, from the global generator. An
+            integer tensor `(B, 2)` is a seed for each sentence, on which alone its samples depend:
+            see `sentence_seeds`.
 
     Returns:
         A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the sample's
@@ -141,18 +146,21 @@ def sample(
     check_sampling(temperature, top_k, top_p)
     ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, None)
     keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, n_best)
-    # The numbers of a token, drawn before the loop: inside it, a fixed seed would repeat itself.
-    numbers = keras.random.uniform(
-        (problem.longest, 2, problem.batch_size * n_best), dtype="float32", seed=seed
+    problem = Problem(
+        step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, n_best, prefix=prefix
     )
+    # The two numbers of each token, for all steps at once: a step of the loop has less to do.
+    seeds = seeds_of_rows(seed, problem.batch_size)
+    numbers = uniform_numbers(seeds, problem.longest, n_best)
 
     def choose(
         logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         drawn = ops.take(ops.take(numbers, index, axis=0), rows, axis=1)
         tokens, scores = _draw_token(logits, drawn, temperature, top_k, top_p)
-        return tokens, scores, loops.normalize(loops.pick(logits, tokens), normalizer)
+        log_probabilities = loops.normalize(loops.pick(logits, tokens), normalizer)
+        is_nan = ops.isnan(log_probabilities)
+        return tokens, ops.where(is_nan, log_probabilities, scores), log_probabilities
 
     result = _SingleHypothesisLoop(problem, choose).run()
     if n_best == 1:
@@ -193,8 +201,9 @@ class _SingleHypothesisLoop:
 
     def results(self, loop: dict, fixed: dict) -> dict:
         is_token = ops.arange(self.problem.longest, dtype="int32") < loop["lengths"][:, None]
-        results = {key: loop[key] for key in ("lengths", "scores", "log_probabilities")}
+        results = {key: loop[key] for key in ("lengths", "scores", "token_log_probabilities")}
         results["tokens"] = ops.where(is_token, loop["tokens"], self.problem.pad_id)
+        results["log_probabilities"] = ops.sum(loop["token_log_probabilities"], axis=-1)
         if self.problem.keeps_attention:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
@@ -211,25 +220,28 @@ class _SingleHypothesisLoop:
             "tokens": ops.full((rows, problem.longest), problem.end_id, dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
-            "log_probabilities": ops.zeros((rows,), dtype="float32"),
+            "token_log_probabilities": ops.zeros((rows, problem.longest), dtype="float32"),
         }
         if problem.keeps_attention:
             weights = problem.attention(problem.initial)
             loop["weights"] = loops.history_buffer(weights, problem.longest)
-        return loop, {
+        fixed = {
             "limits": broadcast_rows(problem.limits, problem.copies),
             "constants": problem.constants,
             "rows": ops.arange(rows, dtype="int32"),
         }
+        if problem.prefix is not None:
+            fixed["prefix"] = broadcast_rows(problem.prefix, problem.copies)
+        return loop, fixed
 
     def advance(self, loop: dict, fixed: dict) -> dict:
         index, is_open, end_id = loop["index"], loop["open"], self.problem.end_id
         logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
-        allowed = self.problem.allowed(logits, loop["tokens"], index)
+        allowed = self.problem.allowed(logits, loop["tokens"], index, fixed.get("prefix"))
         tokens, scores, log_probabilities = self.choose(allowed, normalizer, index, fixed["rows"])
-        # A row that nothing can follow ends, with a log-probability that says so.
-        tokens = ops.where(is_open & ~ops.isinf(log_probabilities), tokens, end_id)
+        # A row that nothing can follow ends, with a log-probability that says so: -inf or NaN.
+        tokens = ops.where(is_open & ops.isfinite(log_probabilities), tokens, end_id)
         advanced = {
             "index": index + 1,
             "state": state,
@@ -238,8 +250,11 @@ class _SingleHypothesisLoop:
             "tokens": loops.write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
-            "log_probabilities": loop["log_probabilities"]
-            + ops.where(is_open, log_probabilities, 0.0),
+            "token_log_probabilities": loops.write_column(
+                loop["token_log_probabilities"],
+                index,
+                ops.where(is_open, log_probabilities, 0.0),
+            ),
         }
         if self.problem.keeps_attention:
             weights = self.problem.attention(state)

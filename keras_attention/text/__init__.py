@@ -1,6 +1,7 @@
 """Tokenizers and batches of text."""
 
 from .batching import BucketedBatches
+from .normalization import nfc
 from .packed import PackedIds
 from .sentencepiece_tokenizer import SentencePieceTokenizer
 from .tokenizer import (
@@ -27,5 +28,6 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
+    "nfc",
     "tokenizer_from_config",
 ]

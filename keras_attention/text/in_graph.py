@@ -12,6 +12,13 @@ from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID
 from .word_tokenizer import Rules
 
 
+def nfc_in_graph(strings: Any) -> Any:
+    """Return a tensor of strings in Unicode's form C, as `nfc` does."""
+    import tensorflow_text
+
+    return tensorflow_text.normalize_utf8(strings, "NFC")
+
+
 class SentencePieceInGraph(tf.Module):
     """`SentencePieceTokenizer` inside a graph; readers import `tensorflow_text`."""
 
@@ -20,13 +27,13 @@ class SentencePieceInGraph(tf.Module):
         self._model = model
 
     def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenizer(tf.int32).tokenize(strings)
+        return self._tokenizer(tf.int32).tokenize(nfc_in_graph(strings))
 
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         return self._tokenizer(tf.int32).detokenize(_until_end(ids))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenizer(tf.string).tokenize(strings)
+        return self._tokenizer(tf.string).tokenize(nfc_in_graph(strings))
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         text = tf.strings.reduce_join(tokens, axis=-1)
@@ -40,7 +47,7 @@ class SentencePieceInGraph(tf.Module):
 
 
 class WordsInGraph(tf.Module):
-    """`WordTokenizer` inside a graph, of TensorFlow's own string operations."""
+    """`WordTokenizer` inside a graph; readers import `tensorflow_text`."""
 
     def __init__(
         self,
@@ -74,7 +81,7 @@ class WordsInGraph(tf.Module):
             lower = self._lowercase.lookup(characters.values)
             lower = tf.where(lower == "", characters.values, lower)
             strings = tf.strings.reduce_join(characters.with_values(lower), axis=-1)
-        return tf.strings.split(_apply(self._split_rules, strings))
+        return tf.strings.split(_apply(self._split_rules, nfc_in_graph(strings)))
 
     def join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         return _apply(self._join_rules, tf.strings.reduce_join(tokens, axis=-1, separator=" "))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from .normalization import nfc
 from .segmentation import SegmentationSampler
 from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, Tokenizer, check_lines, until_end
 
@@ -27,8 +28,9 @@ _LONG_WORD = re.compile(rf"([^ ]{{{LONGEST_LINE}}})(?=[^ ])")
 class SentencePieceTokenizer(Tokenizer):
     """Subword pieces by SentencePiece, the vocabulary learnt from raw text.
 
-    The model itself normalises text (NFKC, and case where `lowercase=True`). A space is part of the
-    piece after it, written "▁".
+    The model itself normalises text (NFKC, and case where `lowercase=True`), but only where marks
+    come in Unicode's order, so that all text comes into form C first (`nfc`). A space is part of
+    the piece after it, written "▁".
 
     Args:
         model: the content of a SentencePiece `.model` file whose padding, unknown, start and end
@@ -141,7 +143,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         check_lines(lines, "encode")
-        return _mapped(self._processor.encode, list(lines))
+        return _mapped(self._processor.encode, [nfc(line) for line in lines])
 
     def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Return random pieces of each line, the same ones for the same seed.
@@ -163,13 +165,13 @@ class SentencePieceTokenizer(Tokenizer):
         check_lines(lines, "sample")
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"`alpha` should lie in [0, 1]. Received: alpha={alpha}")
-        return list(SegmentationSampler(self._model, alpha, seed)(lines))
+        return list(SegmentationSampler(self._model, alpha, seed)(map(nfc, lines)))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         return _mapped(self._processor.decode, until_end(ids, self.vocabulary_size))
 
     def tokens(self, line: str) -> list[str]:
-        return self._processor.encode(line, out_type=str)
+        return self._processor.encode(nfc(line), out_type=str)
 
     def join(self, tokens: Sequence[str]) -> str:
         return "".join(tokens).replace(_SPACE, " ").removeprefix(" ")
@@ -202,7 +204,7 @@ class _Kept:
 
     def __iter__(self) -> Iterator[str]:
         try:
-            for line in self.lines:
+            for line in map(nfc, self.lines):
                 if line.replace(_SPACE, " ").strip():
                     self.count += 1
                     yield from [line] if len(line) <= LONGEST_LINE else _parts(line)

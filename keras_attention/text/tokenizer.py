@@ -30,7 +30,8 @@ class Tokenizer(abc.ABC):
     """Text to ids and back, in Python and inside a TensorFlow graph.
 
     The ids 0, 1, 2 and 3 are padding, unknown, start and end. `encode` never gives padding, start
-    or end: "</s>" typed by a user is ordinary text.
+    or end: "</s>" typed by a user is ordinary text. Text in any form of Unicode's letters gives the
+    ids of its form C (`nfc`).
     """
 
     kind: ClassVar[str]

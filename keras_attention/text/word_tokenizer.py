@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from .normalization import nfc
 from .tokenizer import SPECIAL_TOKENS, UNK_ID, Tokenizer, check_lines, until_end
 
 if TYPE_CHECKING:
@@ -35,13 +36,16 @@ class WordTokenizer(Tokenizer):
     (`don't` -> `don ￭'￭ t`), so that `decode` needs no guess. With `split="whitespace"` the text
     must be tokenised already, as Chinese or Thai.
 
+    All text comes into Unicode's form C first (`nfc`), so that a word is the same however its
+    accents or syllables are typed; what `decode` and `tokens` give is in that form.
+
     Args:
-        words: the words, most wanted first; ids are given from 4 on.
+        words: the words, most wanted first; ids are given from 4 on. They come into form C.
         lowercase: put text into lower case first, character by character.
         split: `"unicode"` or `"whitespace"`.
 
     Raises:
-        ValueError: where a word is empty, holds a space or comes twice.
+        ValueError: where a word is empty, holds a space or comes twice, be it in another form.
 
     Example:
 
@@ -61,6 +65,7 @@ class WordTokenizer(Tokenizer):
             raise ValueError(f"`split` must be one of {list(SPLITS)}. Received: {split!r}")
         self.lowercase = lowercase
         self.split = split
+        words = [nfc(word) for word in words]
         self._vocabulary = [*SPECIAL_TOKENS, *words]
         # The special tokens stay out: typed in a text, they are words like others.
         self._ids = {word: index + len(SPECIAL_TOKENS) for index, word in enumerate(words)}
@@ -131,7 +136,8 @@ class WordTokenizer(Tokenizer):
         return [self.join([self._vocabulary[i] for i in row]) for row in rows]
 
     def tokens(self, line: str) -> list[str]:
-        text = _apply(self._split_rules, line.translate(self._lower))
+        # Lower case first: a small letter may hold a mark that its capital cannot.
+        text = _apply(self._split_rules, nfc(line.translate(self._lower)))
         return text.split(" ") if text else []
 
     def join(self, tokens: Sequence[str]) -> str:

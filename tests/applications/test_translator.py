@@ -371,7 +371,10 @@ def test_a_network_that_has_diverged_gives_figures_that_say_so():
     assert task.perplexity(FEW[:1], GIVEN[:1]) == np.inf
     bias.assign(np.full(bias.shape, np.nan))
     for beam_size in (1, 3):
-        for each in task.translate(FEW, beam_size=beam_size):
+        with pytest.warns(RuntimeWarning, match="are not numbers .NaN.*diverged") as said:
+            results = task.translate(FEW * 3, beam_size=beam_size, batch_size=2)
+        assert len(said) == 1  # for all batches
+        for each in results:
             assert (each.text, each.score) == ("", -np.inf)
 
 

@@ -18,6 +18,8 @@ class Hypothesis(NamedTuple):
     log_probability: float
     score: float
     attention: np.ndarray
+    terms: np.ndarray
+    """The log-probability of each token."""
 
 
 class Chain:
@@ -89,9 +91,13 @@ class Rules(NamedTuple):
     no_repeat_ngram: int = 0
     alpha: float = 0.0
     beta: float = 0.0
+    start: tuple = ()
+    """The tokens that every hypothesis begins with, whatever the other rules say."""
 
     def allowed(self, prefix, log_probabilities):
         """The tokens that may follow, from the rules' definition."""
+        if len(prefix) < len(self.start):
+            return [self.start[len(prefix)]]
         tokens = {v for v, p in enumerate(log_probabilities) if p > -np.inf}
         size = self.no_repeat_ngram
         if size:
@@ -114,7 +120,8 @@ class Rules(NamedTuple):
         coverage = attention.sum(axis=0)[chain.mask[sentence]]
         term = self.beta * np.log(np.minimum(coverage, 1)).sum() if self.beta else 0.0
         score = log_probability / self.length_penalty(len(tokens)) + term
-        return Hypothesis(tokens, log_probability, score, attention)
+        steps = [chain.log_probabilities(sentence, tokens[:i])[v] for i, v in enumerate(tokens)]
+        return Hypothesis(tokens, log_probability, score, attention, np.array(steps))
 
 
 def enumerate_hypotheses(chain, sentence, rules):
@@ -165,6 +172,8 @@ def check_result(result, expected, pad_id=0):
     """Compare a DecodingResult with a list of hypotheses for each sentence, best first."""
     tokens, lengths, scores, log_probabilities = (ops.convert_to_numpy(x) for x in result[:4])
     attention = None if result.attention is None else ops.convert_to_numpy(result.attention)
+    terms = ops.convert_to_numpy(result.token_log_probabilities)
+    assert terms.shape == tokens.shape
     assert tokens.shape[0] == len(expected)
     for sentence, hypotheses in enumerate(expected):
         for place, hypothesis in enumerate(hypotheses):
@@ -176,11 +185,14 @@ def check_result(result, expected, pad_id=0):
             np.testing.assert_allclose(
                 log_probabilities[at], hypothesis.log_probability, rtol=1e-4, atol=1e-5
             )
+            np.testing.assert_allclose(terms[at][:size], hypothesis.terms, rtol=1e-4, atol=1e-5)
+            assert (terms[at][size:] == 0).all()
             if attention is not None:
                 np.testing.assert_allclose(attention[at][:size], hypothesis.attention, atol=1e-5)
                 assert (attention[at][size:] == 0).all()
         missing = slice(len(hypotheses), None)
         assert (tokens[sentence, missing] == pad_id).all()
         assert (lengths[sentence, missing] == 0).all()
+        assert (terms[sentence, missing] == 0).all()
         assert (scores[sentence, missing] == -np.inf).all()
         assert (log_probabilities[sentence, missing] == -np.inf).all()

@@ -89,7 +89,7 @@ def test_a_seed_generator_takes_the_place_of_the_seed():
     chain, options = Chain(vocabulary=97, seed=7), SearchOptions(sample=True, max_length=9, seed=3)
     generator = keras.random.SeedGenerator(5)
     first, second = (
-        search(chain.step, chain.state(), options, seed_generator=generator, **COMMON).tokens
+        search(chain.step, chain.state(), options, seed=generator, **COMMON).tokens
         for _ in range(2)
     )
     assert (ops.convert_to_numpy(first) != ops.convert_to_numpy(second)).any()

@@ -72,7 +72,8 @@ def found(
             **({"sentence_keys": ["caches"]} if shared and "beam_size" in options else {}),
             **options,
         )
-        return [x for x in result if x is not None]
+        parts = (*result[:4], result.token_log_probabilities, result.attention)
+        return [x for x in parts if x is not None]
 
     cache = ops.zeros((BATCH, 2, room or LIMITS.max()))
     start = {**chain.state(), "caches": [{"tokens": cache}]}
@@ -88,7 +89,7 @@ def test_nothing_that_is_found_changes(name, mode):
     for room, shrink_batch in ((None, True), (1, True), (3, False)):
         attention = name == "covered" or room is None
         results = found(name, mode, shrink_batch, room, attention=attention)
-        assert len(results) == 4 + attention
+        assert len(results) == 5 + attention
         for ours, theirs in zip(results, expected, strict=False):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
@@ -101,7 +102,7 @@ def test_hypotheses_that_share_a_cache_find_the_same(name, mode):
     for attention in (True, False):
         attention |= name == "covered"
         results = found(name, mode, attention != (name == "beam"), 1, None, attention, shared=True)
-        assert len(results) == 4 + attention
+        assert len(results) == 5 + attention
         for ours, theirs in zip(results, expected, strict=False):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 

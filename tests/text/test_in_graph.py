@@ -82,8 +82,8 @@ def serve(name):
     text = np.char.decode(text.numpy().astype("S"), "utf-8")
     np.savez(name + ".npz", ids=ids, rows=rows, text=text)
 
-serve("words")  # needs TensorFlow alone
-import tensorflow_text
+import tensorflow_text  # its operations bring text to form C
+serve("words")
 serve("unigram")
 assert not {"sentencepiece", "keras_attention"} & set(sys.modules)
 """
