@@ -16,6 +16,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from keras_attention.paths import output_path
+
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
@@ -30,6 +32,8 @@ from .training.config import commented_yaml, config_help, load_config, precision
 from .training.run_folder import FORMAT, RunFolder, is_free
 from .training.tasks import train_task
 
+OUTPUTS, WRITE_PRESETS = ("output", "picture", "trec_run"), ("train", "average")
+"""Options that name what is written, and verbs that write a preset."""
 SEARCHES = ("evaluate", "predict", "score", "shortlist")
 
 
@@ -37,6 +41,10 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a parsed command line; return the exit status."""
     warnings.showwarning = lambda message, *_: say(f"warning: {one_line(message)}")
     try:
+        for name in OUTPUTS:
+            if getattr(options, name, None) is not None:
+                path = output_path(getattr(options, name), options.verb in WRITE_PRESETS)
+                setattr(options, name, str(path))
         _VERBS.get(options.verb, _on_a_run)(options)
         sys.stdout.flush()
     except KeyboardInterrupt:

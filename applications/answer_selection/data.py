@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_attention.paths import input_path
+
 from ..common.errors import UserError, check_choice, counted, shown
 from ..common.files import lines_of, records
 from ..common.preprocessor import Splits, as_texts, weights_of
@@ -264,7 +266,7 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
 
 
 def _known_file(data: DataConfig, split: str) -> Path:
-    plain = Path(data.folder) / FILES[data.dataset].format(split=split)
+    plain = input_path(data.folder) / FILES[data.dataset].format(split=split)
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() else plain
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_attention.paths import input_path
+
 from ..common.errors import UserError, did_you_mean, shown
 from ..common.files import json_object, lines_of, records
 
@@ -100,12 +102,13 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
     if dataset == "opinions":
         rows = enumerate(generate(split), 1)
         return [Row(values, f"opinions ({split}), review {number}") for number, values in rows]
+    folder = input_path(folder)
     if dataset == "trec":
-        return list(_trec(Path(folder) / TREC[split]))
+        return list(_trec(folder / TREC[split]))
     if dataset == "sick":
         columns = ("sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-        return list(rows_of(Path(folder) / SICK[split], columns, kind=".tsv"))
-    return list(_of_nltk(_unpacked(Path(folder), dataset), dataset))
+        return list(rows_of(folder / SICK[split], columns, kind=".tsv"))
+    return list(_of_nltk(_unpacked(folder, dataset), dataset))
 
 
 def _trec(path: Path) -> Iterator[Row]:

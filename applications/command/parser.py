@@ -235,7 +235,7 @@ def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
     # Where a wheel has the presets, and where a source tree has them.
     presets = [each / "applications" / "presets" for each in (PACKAGE, PACKAGE.parent)]
     for argument in arguments:
-        for folder in (Path(argument), *(each / argument for each in presets)):
+        for folder in (Path(os.path.expanduser(argument)), *(each / argument for each in presets)):
             name = _word(folder / "FORMAT", "task") or _word(folder / "task.json", "class_name")
             for task in TASKS.values():
                 if name in (task.name, task.task_class, *task.classes):

@@ -1,6 +1,7 @@
 """Files: written whole or not at all, known by their checksums, and read without surprises.
 
-Every file of the package is written by `replacing`, `write_text` or `new_folder`. They write under
+Every file of the package is written by `replacing`, `write_text` or `new_folder`, which take paths
+as `output_path` says. They write under
 a name that nobody can guess and rename it at the end, so a symbolic link that lies in the folder
 is never followed. Every file that people name is read by `read_bytes`, which refuses pipes and
 devices.
@@ -27,6 +28,8 @@ from typing import Any, BinaryIO, TextIO
 
 import filelock
 import numpy as np
+
+from keras_attention.paths import input_path, output_path
 
 from .errors import UserError, one_line, shown
 
@@ -56,7 +59,7 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     leaves either the old file or the new one. The temporary name ends as `path` does, because
     Keras chooses its format by that. With `new`, a file that came there meanwhile stays.
     """
-    path = Path(path)
+    path = output_path(path)
     temporary = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -117,7 +120,7 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
     Where a kill left an unfinished folder behind, the next call for the same output removes it.
     `refuse` raises a UserError where something at `output` must stay: anything, if not given.
     """
-    output, refuse = Path(output), refuse or refuse_existing_output
+    output, refuse = output_path(output), refuse or refuse_existing_output
     refuse(output)
     if not output.name:
         raise UserError(f"a new folder needs a name. Received: {output}.")
@@ -154,18 +157,19 @@ def write_text(path: Path | str, text: str, known: bool = False) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
         if known:
-            note_checksum(Path(path), temporary)
+            note_checksum(output_path(path), temporary)
 
 
 def refuse_existing_output(path: Path | str) -> None:
-    if os.path.lexists(Path(path)):  # an empty path is the folder that we are in
-        raise UserError(f"{Path(path)} already exists. Choose another name.")
+    path = output_path(path)
+    if os.path.lexists(path):  # an empty path is the folder that we are in
+        raise UserError(f"{path} already exists. Choose another name.")
 
 
 def check_new_file(path: Path | str) -> None:
     """Refuse a file that cannot be written new, before work is done for it."""
     refuse_existing_output(path)
-    folder = Path(path).parent
+    folder = output_path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path} cannot be written: there is no folder {folder}.")
 
@@ -329,6 +333,7 @@ def _write_checksums(folder: Path, known: dict[str, list[str]]) -> None:
 
 def open_regular(path: Path | str) -> BinaryIO:
     """Open a file for reading; refuse pipes and devices, which may never end."""
+    path = input_path(path)
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -369,7 +374,7 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
-    path, number = Path(path), 0
+    path, number = input_path(path), 0
     try:
         with open_regular(path) as file:
             for line in _inflated(file, path) if path.suffix == ".gz" else file:

@@ -9,6 +9,7 @@ import keras_hub
 from keras import ops
 
 from keras_attention.distribute import GlobalMean
+from keras_attention.paths import is_address, output_path
 
 from ..training.config import load_config, precision_of
 from ..training.fit import build_optimizer, check_executions, check_run, with_scaled_loss
@@ -295,6 +296,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: where a text is missing or no string, or columns differ in length.
         """
+        run = None if run is None else output_path(run, is_preset=True)
         if self.preprocessor is None and not is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         sources = {"x": x, "y": y, "validation_data": validation_data}
@@ -415,7 +417,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: if there is something at `preset_dir`.
         """
-        with new_folder(preset_dir) as folder:
+        with new_folder(output_path(preset_dir, is_preset=True)) as folder:
             # Not the task's own, which fails before KerasHub 0.29 where there is no preprocessor.
             self.backbone.save_to_preset(str(folder), float("inf"))
             presets.write_parts(self, folder)
@@ -441,7 +443,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
-        task.preset_folder = folder if Path(preset).is_dir() else None
+        is_own = not is_address(preset) and folder.parent != presets.PRESETS
+        task.preset_folder = folder if is_own else None
         return task
 
     @classmethod

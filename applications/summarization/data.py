@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_attention.paths import input_path
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.errors import UserError, check_choice, counted
@@ -83,7 +84,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         documents = [Document(each.sentences, [each.summary], line) for line, each in examples]
         corpus = Corpus(f"reports ({split})", documents)
     elif path or data.dataset == "scitldr":
-        corpus = read_corpus(path or Path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
+        corpus = read_corpus(path or input_path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
     else:
         raise UserError(f"There is no {split} data: give data.{split}_file.")
     cuts = split != "train" and data.on_too_long == "skip"

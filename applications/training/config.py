@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
+from keras_attention.paths import input_path
+
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_key, check_range, check_ranges, one_line, shown
 from ..common.files import read_bytes, write_text
@@ -38,7 +40,7 @@ def load_config(
     than those of the class alone.
     """
     sources = [_read_overrides(config_class, defaults)]
-    sources += [_read_sections(config_class, Path(path)) for path in paths]
+    sources += [_read_sections(config_class, input_path(path)) for path in paths]
     sources += [_read_overrides(config_class, overrides)]
     sections = {}
     for section in fields(config_class):
@@ -156,6 +158,7 @@ def read_yaml(path: Path) -> Any:
 
     A file that is too large, nests too deeply, uses anchors or gives a key twice is refused.
     """
+    path = input_path(path)
     if not path.exists():
         raise UserError(f"no configuration file {path}.")
     content = read_bytes(path, MOST_BYTES)

@@ -14,6 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
+from keras_attention.paths import input_path, output_path
 
 from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
@@ -44,6 +45,7 @@ def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> O
 
     Where data or configuration are wrong, a UserError is raised and nothing is left.
     """
+    output = output_path(output, is_preset=True)
     config = with_absolute_paths(config)
     refuse_existing(output)
 
@@ -63,6 +65,7 @@ def resume_task(
 
     In its configuration, what `take_over` allows may have been changed.
     """
+    output = output_path(output, is_preset=True)
     config = with_absolute_paths(config)
     folder = RunFolder(output, changed=accept_changes, task=task_class.name_of_task)
     newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
@@ -158,6 +161,7 @@ def fit_new_run(
     `training` is the training section, the task's default where not given; `changes` are keys of
     it, of which None changes nothing. `verbose=0` shows nothing.
     """
+    output = output_path(output, is_preset=True)
     config = task.config_class()
     section, kind = training or config.training, type(config.training)
     if not isinstance(section, kind):
@@ -223,7 +227,7 @@ def with_absolute_paths(config: Any) -> Any:
 
     def absolute(section):
         given = {name: getattr(section, name) for name in getattr(section, "paths", ())}
-        paths = {name: Path(path).expanduser().absolute() for name, path in given.items() if path}
+        paths = {name: input_path(path).absolute() for name, path in given.items() if path}
         return dataclasses.replace(section, **{name: str(path) for name, path in paths.items()})
 
     names = (field.name for field in dataclasses.fields(config))
@@ -420,6 +424,7 @@ def average_tasks(
 
     Return its task.
     """
+    output = output_path(output, is_preset=True)
     task = task_class.from_preset(folders[0])
     if task.backbone.get_config().get("quantized"):
         raise UserError(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from keras_attention.paths import input_path
 from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
@@ -288,7 +289,9 @@ def _multi30k(split: str, language: str, folder: str | None) -> Path:
     packed = f"{name}.gz"
     if folder is None:
         return downloads.fetch(MULTI30K + packed, MULTI30K_SHA256[packed], subfolder="multi30k")
-    found = [path for path in (Path(folder) / packed, Path(folder) / name) if path.is_file()]
+    found = [
+        path for path in (input_path(folder) / packed, input_path(folder) / name) if path.is_file()
+    ]
     if not found:
         raise UserError(
             f"data.folder {folder} has no file {packed} or {name}; leave data.folder out to "

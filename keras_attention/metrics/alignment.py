@@ -5,7 +5,8 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from ..paths import input_path
 
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
@@ -164,10 +165,11 @@ def _parse_line(line: str, one_indexed: bool, place: str) -> Alignment:
 
 def read_regular(path: str | os.PathLike) -> bytes:
     """Return the content of a file; refuse a pipe or a device, which may never end."""
+    path = input_path(path)
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder says what it is
         raise ValueError(f"Cannot read {path}: expected a file. Received: a pipe or a device.")
-    return Path(path).read_bytes()
+    return path.read_bytes()
