@@ -31,6 +31,7 @@ import numpy as np
 
 from keras_attention.paths import input_path, output_path
 
+from .bad_lines import BadLine, checked
 from .errors import UserError, one_line, shown
 
 CHECKSUMS = "CHECKSUMS"
@@ -374,18 +375,87 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
-    path, number = input_path(path), 0
+    path, text = input_path(path), None
     try:
         with open_regular(path) as file:
-            for line in _inflated(file, path) if path.suffix == ".gz" else file:
-                line = line if number else line.removeprefix(codecs.BOM_UTF8)
-                if line:  # a mark may be all that a file holds
-                    number += 1
-                    yield decode_line(line.removesuffix(b"\n"), path, number, encoding)
+            lines = _inflated(file, path) if path.suffix == ".gz" else file
+            for text in decoded(lines, path, encoding):
+                yield text
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if not number:
+    if text is None:
         raise UserError(f"{path} is empty: expected one sentence a line.")
+
+
+def decoded(
+    lines: Iterable[bytes], name: Path | str, encoding: str = "utf-8", is_file: bool = True
+) -> Iterator[str]:
+    """Yield lines as text, without their ends and a byte order mark at the beginning.
+
+    Where a line of a file is in another encoding, the rest is looked through for more of them; of
+    what is typed or piped, no more is read.
+
+    Raises:
+        UserError: naming the lines in another encoding, or UTF-16 or UTF-32 for what is that.
+    """
+    head = b""
+
+    def decode(numbered):
+        nonlocal head
+        number, line = numbered
+        if len(head) < LONGEST_HEAD:
+            head += line[:LONGEST_HEAD]
+            refuse_wide(head, name)
+        return decode_line(line.removesuffix(b"\n"), name, number, encoding)
+
+    def without_mark():
+        for number, line in enumerate(lines):
+            line = line if number else line.removeprefix(codecs.BOM_UTF8)
+            if number or line:  # a mark may be all that there is
+                yield line
+
+    numbered = enumerate(without_mark(), 1)
+    yield from checked(numbered, decode) if is_file else map(decode, numbered)
+
+
+LONGEST_HEAD = 1024
+"""How many bytes at the beginning are looked at for another encoding."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def refuse_wide(head: bytes, name: Path | str) -> None:
+    """Refuse a text in UTF-16 or UTF-32, by the mark at its beginning or by where its zeros are."""
+    if found := _wide_encoding(head):
+        raise UserError(
+            f"{name} is {found[:6]} text. Expected: UTF-8. Convert it with iconv -f {found} "
+            "-t UTF-8."
+        )
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    for size in (4, 2):
+        units = np.frombuffer(head[: len(head) // size * size], np.uint8).reshape(-1, size)
+        if len(units) < 2:
+            continue
+        # The upper bytes of most alphabets are smaller than those of any text in UTF-8.
+        small = (units < MOST_OF_UPPER_BYTES).mean(axis=0)
+        if small[: size // 2].min() >= 0.5 and small[-1] <= 0.1:
+            return f"UTF-{8 * size}BE"
+        if small[size // 2 :].min() >= 0.5 and small[0] <= 0.1:
+            return f"UTF-{8 * size}LE"
+    return None
+
+
+MOST_OF_UPPER_BYTES = 9
+"""Below it are the control characters that no text has, and the blocks from Latin to Arabic."""
 
 
 def records(
@@ -431,11 +501,11 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
     try:
         return line.removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: expected {encoding.upper()} text. Received: the byte "
-            f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
-            "instance with iconv -f LATIN1 -t UTF-8."
-        ) from None
+        byte = f"the byte 0x{line[error.start]:02x} in column {error.start + 1}"
+        problem = f"expected {encoding.upper()} text. Received: {byte}"
+        other = "UTF-16" if b"\0" in line else "LATIN1"
+        advice = f"convert the file, for instance with iconv -f {other} -t UTF-8"
+        raise BadLine(f"{path}, line {number}", problem, advice) from None
 
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
@@ -444,18 +514,14 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
         value = json.loads(text)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UserError(
-            f"{where}: expected Unicode text. Received: {error.object[error.start]!r}, half a "
-            "surrogate pair."
-        ) from None
+        half = f"{error.object[error.start]!r}, half a surrogate pair"
+        raise BadLine(where, f"expected Unicode text. Received: {half}") from None
     except json.JSONDecodeError as error:
         near = shown(error.doc[max(error.pos - 20, 0) :][:60])
-        raise UserError(
-            f"{where}: expected a JSON object ({error.msg}, column {error.colno}). "
-            f"Received: {near}."
-        ) from None
+        problem = f"expected a JSON object ({error.msg}, column {error.colno}). Received: {near}"
+        raise BadLine(where, problem) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not JSON that can be read ({one_line(error)}).") from None
+        raise BadLine(where, f"not JSON that can be read ({one_line(error)})") from None
     if not isinstance(value, dict):
-        raise UserError(f"{where}: expected a JSON object. Received: {type(value).__name__}.")
+        raise BadLine(where, f"expected a JSON object. Received: {type(value).__name__}")
     return value

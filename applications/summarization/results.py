@@ -44,6 +44,7 @@ class Summary(Searched):
         p_gen: the probability with which each token was generated; ones without a pointer; None
             where attention was not wanted.
         alternatives: the next best summaries, best first, where more than one was asked for.
+        truncated: whether the document was longer than is read, and was cut.
 
     Example:
 
@@ -68,6 +69,7 @@ class Summary(Searched):
     attention: np.ndarray | None = dataclasses.field(default=None, repr=False)
     p_gen: np.ndarray | None = dataclasses.field(default=None, repr=False)
     alternatives: tuple["Summary", ...] = ()
+    truncated: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def sentence_weights(self) -> np.ndarray:
@@ -187,11 +189,17 @@ def _percentage(flags: list) -> float:
     return 100 * float(joined.mean()) if joined.size else 0.0
 
 
+TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+"""What a table says of the counts that a report has where documents were too long."""
+
+
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
     count, others = report["lead"], (report["lead_rouge"], report["oracle_rouge"])
     names = "model", "95 % interval", f"lead-{count}", f"oracle-{count}"
-    lines = [f"{report['documents']:,} documents of {report['data']}", ""]
+    lines = [f"{report['documents']:,} documents of {report['data']}"]
+    lines += [f"{report[key]:,} {words}" for key, words in TOO_LONG.items() if report.get(key)]
+    lines.append("")
     lines.append(f"{'':<22} {names[0]:>8}  {names[1]:>14} {names[2]:>8} {names[3]:>8}")
     for name, key in (("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")):
         interval = f"{report[f'{key}_low']:.2f} to {report[f'{key}_high']:.2f}"

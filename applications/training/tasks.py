@@ -18,13 +18,21 @@ from keras_attention.paths import input_path, output_path
 
 from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
-from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
+from ..common.errors import Problems, UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import NotWritten, checksum, digest
 from ..common.presets import NETWORK_FILE, PREPROCESSOR_FILE, making, read_part
 from ..common.task import TextTask
 from . import devices
 from .callbacks import at_epoch_end
-from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
+from .config import (
+    Precision,
+    by_key,
+    changed_keys,
+    load_config,
+    missing_paths,
+    precision_of,
+    save_config,
+)
 from .determinism import seeded
 from .fit import Outcome, check_executions, train
 from .reporting import tensorboard_summary
@@ -45,9 +53,17 @@ def train_task(task_class: type[TextTask], config: Any, output: Path | str) -> O
 
     Where data or configuration are wrong, a UserError is raised and nothing is left.
     """
-    output = output_path(output, is_preset=True)
+    problems = Problems()
+    with problems.collected():
+        output = output_path(output, is_preset=True)
+        refuse_existing(output)
+    with problems.collected():
+        task_class.check_data(config)
+    problems.found += missing_paths(
+        {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    )
+    problems.check()
     config = with_absolute_paths(config)
-    refuse_existing(output)
 
     def make(held):
         corpora = _prepare(task_class, config, output)
@@ -236,7 +252,6 @@ def with_absolute_paths(config: Any) -> Any:
 
 def _prepare(task_class: type[TextTask], config: Any, output: Path | str) -> tuple:
     """Make the run folder; return the ids to train with, what to judge by, and its ids."""
-    task_class.check_data(config)
     _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
     with warnings.catch_warnings(record=True) as caught:

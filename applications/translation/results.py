@@ -34,6 +34,7 @@ class Translation(Searched):
             `source_tokens`; None where the network has no attention or it was not asked for.
         alternatives: the next best translations, best first, where more than one was asked for.
         ids: the ids of `tokens` as the network wrote them, before unknown words were replaced.
+        truncated: whether the source was longer than is read, and was cut.
 
     Example:
 
@@ -54,6 +55,7 @@ class Translation(Searched):
     alignment: np.ndarray | None = dataclasses.field(repr=False)
     alternatives: tuple["Translation", ...] = ()
     ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    truncated: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -221,9 +223,15 @@ def evaluation_report(
     }
 
 
+TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+"""What a table says of the counts that a report has where texts were too long."""
+
+
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
-    lines = [f"{report['sentences']:,} sentence pairs of {report['data']}", ""]
+    lines = [f"{report['sentences']:,} sentence pairs of {report['data']}"]
+    lines += [f"{report[key]:,} {words}" for key, words in TOO_LONG.items() if report.get(key)]
+    lines.append("")
     names = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"}
     for key, name in {**names, "exact_match": "exact match %"}.items():
         lines.append(f"{name:<14} {report[key]:8.2f}")

@@ -79,9 +79,7 @@ WRITERS = {
     "preprocessor": lambda tasks, path: tasks["t"].preprocessor.save_to_preset(path),
     "Tokenizer.save": lambda tasks, path: WordTokenizer(["a"]).save(path),
     "Pretrained.save": lambda tasks, path: Pretrained(None, None, {}).save(path),
-    "Shortlist.save": lambda tasks, path: (
-        Shortlist.learn(tasks["t"], ["1"], ["1"]).save(path)
-    ),
+    "Shortlist.save": lambda tasks, path: Shortlist.learn(tasks["t"], ["1"], ["1"]).save(path),
     "export_litert": lambda tasks, path: export_litert(tasks["t"], path),
     "export_keras": lambda tasks, path: tasks["t"].export(path, format="keras"),
     "Translator.draw": lambda tasks, path: tasks["t"].draw("4 juin 1999", f"{path}.png"),
