@@ -14,7 +14,7 @@ import numpy as np
 from keras_attention.text import BucketedBatches
 
 from ..common.arguments import is_finite
-from ..common.bad_lines import BadLine, checked
+from ..common.bad_lines import BadLine, Line, checked
 from ..common.errors import UserError, check_choice, counted, shown
 from ..common.lengths import OnTooLong
 from ..common.preprocessor import Splits
@@ -48,7 +48,7 @@ class Example:
 
     texts: tuple[str, ...]
     label: Any
-    place: str
+    place: Line | str
 
     @property
     def text(self) -> str | tuple[str, ...]:
@@ -145,7 +145,7 @@ def read_examples(data: DataConfig, path: str) -> Examples:
     return _examples(data, rows, str(path))
 
 
-def texts_of(data: DataConfig, path: str) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+def texts_of(data: DataConfig, path: str) -> Iterator[tuple[Line | str, str | tuple[str, ...]]]:
     """Yield the texts, or the pairs, of a table one at a time, each after its file and line.
 
     The table needs no labels.

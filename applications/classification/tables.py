@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from keras_attention.paths import input_path
 
-from ..common.bad_lines import BadLine, checked
+from ..common.bad_lines import BadLine, Line, checked
 from ..common.errors import UserError, did_you_mean, shown
 from ..common.files import json_object, lines_of, records
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     """The values of a row by their columns, and its place, for messages: `F.csv, line 3`."""
 
     values: dict[str, object]
-    place: str
+    place: Line | str
 
 
 def rows_of(
@@ -58,7 +58,7 @@ def _named(path, rows, columns) -> Iterator[Row]:
 
     def row_of(numbered):
         number, fields = numbered
-        place = f"{path}, line {number}"
+        place = Line(str(path), number)
         if fields and len(fields) != len(header):
             problem = f"expected {len(header)} columns, as in the header. Received: {len(fields)}"
             raise BadLine(place, problem)
@@ -70,7 +70,7 @@ def _named(path, rows, columns) -> Iterator[Row]:
 def _objects(path, lines, columns) -> Iterator[Row]:
     def row_of(numbered):
         number, line = numbered
-        place = f"{path}, line {number}"
+        place = Line(str(path), number)
         if not line.strip():
             return None
         values = json_object(line, place)
@@ -120,7 +120,7 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
 def _trec(path: Path) -> Iterator[Row]:
     def row_of(numbered):
         number, line = numbered
-        place = f"{path}, line {number}"
+        place = Line(str(path), number)
         label, space, text = line.partition(" ")
         coarse, colon, _ = label.partition(":")
         if not (space and colon):

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..common.bad_lines import BadLine
+from ..common.bad_lines import BadLine, Line
 from ..common.errors import UserError, say
 from ..common.files import check_picture
 from ..common.shown import check_shaded
@@ -28,7 +28,7 @@ from .data import Examples, has_split, load_examples, read_examples, texts_of
 from .results import check_confusion, draw_confusion, table
 from .tables import SUFFIXES
 
-TEXTS_IN_A_CHUNK = 1024
+TEXTS_IN_A_CHUNK = 768
 SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")
 """Leaves out, and counts, what cannot be measured."""
 
@@ -133,7 +133,7 @@ def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Placed
     return placed_chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding, **read)
 
 
-def _pair(place: str, line: str) -> tuple[str, ...]:
+def _pair(place: Line, line: str) -> tuple[str, ...]:
     parts = tuple(line.split("\t"))
     if len(parts) != 2:
         problem = f"expected two texts with a tab between. Received: {line[:40]!r}"

@@ -232,8 +232,7 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
     if options.verb == "train" and not options.help:
         given = {"TASK": options.task, "--output RUN": options.output}
         if missing := [name for name, value in given.items() if value is None]:
-            verbs = "is" if len(missing) == 1 else "are"
-            missing = f"{' and '.join(missing)} {verbs} missing"
+            missing = ", and so is ".join([f"{missing[0]} is missing", *missing[1:]])
             raise UsageError(f"{verb}: {missing} (`{verb} --help` says more)")
         if options.accept_changes and not options.resume:
             raise UsageError(f"{verb}: --accept-changes needs --resume: a new run has no changes")

@@ -76,7 +76,8 @@ def one_of(choices: Sequence[Any]) -> Callable[[str], Any]:
     def choice(text: str) -> Any:
         if text not in known:
             raise argparse.ArgumentTypeError(
-                f"expected one of {', '.join(known)}.{did_you_mean(text, known)} Received: {text}"
+                f"invalid choice: {text!r}.{did_you_mean(text, known)} "
+                f"Expected one of: {', '.join(known)}"
             )
         return known[text]
 

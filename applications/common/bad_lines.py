@@ -1,12 +1,22 @@
 """Lines of an input that are wrong: all of them are looked for, and the first few are named."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import UserError
 
 MOST_NAMED = 5
 """How many lines an error names; of more it says how many there are."""
+
+
+class Line(NamedTuple):
+    """The place of a line; messages show it as `F.txt, line 3`."""
+
+    name: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, line {self.number}"
 
 
 class BadLine(UserError):
@@ -18,7 +28,7 @@ class BadLine(UserError):
         advice: the way out, which goes for all such lines.
     """
 
-    def __init__(self, place: str, problem: str, advice: str = ""):
+    def __init__(self, place: Line | str, problem: str, advice: str = ""):
         super().__init__(f"{place}: {problem}{advice and f'; {advice}'}.")
         self.place, self.problem = place, problem
 

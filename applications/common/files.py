@@ -441,9 +441,9 @@ def _wide_encoding(head: bytes) -> str | None:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             return encoding
-    for size in (4, 2):
+    for size in (4, 2) if b"\0" in head else ():  # a space or the end of a line has one
         units = np.frombuffer(head[: len(head) // size * size], np.uint8).reshape(-1, size)
-        if len(units) < 2:
+        if len(units) < 4:
             continue
         # The upper bytes of most alphabets are smaller than those of any text in UTF-8.
         small = (units < MOST_OF_UPPER_BYTES).mean(axis=0)

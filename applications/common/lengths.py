@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from .bad_lines import BadLine
+from .bad_lines import BadLine, Line
 from .errors import UserError, check_choice
 
 OnTooLong = Literal["error", "truncate", "skip"]
@@ -27,7 +27,7 @@ class TooLong(UserError):
         )
         self.lengths, self.limit, self.name = lengths, limit, name
 
-    def lines(self, place: Callable[[int], str]) -> list[BadLine]:
+    def lines(self, place: Callable[[int], Line | str]) -> list[BadLine]:
         """Return what a command says of each text, whose row `place` turns into file and line."""
         advice = "cut such lines into several, or give --on-too-long truncate or skip"
         return [

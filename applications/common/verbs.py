@@ -11,7 +11,7 @@ from typing import Any
 from keras_attention.decoding import SearchOptions
 
 from ..training.config import MOST, MOST_OF_OTHERS
-from .bad_lines import BadLine, checked, named
+from .bad_lines import BadLine, Line, checked, named
 from .errors import UserError, check_range, one_line, say
 from .explanation import Explanation
 from .files import decoded, lines_of, output_file
@@ -93,7 +93,7 @@ def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Ite
 
 
 STANDARD_INPUT = "standard input"
-Placed = tuple[str, Any]
+Placed = tuple[Line | str, Any]
 """An entry of an input after its file and line."""
 
 
@@ -101,7 +101,7 @@ def placed_chunks_of_lines(
     path: str | None,
     size: int,
     encoding: str = "utf-8",
-    read: Callable[[str, str], Any] = lambda place, line: line,
+    read: Callable[[Line, str], Any] = lambda place, line: line,
 ) -> Iterator[list[Placed]]:
     """Return what `read(place, line)` makes of the lines of a file or of standard input.
 
@@ -110,7 +110,7 @@ def placed_chunks_of_lines(
     """
 
     def entry(numbered):
-        place = f"{path or STANDARD_INPUT}, line {numbered[0]}"
+        place = Line(path or STANDARD_INPUT, numbered[0])
         return place, read(place, numbered[1])
 
     if path is not None:
@@ -167,9 +167,9 @@ class LongTexts:
     def __init__(self, limit: str):
         self.limit = limit
         self.total = 0
-        self.places: dict[str, list[str]] = {"skipped": [], "cut": []}
+        self.places: dict[str, list[Line | str]] = {"skipped": [], "cut": []}
 
-    def note(self, place: str, result: Any) -> None:
+    def note(self, place: Line | str, result: Any) -> None:
         self.total += 1
         if result is None:
             self.places["skipped"].append(place)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.bad_lines import named
+from ..common.bad_lines import Line, named
 from ..common.errors import UserError
 from ..common.lengths import TooLong
 from ..common.verbs import (
@@ -107,6 +107,6 @@ def _chunks(options: Namespace, size: int) -> Iterator[list[Placed]]:
 
     def placed():
         for each in documents():
-            yield f"{options.input}, line {each.line}", each.sentences
+            yield Line(options.input, each.line), each.sentences
 
     return chunks_of_file(placed, size)

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
-from ..common.bad_lines import named
+from ..common.bad_lines import Line, named
 from ..common.errors import UserError, say
 from ..common.lengths import TooLong
 from ..common.lines import in_chunks
@@ -79,7 +79,7 @@ def score(task: Translator, options: Namespace) -> None:
 
     def lines():
         rows = zip(corpus.lines, corpus.source, corpus.target, strict=True)
-        pairs = ((f"{corpus.names[0]}, line {line}", pair) for line, *pair in rows)
+        pairs = ((Line(corpus.names[0], line), pair) for line, *pair in rows)
         for place, result in results_of(in_chunks(pairs, size), work, check):
             long.note(place, result)
             yield "" if result is None else f"{result.log_probability:.6f}"
