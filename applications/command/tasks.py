@@ -215,7 +215,7 @@ GOLD = [
     ),
     Option(
         "--gold-start",
-        "the number of the first word in --gold (default: 1)",
+        "with --gold: the number of its first word (default: 1)",
         choices=(0, 1),
         default=1,
     ),
@@ -271,8 +271,8 @@ ENGINE = [
     ),
     Option(
         "--compute-type",
-        "of the engine's weights and products, as far as the processor has it (default: float32); "
-        "litert has float32 and int8",
+        "with --engine: of its weights and products, as far as the processor has it; litert has "
+        "float32 and int8 (default: float32)",
         choices=("float32", "bfloat16", "int16", "int8", "int8_bfloat16"),
     ),
 ]
@@ -284,7 +284,7 @@ SHORTLIST = [
     ),
     Option(
         "--shortlist-size",
-        "how many of its words a batch of sentences gets (default: 2048)",
+        "with --shortlist: how many of its words a batch of sentences gets (default: 2048)",
         type=positive,
         metavar="N",
     ),
@@ -371,7 +371,8 @@ WITH_SUMMARIES = file("--input", "JSON lines with source and target")
 DOCUMENTS = file("--input", "a document a line; standard input if not given")
 LEAD = Option("--lead", "compare with the first N sentences (default: 1)", default=1, **COUNT)
 JSON_LINES = switch(
-    "--json", "read JSON lines with source (a text or a list of sentences), write JSON lines"
+    "--json",
+    "with --input: read JSON lines with source (a text or a list of sentences), write JSON lines",
 )
 SUMMARIZATION = TaskCommand(
     "summarization",

@@ -67,7 +67,9 @@ class Problems:
         if len(self.found) == 1:
             raise self.found[0]
         if self.found:
-            first, *others = dict.fromkeys(one_line(each).rstrip(".") for each in self.found)
+            # What is accepted, which may be long, stands in an error that is alone.
+            words = (one_line(each).partition(" Accepted: ")[0].rstrip(".") for each in self.found)
+            first, *others = dict.fromkeys(words)
             others = [f"Also: {each}." for each in others]
             raise UserError(" ".join([f"{first}.", *others]))
 

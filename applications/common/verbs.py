@@ -1,7 +1,6 @@
 """Shared by the verbs of the command: lines in, results out, options of a search."""
 
 import dataclasses
-import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,16 +79,9 @@ def chunks_of_file(read: Callable[[], Iterable[Any]], size: int) -> Iterator[lis
 
 
 def chunks_of_lines(path: str | None, size: int, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """Return the lines of a file, or of standard input, in chunks.
-
-    Where a person types the lines, each is a chunk of its own.
-    """
-    if path is not None:
-        return chunks_of_file(lambda: lines_of(path, encoding), size)
-    if sys.stdin.isatty():
-        size = 1
-        say("Type a line; Ctrl-D ends.")
-    return in_chunks(decoded(sys.stdin.buffer, STANDARD_INPUT, is_file=False), size)
+    """Return the lines of a file, or of standard input, in chunks."""
+    placed = placed_chunks_of_lines(path, size, encoding)
+    return ([line for _, line in chunk] for chunk in placed)
 
 
 STANDARD_INPUT = "standard input"
@@ -105,7 +97,8 @@ def placed_chunks_of_lines(
 ) -> Iterator[list[Placed]]:
     """Return what `read(place, line)` makes of the lines of a file or of standard input.
 
-    They come in chunks, each entry after its file and line. `read` raises a `BadLine` where a line
+    They come in chunks, each entry after its file and line. Where a person types the lines, each is
+    a chunk of its own. `read` raises a `BadLine` where a line
     is wrong; those of a file are refused before the work, as `chunks_of_file` says.
     """
 
@@ -116,10 +109,11 @@ def placed_chunks_of_lines(
     if path is not None:
         lines = lambda: checked(enumerate(lines_of(path, encoding), 1), entry)  # noqa: E731
         return chunks_of_file(lines, size)
-    numbers = itertools.count(1)
-    return (
-        [entry((next(numbers), line)) for line in chunk] for chunk in chunks_of_lines(None, size)
-    )
+    if sys.stdin.isatty():
+        size = 1
+        say("Type a line; Ctrl-D ends.")
+    lines = enumerate(decoded(sys.stdin.buffer, STANDARD_INPUT, is_file=False), 1)
+    return in_chunks(map(entry, lines), size)
 
 
 def results_of(
@@ -211,7 +205,8 @@ def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
             raise UserError(empty)
     if stopped is None:
         return
-    kept = f"The {count:,} lines of results before that are in {output or 'standard output'}."
+    lines_done = f"{count:,} line" + "s" * (count > 1)
+    kept = f"The results before that ({lines_done}) are in {output or 'standard output'}."
     if isinstance(stopped, ValueError):
         error = UserError(f"{one_line(stopped)} {kept}")
         error.exit_status = getattr(stopped, "exit_status", 2)

@@ -56,14 +56,17 @@ def load_config(
     sources.append(_read_overrides(config_class, overrides, problems))
     sections = {}
     for section in fields(config_class):
-        types = {field.name: field.type for field in fields(section.type)}
+        kinds = {field.name: field.type for field in fields(section.type)}
         given: dict[str, Any] = {}
         for source in sources:
             given |= source.get(section.name, {})
         values = {}
         for key, value in given.items():
             with problems.collected():
-                values[key] = _value(f"{section.name}.{key}", types[key], value)
+                values[key] = _value(f"{section.name}.{key}", kinds[key], value)
+        # What stays of a section that cannot be made: its files are looked for all the same.
+        plain = {"paths": getattr(section.type, "paths", ()), **values}
+        sections[section.name] = types.SimpleNamespace(**plain)
         if len(values) < len(given):
             continue
         with problems.of_values():
@@ -84,7 +87,7 @@ def missing_paths(sections: Mapping[str, Any]) -> list[UserError]:
     found = []
     for section, values in sections.items():
         for key in getattr(values, "paths", ()):
-            value = getattr(values, key)
+            value = getattr(values, key, None)
             try:
                 if value and not input_path(value).exists():
                     raise UserError(f"There is no file {value}.")
