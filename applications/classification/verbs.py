@@ -46,7 +46,7 @@ def evaluate(task: ClassificationTask, options: Namespace) -> None:
 
 
 def predict(task: ClassificationTask, options: Namespace) -> None:
-    """Label each text of the input, a JSON object a line; the label of one skipped is null.
+    """Label each text of the input, a JSON object a line; one that is skipped has labels of null.
 
     The input is a table with the run's text columns, or a text a line; the two texts of a pair
     stand on one line with a tab between.
@@ -63,7 +63,8 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
         for place, result in results_of(_texts(task, options), work, check):
             long.note(place, result)
             empty += result is not None and result.empty
-            skipped = {"label": None, "skipped": f"longer than {limit}"}
+            key = "number" if task.preprocessor.labels.kind == "number" else "labels"
+            skipped = {key: None, "skipped": f"longer than {limit}"}
             found = skipped if result is None else result.as_json()
             yield json.dumps(found, ensure_ascii=False)
 

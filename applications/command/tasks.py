@@ -175,7 +175,7 @@ def on_too_long(default: str, limit: str, skip: str) -> Option:
 
 EMPTY_LINE, LEFT_OUT = "writes an empty line in its place", "leaves it out, and counts it"
 NULL_SUMMARY = f"{EMPTY_LINE}, with --json an object whose summary is null"
-NULL_LABEL = "writes an object whose label is null in its place"
+NULL_LABEL = "writes an object whose labels are null in its place"
 JSON = switch("--json", "write JSON in place of a table")
 OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file(

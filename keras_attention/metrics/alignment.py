@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from ..paths import input_path
 
+MOST_NAMED = 5
+"""How many malformed lines an error names; of more it says how many there are."""
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
 
@@ -91,10 +93,19 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
     lines = read_regular(path).decode("utf-8", errors="replace").split("\n")
     if lines[-1] == "":
         lines.pop()
-    return [
-        _parse_line(line, one_indexed, f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
-    ]
+    found, problems = [], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(_parse_line(line, one_indexed, f"{path}, line {number}"))
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        first, *others = problems
+        named = [f"Also {problem}" for problem in others[: MOST_NAMED - 1]]
+        more = len(others) - len(named)
+        named += [f"Also {more:,} more such lines"] if more else []
+        raise ValueError(". ".join([first, *named]))
+    return found
 
 
 def alignment_error_rate(
