@@ -409,35 +409,27 @@ class Mutations:
 
     def arguments(self, subject, chance, folder):
         """A mistyped command line: the answer must be what was meant; nothing may be written."""
-        verb = chance.choice([*self.trial.uses[subject], "train"])
-        use = self.trial.uses[subject].get(verb, "")
-        line = (use or f"train {self.trial.trains[subject]} --output {{out}}").split()
-        line = [
-            each.format(run=self.trial.run_of(subject), data=self.trial.data, out=folder / "out")
-            for each in line
-        ]
         kind = chance.choice(["option", "verb", "address", "choice"])
-        flags = [place for place, each in enumerate(line) if each.startswith("--")]
-        meant = None
+        verbs = {"address": ["predict", "train"], "choice": list(self.trial.uses[subject])}
+        verb = chance.choice(verbs.get(kind, [*self.trial.uses[subject], "train"]))
+        line = self.trial.uses[subject].get(verb, f"train {self.trial.trains[subject]}")
+        names = {"run": self.trial.run_of(subject), "data": self.trial.data}
+        line = line.replace(" --output {out}", "").format(**names).split()
+        if kind != "address" and verb in ("train", "predict"):
+            line += ["--output", str(folder / "out")]
         if kind == "address":
-            address = chance.choice(["gs://b/x", "s3://b/x", "hf://me/x", "x+y://b"])
-            line = [each for each in line if each != str(folder / "out")]
-            line = [each for each in line if each != "--output"]
-            has_output = verb in ("predict", "train") or line[0] == "score"
-            line += ["--output", address] if has_output else ["--trec-run", address]
-            meant = address
-        elif kind == "verb" or not flags:
-            meant, line[0] = line[0], mistyped(line[0], chance)
+            meant = chance.choice(["gs://b/x", "s3://b/x", "hf://me/x", "x+y://b"])
+            line += ["--output", meant]
         elif kind == "choice":
-            line.append("--on-too-long")
             meant = chance.choice(["truncate", "skip"])
-            line.append(mistyped(meant, chance))
+            line += ["--on-too-long", mistyped(meant, chance)]
+        elif kind == "verb":
+            meant, line[0] = line[0], mistyped(line[0], chance)
         else:
-            place = chance.choice(flags)
+            place = chance.choice([n for n, each in enumerate(line) if each.startswith("--")])
             name, equals, value = line[place].partition("=")
             meant = name.rpartition(".")[2].removeprefix("--")
-            at = name.rindex(meant)
-            line[place] = f"{name[:at]}{mistyped(meant, chance)}{equals}{value}"
+            line[place] = name.removesuffix(meant) + mistyped(meant, chance) + equals + value
         (done, _), outside = self._watched(folder, None, lambda: (call(line, folder / "use"), None))
         outcome = outside or outcome_of(done, False, False)
         if outcome == "refused" and meant not in done.err:
