@@ -365,7 +365,7 @@ TRANSLATION = TaskCommand(
 # ---- Summarisation.
 
 OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
-OF_A_SUMMARY += ("streams",)
+OF_A_SUMMARY += ("sample", "temperature", "top_k", "top_p", "seed", "streams")
 SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
 WITH_SUMMARIES = file("--input", "JSON lines with source and target")
 DOCUMENTS = file("--input", "a document a line; standard input if not given")
