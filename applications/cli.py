@@ -27,6 +27,7 @@ from .common.presets import TASK_FILE, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask
+from .common.verbs import NULL
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import FORMAT, RunFolder, is_free
@@ -125,7 +126,8 @@ def _on_a_run(options):
     options.config = tasks.config_of(task_class, folder)
     if issubclass(task_class, SearchTask) and options.verb in SEARCHES:
         own = getattr(getattr(options.config, "decoding", None), "streams", None)
-        share_cores(stream_count(getattr(options, "streams", None) or own))
+        asked = getattr(options, "streams", None)
+        share_cores(stream_count(own if asked is None else None if asked == NULL else asked))
     # An engine rounds the weights itself.
     has_engine = getattr(options, "engine", None)
     dtype = "float32" if has_engine else precision_of(options.config)

@@ -452,11 +452,14 @@ class AnswerRanker(TextTask):
 
         A `TooLong` names the row of a question, whose text or candidates are too long.
         """
-        length = lambda text: len(self.preprocessor.tokenizer.tokens(text))  # noqa: E731
         most, kept, found = self.preprocessor.max_length, [], {}
         check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
         if on_too_long == "truncate":
             return list(questions)
+
+        def length(text):
+            return len(self.preprocessor.tokenizer.tokens(text))
+
         for row, each in enumerate(questions):
             short = [answer for answer in each.candidates if length(answer.text) <= most]
             is_long = length(each.text) > most

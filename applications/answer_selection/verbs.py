@@ -20,8 +20,8 @@ def evaluate(task: AnswerRanker, options: Namespace) -> None:
     try:
         report = task.evaluate_text(questions, trec_run=options.trec_run, on_too_long=on_too_long)
     except TooLong as error:
-        place = lambda row: f"{questions.name}, question {questions.questions[row].id}"  # noqa: E731
-        raise named(error.lines(place)) from None
+        places = [f"{questions.name}, question {each.id}" for each in questions.questions]
+        raise named(error.lines(places.__getitem__)) from None
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 

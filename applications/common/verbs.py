@@ -98,17 +98,19 @@ def placed_chunks_of_lines(
     """Return what `read(place, line)` makes of the lines of a file or of standard input.
 
     They come in chunks, each entry after its file and line. Where a person types the lines, each is
-    a chunk of its own. `read` raises a `BadLine` where a line
-    is wrong; those of a file are refused before the work, as `chunks_of_file` says.
+    a chunk of its own. `read` raises a `BadLine` where a line is wrong; those of a file are refused
+    before the work, as `chunks_of_file` says.
     """
 
     def entry(numbered):
         place = Line(path or STANDARD_INPUT, numbered[0])
         return place, read(place, numbered[1])
 
+    def entries_of_file():
+        return checked(enumerate(lines_of(path, encoding), 1), entry)
+
     if path is not None:
-        lines = lambda: checked(enumerate(lines_of(path, encoding), 1), entry)  # noqa: E731
-        return chunks_of_file(lines, size)
+        return chunks_of_file(entries_of_file, size)
     if sys.stdin.isatty():
         size = 1
         say("Type a line; Ctrl-D ends.")
