@@ -309,3 +309,10 @@ def test_a_shortlist_names_all_its_bad_lines(tmp_path):
     with pytest.raises(UserError, match=r"s, line 1: expected source word.* Also .*s, line 2"):
         Shortlist.load(tmp_path / "s", preprocessor)
     assert keras.backend.backend()
+
+
+def test_null_streams_are_as_many_as_help(monkeypatch, capsys):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"4 juin 1999\n")))
+    done = call_command(capsys, "predict", "dates", "--streams", "null", "--beam", "1")
+    assert (done.status, done.out) == (0, "1999-06-04\n")
