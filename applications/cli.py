@@ -16,6 +16,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from keras_attention.paths import output_path
+
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
@@ -25,12 +27,15 @@ from .common.presets import TASK_FILE, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
+from .common.verbs import NULL
 from .training import tasks
 from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import FORMAT, RunFolder, is_free
 from .training.start import config_from
 from .training.tasks import train_task
 
+OUTPUTS, WRITE_PRESETS = ("output", "picture", "trec_run"), ("train", "average")
+"""Options that name what is written, and verbs that write a preset."""
 SEARCHES = ("evaluate", "predict", "score", "shortlist")
 
 
@@ -38,6 +43,10 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a parsed command line; return the exit status."""
     warnings.showwarning = lambda message, *_: say(f"warning: {one_line(message)}")
     try:
+        for name in OUTPUTS:
+            if getattr(options, name, None) is not None:
+                path = output_path(getattr(options, name), options.verb in WRITE_PRESETS)
+                setattr(options, name, str(path))
         _VERBS.get(options.verb, _on_a_run)(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -149,7 +158,8 @@ def _on_a_run(options):
     options.config = tasks.config_of(task_class, folder)
     if issubclass(task_class, SearchTask) and options.verb in SEARCHES:
         own = getattr(getattr(options.config, "decoding", None), "streams", None)
-        share_cores(stream_count(getattr(options, "streams", None) or own))
+        asked = getattr(options, "streams", None)
+        share_cores(stream_count(own if asked is None else None if asked == NULL else asked))
     # An engine rounds the weights itself.
     has_engine = getattr(options, "engine", None)
     dtype = "float32" if has_engine else precision_of(options.config)

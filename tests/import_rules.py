@@ -14,10 +14,11 @@ LIBRARY = {
     "layers": {"ops", "layers"},
     "decoding": {"ops", "decoding"},
     "losses": {"ops", "losses"},
-    "metrics": {"ops", "metrics"},
-    "text": {"text"},
-    "visualization": {"visualization"},
+    "metrics": {"ops", "metrics", "paths"},
+    "text": {"text", "paths"},
+    "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
+    "paths": set(),
     "version": set(),
 }
 # What every application is built on.

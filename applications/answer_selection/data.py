@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_attention.paths import input_path
+
+from ..common.bad_lines import BadLine, checked
 from ..common.errors import UserError, check_choice, counted, shown
 from ..common.files import lines_of, records
 from ..common.preprocessor import Splits, as_texts, weights_of
@@ -264,7 +267,7 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
 
 
 def _known_file(data: DataConfig, split: str) -> Path:
-    plain = Path(data.folder) / FILES[data.dataset].format(split=split)
+    plain = input_path(data.folder) / FILES[data.dataset].format(split=split)
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() else plain
 
@@ -289,17 +292,23 @@ def read_questions(path: Path | str, on_empty: str = "error") -> QuestionSet:
     """
     grouped: dict[str, list[_Row]] = {}
     empty, emptied = 0, set()
-    for row in _rows(str(path)):
+
+    def check(row):
+        is_empty = not (row.question.strip() and row.candidate.strip())
+        if is_empty and on_empty == "error":
+            texts = f"{shown(row.question)} and {shown(row.candidate)}"
+            raise BadLine(
+                f"{path}, line {row.line}",
+                f"an empty question or candidate. Received: {texts}",
+                "correct the file, or set data.on_empty to skip",
+            )
+        return row, is_empty
+
+    for row, is_empty in checked(_rows(str(path)), check):
         name = row.question if row.question_id is None else row.question_id
-        if row.question.strip() and row.candidate.strip():
+        if not is_empty:
             grouped.setdefault(name, []).append(row)
             continue
-        if on_empty == "error":
-            raise UserError(
-                f"{path}, line {row.line}: an empty question or candidate; correct the file, "
-                "or set data.on_empty to skip. "
-                f"Received: {shown(row.question)} and {shown(row.candidate)}."
-            )
         empty += 1
         emptied.add(name)
     if not grouped:
@@ -336,15 +345,19 @@ def _rows(path: str) -> Iterator[_Row]:
         expected = f"{columns} columns, as the header"
     elif lines[0].startswith(TRECQA):
         columns, places, expected = len(next(rows)[1]), (None, 0, None, 2, 1), TRECQA
-    for number, fields in rows:
+
+    def row_of(numbered):
+        number, fields = numbered
         where = f"{path}, line {number}"
         if len(fields) != columns:
-            raise UserError(f"{where}: expected {expected}. Received: {len(fields)} columns.")
+            raise BadLine(where, f"expected {expected}. Received: {len(fields)} columns")
         row = _Row(number, *(None if place is None else fields[place] for place in places))
         if row.label.strip() not in ("0", "1"):
-            received = shown(row.label)
-            raise UserError(f"{where}: a label is 0 (wrong) or 1 (right). Received: {received}.")
-        yield row
+            problem = f"a label is 0 (wrong) or 1 (right). Received: {shown(row.label)}"
+            raise BadLine(where, problem)
+        return row
+
+    yield from checked(rows, row_of)
 
 
 def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:

@@ -14,6 +14,7 @@ from keras_attention.text import load_tokenizer
 
 from ..common.backend import of_at_most, service_of
 from ..common.errors import (
+    Problems,
     UserError,
     check_choice,
     check_counts,
@@ -24,6 +25,7 @@ from ..common.errors import (
 )
 from ..common.explanation import Explanation
 from ..common.files import check_new_file, output_file
+from ..common.lengths import OnTooLong, TooLong
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
@@ -147,35 +149,52 @@ class AnswerRanker(TextTask):
     # ---- In use.
 
     def rank(
-        self, question: str | Sequence[str], candidates: Sequence[str] | Sequence[Sequence[str]]
-    ) -> Ranking | list[Ranking]:
+        self,
+        question: str | Sequence[str],
+        candidates: Sequence[str] | Sequence[Sequence[str]],
+        *,
+        on_too_long: str = "truncate",
+    ) -> Ranking | None | list[Ranking | None]:
         """Rank the candidates of a question, or of many: pairs of like lengths share a batch.
 
         Args:
             question: a question, or a sequence of questions.
             candidates: its candidates, or for each question its candidates.
+            on_too_long: what to do with a question or candidate of more than `max_length` words:
+                `"truncate"` (its beginning is read), `"error"` or `"skip"` (the candidate is left
+                out; None stands in place of a question, or of one that has no candidate left).
 
         Returns:
             The answers, best first; equal ones in the order given. Of many questions, a list.
 
         Raises:
-            ValueError: where there is no candidate, or a text has no words.
+            ValueError: where there is no candidate, a text has no words, or is too long and that is
+                an error.
         """
         if isinstance(question, str):
-            return self.rank([question], [candidates])[0]
+            return self.rank([question], [candidates], on_too_long=on_too_long)[0]
         question = as_texts(question, "question")
         candidates = list(candidates) if hasattr(candidates, "__iter__") else []
         check_equally_many(question=question, candidates=candidates)
         asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
+        kept = self._without_long(asked, on_too_long)
+        if asked != kept:
+            rankings = iter(self._ranked([each for each in kept if each is not None]))
+            return [None if each is None else next(rankings) for each in kept]
+        return self._ranked(asked)
+
+    def _ranked(self, asked: Sequence[Question]) -> list[Ranking]:
+        """Return the rankings of questions whose candidates are numbered."""
         scores, weights = self.score(QuestionSet("the questions", asked))
         tokens = self.preprocessor.tokens
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
             answers, read = [], tokens(each.text)
-            for place, (candidate, value) in enumerate(zip(each.candidates, values, strict=True)):
+            pairs = enumerate(zip(each.candidates, values, strict=True))
+            for place, (candidate, value) in pairs:
                 weight = shades[place] if self.backbone.has_weights else None
                 matrix = weight if np.ndim(weight) == 2 else None
-                more = (by_word(weight), place, read, matrix)
+                more = (by_word(weight), int(candidate.id), read, matrix)
                 answers.append(Answer(candidate.text, float(value), tokens(candidate.text), *more))
             answers.sort(key=lambda answer: -answer.score)  # equal ones in the order given
             rankings.append(Ranking(each.text, tuple(answers)))
@@ -190,7 +209,12 @@ class AnswerRanker(TextTask):
         return self._score(self.encode(as_questions(questions, name="questions")))
 
     def evaluate_text(
-        self, questions: Any, protocol: str = "filtered", trec_run: Path | str | None = None
+        self,
+        questions: Any,
+        protocol: str = "filtered",
+        trec_run: Path | str | None = None,
+        *,
+        on_too_long: str = "truncate",
     ) -> dict[str, Any]:
         """Return MAP, MRR and precision at 1, beside those of BM25 and word overlap, as JSON types.
 
@@ -203,6 +227,9 @@ class AnswerRanker(TextTask):
             protocol: `"filtered"`, without questions that any ranking answers, or `"unfiltered"`;
                 see [`ranking_score`][keras_attention.metrics.ranking_score].
             trec_run: a new file for the ranking, in trec_eval's form.
+            on_too_long: what to do with a question or candidate of more than `max_length` words:
+                `"truncate"`, `"error"` or `"skip"` (leave it out, and count it as
+                `"too_long_left_out"`).
 
         Returns:
             The figures; `"signature"` says under which protocol. Figures of two do not compare.
@@ -215,6 +242,13 @@ class AnswerRanker(TextTask):
         if trec_run is not None:
             check_new_file(trec_run)
         questions = as_questions(questions, name="questions")
+        kept = self._without_long(questions.questions, on_too_long)
+        count = sum(1 + len(each.candidates) for each in questions.questions)
+        kept = [each for each in kept if each is not None]
+        left_out = count - sum(1 + len(each.candidates) for each in kept)
+        if not kept:
+            raise UserError("Every question is too long. Received: on_too_long='skip'")
+        questions = dataclasses.replace(questions, questions=kept)
         encoded = self.encode(questions)
         scores, weights = self._score(encoded)
         ranked = questions.scored(scores)
@@ -228,6 +262,7 @@ class AnswerRanker(TextTask):
         return {
             **report,
             **dataclasses.asdict(encoded.coverage),
+            **({"too_long_left_out": left_out} if left_out else {}),
             "accuracy": pair_accuracy(ranked, questions.judgements) if by_pair else None,
             "attention_by_position": by_position(shades) if self.backbone.has_weights else None,
         }
@@ -326,13 +361,13 @@ class AnswerRanker(TextTask):
 
     @classmethod
     def check_data(cls, config: AnswerSelectionConfig) -> None:
+        problems = Problems()
         for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
             # A known set that lacks the file is read all the same: that error names the file.
             if not (config.data.dataset or has_split(config.data, split)):
-                raise UserError(
-                    f"name the {why}: --data.{split} F, or --data.dataset facts, or --data.dataset "
-                    "wikiqa with --data.folder D."
-                )
+                ways = "--data.dataset facts, or --data.dataset wikiqa with --data.folder D"
+                problems.found.append(UserError(f"name the {why}: --data.{split} F, or {ways}."))
+        problems.check()
 
     @classmethod
     def read(cls, config: AnswerSelectionConfig, split: str) -> QuestionSet:
@@ -419,6 +454,34 @@ class AnswerRanker(TextTask):
                 name = f"candidate {place}" if place else "the question"
                 raise UserError(f"{name} has no words. Received: {shown(text)}.")
         return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
+
+    def _without_long(
+        self, questions: Sequence[Question], on_too_long: str
+    ) -> list[Question | None]:
+        """Return questions without the candidates that are skipped; None for a question that is.
+
+        A `TooLong` names the row of a question, whose text or candidates are too long.
+        """
+        most, kept, found = self.preprocessor.max_length, [], {}
+        check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
+        if on_too_long == "truncate":
+            return list(questions)
+
+        def length(text):
+            return len(self.preprocessor.tokenizer.tokens(text))
+
+        for row, each in enumerate(questions):
+            short = [answer for answer in each.candidates if length(answer.text) <= most]
+            is_long = length(each.text) > most
+            if is_long or len(short) < len(each.candidates):
+                texts = [each.text, *(answer.text for answer in each.candidates)]
+                found[row] = f"{max(map(length, texts)):,} words in the question or a candidate"
+            kept.append(
+                None if is_long or not short else dataclasses.replace(each, candidates=short)
+            )
+        if found and on_too_long == "error":
+            raise TooLong(found, f"{most:,} words (max_length)", "questions")
+        return kept
 
     def _score(self, encoded: EncodedQuestions):
         score = self._compiled("score", self._score_pairs, 2, 2)

@@ -2,9 +2,12 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Sequence
 
+from ..common.bad_lines import named
 from ..common.errors import UserError, say
-from ..common.verbs import chunks_of_lines, own_split, write_lines, write_page
+from ..common.lengths import TooLong, rows_too_long
+from ..common.verbs import STANDARD_INPUT, chunks_of_lines, own_split, write_lines, write_page
 from .data import QuestionSet, has_split, load_questions, read_questions
 from .ranker import AnswerRanker
 from .results import table
@@ -12,7 +15,13 @@ from .results import table
 
 def evaluate(task: AnswerRanker, options: Namespace) -> None:
     """Measure the ranking of candidates of a set, or of a file."""
-    report = task.evaluate_text(_questions(options), trec_run=options.trec_run)
+    questions = _questions(options)
+    on_too_long = options.on_too_long or "truncate"
+    try:
+        report = task.evaluate_text(questions, trec_run=options.trec_run, on_too_long=on_too_long)
+    except TooLong as error:
+        places = [f"{questions.name}, question {each.id}" for each in questions.questions]
+        raise named(error.lines(places.__getitem__)) from None
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -22,10 +31,28 @@ def predict(task: AnswerRanker, options: Namespace) -> None:
     candidates = [line for chunk in every for line in chunk]
     if not candidates:
         raise UserError("the input is empty: expected one candidate a line.")
-    answers = task.rank(options.question, candidates)[: options.top]
-    ranked = enumerate(answers, 1)
+    on_too_long = options.on_too_long or "truncate"
+    _refuse_long(task, options, candidates if on_too_long == "error" else [])
+    ranking = task.rank(options.question, candidates, on_too_long=on_too_long)
+    if ranking is None:
+        raise UserError("the question, or every candidate, is too long, and was skipped.")
+    if left_out := len(candidates) - len(ranking):
+        limit = f"data.max_length {task.preprocessor.max_length}"
+        say(f"{left_out:,} of {len(candidates):,} candidates were longer than {limit}: skipped.")
+    ranked = enumerate(ranking[: options.top], 1)
     lines = (f"{place}\t{answer.score:.6f}\t{answer.text}" for place, answer in ranked)
     write_lines(options.output, lines, "there is nothing to rank.")
+
+
+def _refuse_long(task: AnswerRanker, options: Namespace, candidates: Sequence[str]) -> None:
+    """Refuse candidates that are too long, by file and line."""
+    lengths = [len(task.preprocessor.tokenizer.tokens(each)) for each in candidates]
+    try:
+        most = task.preprocessor.max_length
+        rows_too_long(lengths, most, "error", "candidates", "{:,} words", "data.max_length")
+    except TooLong as error:
+        place = f"{options.candidates or STANDARD_INPUT}, line"
+        raise named(error.lines(lambda row: f"{place} {row + 1}")) from None
 
 
 def visualize(task: AnswerRanker, options: Namespace) -> None:

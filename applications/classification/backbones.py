@@ -14,6 +14,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from keras_attention.paths import output_path
 from keras_attention.text import PAD_ID, SPECIAL_TOKENS, Tokenizer
 
 from ..common.errors import UserError, did_you_mean, one_line
@@ -145,7 +146,8 @@ class Pretrained:
 
     def save(self, folder: Path | str) -> None:
         """Write it into `folder`, as `load_pretrained` reads it."""
-        check_room(Path(folder), self.backbone)
+        folder = output_path(folder)
+        check_room(folder, self.backbone)
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
 

@@ -12,8 +12,17 @@ from keras import ops
 
 from keras_attention.text import BucketedBatches, load_tokenizer
 
-from ..common.errors import UserError, check_key, check_number, check_single, say, shown
+from ..common.errors import (
+    Problems,
+    UserError,
+    check_key,
+    check_number,
+    check_single,
+    say,
+    shown,
+)
 from ..common.explanation import AttentionMap, Explanation, attention_map
+from ..common.lengths import rows_too_long
 from ..common.preprocessor import check_equally_many, weights_of
 from ..common.presets import (
     kept_entries,
@@ -195,11 +204,11 @@ class ClassificationTask(TextTask):
         batch_size: int = 64,
         return_weights: bool = True,
         threshold: float | Mapping[str | int, float] | None = None,
-    ) -> results.Prediction | list[results.Prediction]:
+        on_too_long: str = "truncate",
+    ) -> results.Prediction | None | list[results.Prediction | None]:
         """Label a text, or many; of a `PairClassifier` a pair, `(text, second)`, or many.
 
-        A text longer than `max_length` is cut, one without words gets what the network says of
-        nothing; both say so.
+        A text without words gets what the network says of nothing; its prediction says so.
 
         Args:
             texts: a text, or a sequence of texts.
@@ -207,15 +216,20 @@ class ClassificationTask(TextTask):
             return_weights: whether predictions hold what the network attended to.
             threshold: of many labels, the probability from which a text has a label, or one for
                 each label; None for the task's own (`thresholds`).
+            on_too_long: what to do with a text of more than `max_length` tokens: `"truncate"` (its
+                beginning is read, and the prediction says so), `"error"` or `"skip"` (None stands
+                in its place).
 
         Returns:
             One `Prediction`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where something is no string, or no pair.
+            ValueError: where something is no string, or no pair, or a text is too long and that is
+                an error.
         """
         if self._is_one(texts):
-            return self.classify([texts], return_weights=return_weights, threshold=threshold)[0]
+            options = {"return_weights": return_weights, "on_too_long": on_too_long}
+            return self.classify([texts], threshold=threshold, **options)[0]
         preprocessor = self.require_preprocessor()
         columns = as_columns(texts, self.pairs, "texts")
         count = len(columns[0])
@@ -223,7 +237,8 @@ class ClassificationTask(TextTask):
             return []
         ids = [preprocessor.ids(column) for column in columns]
         lengths = [list(map(length_of, column)) for column in ids]
-        cut = np.max(lengths, axis=0) > preprocessor.max_length
+        long = self._rows_too_long(lengths, on_too_long)
+        cut = np.isin(range(count), long)
         empty = np.min(lengths, axis=0) == 0
         ids = tuple(list(map(preprocessor.cut, column)) for column in ids)
         nothing = np.zeros((count, 1), "float32"), None, np.ones(count, "float32")
@@ -239,7 +254,15 @@ class ClassificationTask(TextTask):
             predictions[row] = results.prediction_of(
                 scores, preprocessor.labels, thresholds, **more
             )
+        for row in long if on_too_long == "skip" else ():
+            predictions[row] = None
         return predictions
+
+    def refuse_long(self, texts: Any) -> None:
+        """Raise a `TooLong` where texts, or pairs of texts, have more tokens than are read."""
+        columns = as_columns(texts, self.pairs, "texts")
+        lengths = [list(map(length_of, self.preprocessor.ids(column))) for column in columns]
+        self._rows_too_long(lengths, "error")
 
     def evaluate_text(
         self,
@@ -248,6 +271,7 @@ class ClassificationTask(TextTask):
         batch_size: int = 64,
         *,
         threshold: float | Mapping[str | int, float] | None = None,
+        on_too_long: str = "truncate",
     ) -> dict[str, Any]:
         """Return accuracy, F1, calibration and the confusion matrix, as JSON types.
 
@@ -256,6 +280,8 @@ class ClassificationTask(TextTask):
             labels: their labels.
             batch_size: texts read together.
             threshold: as of `classify`.
+            on_too_long: what to do with a text of more than `max_length` tokens: `"truncate"`,
+                `"error"` or `"skip"` (leave it out, and count it).
 
         Returns:
             The figures. Of many labels, `accuracy` is the part of the texts with all labels right,
@@ -265,7 +291,9 @@ class ClassificationTask(TextTask):
         Raises:
             ValueError: where a text has no words, or a label is unknown.
         """
-        return self.evaluate_examples(self.read_columns(texts, labels), batch_size, threshold)
+        examples = self.read_columns(texts, labels)
+        examples = dataclasses.replace(examples, on_too_long=on_too_long)
+        return self.evaluate_examples(examples, batch_size, threshold)
 
     def evaluate_examples(
         self,
@@ -444,12 +472,16 @@ class ClassificationTask(TextTask):
 
     @classmethod
     def check_data(cls, config: ClassificationConfig) -> None:
-        config.check()
+        problems = Problems()
+        with problems.of_values():
+            config.check()
         if not data.has_split(config.data, "train"):
-            raise UserError(
+            error = UserError(
                 "name the training data: --data.train_file F.csv (or .tsv, .jsonl), or "
                 "--data.dataset opinions."
             )
+            problems.found.append(error)
+        problems.check()
 
     @classmethod
     def read(cls, config: ClassificationConfig, split: str) -> data.Examples:
@@ -604,6 +636,10 @@ class ClassificationTask(TextTask):
                 name = f"{name} self-attention" if self.pairs else "self-attention"
                 maps.append(attention_map(name, tokens, tokens, weights))
         return maps
+
+    def _rows_too_long(self, lengths: Sequence[Sequence[int]], on_too_long: str) -> list[int]:
+        longest, limit = np.max(lengths, axis=0).tolist(), self.preprocessor.max_length
+        return rows_too_long(longest, limit, on_too_long, "texts", key="max_length")
 
     def _is_one(self, texts: Any) -> bool:
         is_pair = isinstance(texts, tuple) and len(texts) == 2 and isinstance(texts[0], str)

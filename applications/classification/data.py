@@ -7,21 +7,21 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from keras_attention.text import BucketedBatches, nfc
 
 from ..common.arguments import is_finite
+from ..common.bad_lines import BadLine, Line, checked
 from ..common.errors import UserError, check_choice, counted, shown
+from ..common.lengths import OnTooLong
 from ..common.preprocessor import Splits
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
 from .tables import Row, check_column, read_known, rows_of, splits_of
-
-CORRECT = "correct the file, or skip"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Example:
 
     texts: tuple[str, ...]
     label: Any
-    place: str
+    place: Line | str
 
     @property
     def text(self) -> str | tuple[str, ...]:
@@ -61,6 +61,7 @@ class Examples(Splits):
     """A set of examples, with a weight for each or `balanced`, so that all labels count alike.
 
     `data` says what to do with texts that cannot be used; None refuses them, but cuts long ones.
+    `on_too_long` goes before what it says.
     """
 
     items: Sequence[Example]
@@ -68,6 +69,7 @@ class Examples(Splits):
     data: DataConfig | None = None
     weights: Sequence[float] | None = None
     balanced: bool = False
+    on_too_long: str | None = None
     columns, noun = ("items", "weights"), "texts"
 
     def part(self, rows: Sequence[int], **changes: Any) -> "Examples":
@@ -143,13 +145,20 @@ def read_examples(data: DataConfig, path: str) -> Examples:
     return _examples(data, rows, str(path))
 
 
-def texts_of(data: DataConfig, path: str) -> Iterator[str | tuple[str, ...]]:
-    """Yield the texts, or the pairs, of a table one at a time; it needs no labels."""
-    columns, texts = _columns(data, labelled=False), None
-    for row in rows_of(path, columns, data.encoding):
-        texts = tuple(_text(row, column) for column in columns)
-        yield texts if len(texts) > 1 else texts[0]
-    if texts is None:
+def texts_of(data: DataConfig, path: str) -> Iterator[tuple[Line | str, str | tuple[str, ...]]]:
+    """Yield the texts, or the pairs, of a table one at a time, each after its file and line.
+
+    The table needs no labels.
+    """
+    columns, found = _columns(data, labelled=False), None
+
+    def texts(row):
+        columns_of_row = tuple(_text(row, column) for column in columns)
+        return row.place, columns_of_row if len(columns_of_row) > 1 else columns_of_row[0]
+
+    for found in checked(rows_of(path, columns, data.encoding), texts):
+        yield found
+    if found is None:
         raise UserError(f"{path}: there is no text in it.")
 
 
@@ -175,8 +184,12 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
     texts = zip(*(item.texts for item in examples.items), strict=True)
     read = list(zip(*map(preprocessor.ids, texts), strict=True))
     kept, rows, truncated = [], [], 0
-    for index, (item, ids) in enumerate(zip(examples.items, read, strict=True)):
-        fault = _fault(item, ids, targets[index], preprocessor, examples.data)
+
+    def fault_of(index):
+        return _fault(examples, examples.items[index], read[index], targets[index], preprocessor)
+
+    faults = checked(range(len(read)), fault_of)
+    for index, (ids, fault) in enumerate(zip(read, faults, strict=True)):
         if fault:
             counts[fault] += 1
             continue
@@ -197,8 +210,9 @@ def encode_examples(examples: Examples, preprocessor: ClassificationPreprocessor
     return Encoded(columns, targets, report, weights, preprocessor.sentences is not None)
 
 
-def _fault(item, ids, targets, preprocessor, data: DataConfig | None) -> str | None:
+def _fault(examples, item, ids, targets, preprocessor) -> str | None:
     """Return why an example is left out; raise an error where it is not to be left out."""
+    data: DataConfig | None = examples.data
     if np.isnan(targets).any():
         label = preprocessor.labels.unknown(item.label)
         known = ", ".join(map(str, preprocessor.labels.names))
@@ -213,19 +227,23 @@ def _fault(item, ids, targets, preprocessor, data: DataConfig | None) -> str | N
             raise ValueError(f"A text should have words. Received: {item.place}={item.text!r}")
         return _skipped("empty", data, "on_empty", item.place, "there are no words in the text")
     longest, limit = max(map(length_of, ids)), preprocessor.max_length
-    if longest <= limit or data is None or data.on_too_long == "truncate":
+    on_too_long = examples.on_too_long or (data.on_too_long if data else "truncate")
+    check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
+    if longest <= limit or on_too_long == "truncate":
         return None
-    problem = f"{longest:,} tokens, more than data.max_length {limit}"
-    remedy = "raise it, or skip or truncate"
-    return _skipped("too long", data, "on_too_long", item.place, problem, remedy)
+    if on_too_long == "error":
+        ways = "data.on_too_long, or evaluate --on-too-long"
+        advice = f"raise it, or skip or truncate such texts: {ways if data else '`on_too_long`'}"
+        problem = f"{longest:,} tokens, more than {'data.' if data else ''}max_length {limit}"
+        raise BadLine(item.place, problem, advice)
+    return "too long"
 
 
-def _skipped(
-    reason: str, data: DataConfig, key: str, place: str, problem: str, remedy=CORRECT
-) -> str:
+def _skipped(reason: str, data: DataConfig, key: str, place: str, problem: str) -> str:
     """Return the reason to leave a text out, or raise an error where `data` does not skip it."""
     if getattr(data, key) == "error":
-        raise UserError(f"{place}: {problem}; {remedy} such texts: data.{key}, or evaluate --skip.")
+        advice = f"correct the file, or skip such texts: data.{key}, or evaluate --skip"
+        raise BadLine(place, problem, advice)
     return reason
 
 
@@ -275,26 +293,27 @@ def _read(data: DataConfig, split: str) -> Examples:
 
 def _examples(data: DataConfig, rows: Sequence[Row], name: str) -> Examples:
     columns = _columns(data, labelled=False)
-    items, empty = [], 0
-    for row in rows:
+
+    def example(row):
         texts = tuple(_text(row, column) for column in columns)
         blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
         if blank:
             _skipped("empty", data, "on_empty", row.place, f"column '{blank[0]}' is empty")
-            empty += 1
-            continue
-        items.append(Example(texts, _label(row, data), row.place))
+            return None
+        return Example(texts, _label(row, data), row.place)
+
+    found = list(checked(rows, example))
+    items = [each for each in found if each is not None]
     if not items:
         raise UserError(f"{name}: there is no text in it.")
-    return Examples(items, Report(name, len(items), {"empty": empty}), data)
+    return Examples(items, Report(name, len(items), {"empty": len(found) - len(items)}), data)
 
 
 def _text(row: Row, column: str) -> str:
     value = row.values[column]
     if not isinstance(value, str):
-        raise UserError(
-            f"{row.place}: column '{column}' must hold text. Received: {str(value)[:40]!r}."
-        )
+        problem = f"column '{column}' must hold text. Received: {str(value)[:40]!r}"
+        raise BadLine(row.place, problem)
     return value
 
 
@@ -313,9 +332,8 @@ def _label(row: Row, data: DataConfig) -> Any:
             return tuple(sorted({nfc(str(part)).strip() for part in parts} - {""}))
     elif _is_label(value) and str(value).strip():
         return nfc(str(value)).strip()
-    raise UserError(
-        f"{row.place}: column '{data.label_column}' must hold {wanted}. Received: {value!r}."
-    )
+    problem = f"column '{data.label_column}' must hold {wanted}. Received: {shown(value)}"
+    raise BadLine(row.place, problem)
 
 
 def _is_label(value: Any) -> bool:

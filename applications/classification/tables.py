@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_attention.paths import input_path
+
+from ..common.bad_lines import BadLine, Line, checked
 from ..common.errors import UserError, did_you_mean, shown
 from ..common.files import json_object, lines_of, records
 
@@ -25,7 +28,7 @@ class Row(NamedTuple):
     """The values of a row by their columns, and its place, for messages: `F.csv, line 3`."""
 
     values: dict[str, object]
-    place: str
+    place: Line | str
 
 
 def rows_of(
@@ -52,33 +55,38 @@ def _named(path, rows, columns) -> Iterator[Row]:
         check_column(column, header, f"{path}, line 1")
     if len(set(header)) < len(header):
         raise UserError(f"{path}, line 1: two columns have one name. Columns: {', '.join(header)}.")
-    for number, fields in rows:
-        if not fields:
-            continue  # an empty line
-        if len(fields) != len(header):
-            raise UserError(
-                f"{path}, line {number}: expected {len(header)} columns, as in the header. "
-                f"Received: {len(fields)}."
-            )
-        yield Row(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
+
+    def row_of(numbered):
+        number, fields = numbered
+        place = Line(str(path), number)
+        if fields and len(fields) != len(header):
+            problem = f"expected {len(header)} columns, as in the header. Received: {len(fields)}"
+            raise BadLine(place, problem)
+        return Row(dict(zip(header, fields, strict=True)), place) if fields else None
+
+    yield from (row for row in checked(rows, row_of) if row is not None)  # an empty line has none
 
 
 def _objects(path, lines, columns) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        place = f"{path}, line {number}"
+    def row_of(numbered):
+        number, line = numbered
+        place = Line(str(path), number)
         if not line.strip():
-            continue
+            return None
         values = json_object(line, place)
         for column in columns:
             check_column(column, list(values), place)
-        yield Row(values, place)
+        return Row(values, place)
+
+    yield from (row for row in checked(enumerate(lines, 1), row_of) if row is not None)
 
 
 def check_column(column: str, columns: Sequence[str], place: str) -> None:
     if column not in columns:
-        raise UserError(
-            f"{place}: there is no column '{column}'.{did_you_mean(column, columns)} "
-            f"Columns: {', '.join(columns) or 'none'}."
+        raise BadLine(
+            place,
+            f"there is no column '{column}'.{did_you_mean(column, columns)} "
+            f"Columns: {', '.join(columns) or 'none'}",
         )
 
 
@@ -100,24 +108,27 @@ def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
     if dataset == "opinions":
         rows = enumerate(generate(split), 1)
         return [Row(values, f"opinions ({split}), review {number}") for number, values in rows]
+    folder = input_path(folder)
     if dataset == "trec":
-        return list(_trec(Path(folder) / TREC[split]))
+        return list(_trec(folder / TREC[split]))
     if dataset == "sick":
         columns = ("sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-        return list(rows_of(Path(folder) / SICK[split], columns, kind=".tsv"))
-    return list(_of_nltk(_unpacked(Path(folder), dataset), dataset))
+        return list(rows_of(folder / SICK[split], columns, kind=".tsv"))
+    return list(_of_nltk(_unpacked(folder, dataset), dataset))
 
 
 def _trec(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(lines_of(path, "latin-1"), 1):
+    def row_of(numbered):
+        number, line = numbered
+        place = Line(str(path), number)
         label, space, text = line.partition(" ")
         coarse, colon, _ = label.partition(":")
         if not (space and colon):
-            raise UserError(
-                f"{path}, line {number}: expected COARSE:fine and the question. "
-                f"Received: {shown(line)}."
-            )
-        yield Row({"text": text, "coarse": coarse, "fine": label}, f"{path}, line {number}")
+            problem = f"expected COARSE:fine and the question. Received: {shown(line)}"
+            raise BadLine(place, problem)
+        return Row({"text": text, "coarse": coarse, "fine": label}, place)
+
+    yield from checked(enumerate(lines_of(path, "latin-1"), 1), row_of)
 
 
 def _unpacked(folder: Path, dataset: str):

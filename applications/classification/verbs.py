@@ -1,23 +1,24 @@
 """The verbs of the command for classification; each gets the task and the parsed options."""
 
 import dataclasses
-import itertools
 import json
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from ..common.bad_lines import BadLine, Line
 from ..common.errors import UserError, say
 from ..common.files import check_picture
 from ..common.shown import check_shaded
 from ..common.verbs import (
+    LongTexts,
+    Placed,
     asks_for_map,
     chunks_of_file,
-    chunks_of_lines,
     draw_map,
     own_split,
+    placed_chunks_of_lines,
+    results_of,
     write_lines,
     write_page,
 )
@@ -27,7 +28,7 @@ from .data import Examples, has_split, load_examples, read_examples, texts_of
 from .results import check_confusion, draw_confusion, table
 from .tables import SUFFIXES
 
-TEXTS_IN_A_CHUNK = 1024
+TEXTS_IN_A_CHUNK = 768
 SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")
 """Leaves out, and counts, what cannot be measured."""
 
@@ -45,26 +46,33 @@ def evaluate(task: ClassificationTask, options: Namespace) -> None:
 
 
 def predict(task: ClassificationTask, options: Namespace) -> None:
-    """Label each text of the input, a JSON object a line.
+    """Label each text of the input, a JSON object a line; one that is skipped has labels of null.
 
     The input is a table with the run's text columns, or a text a line; the two texts of a pair
     stand on one line with a tab between.
     """
-    counts: Counter[str] = Counter()
+    limit, empty = f"data.max_length {task.preprocessor.max_length}", 0
+    long, on_too_long = LongTexts(limit), options.on_too_long or "truncate"
+
+    def work(texts):
+        given = {"threshold": options.threshold, "on_too_long": on_too_long}
+        return task.classify(texts, return_weights=False, **given)
 
     def lines() -> Iterator[str]:
-        for chunk in _texts(task, options):
-            found = task.classify(chunk, return_weights=False, threshold=options.threshold)
-            for result in found:
-                counts.update(all=1, truncated=result.truncated, empty=result.empty)
-                yield json.dumps(result.as_json(), ensure_ascii=False)
+        nonlocal empty
+        check = task.refuse_long if options.input else None
+        for place, result in results_of(_texts(task, options), work, check):
+            long.note(place, result)
+            empty += result is not None and result.empty
+            key = "number" if task.preprocessor.labels.kind == "number" else "labels"
+            skipped = {key: None, "skipped": f"longer than {limit}"}
+            found = skipped if result is None else result.as_json()
+            yield json.dumps(found, ensure_ascii=False)
 
     write_lines(options.output, lines(), "the input is empty: expected one text a line.")
-    total, limit = counts["all"], task.preprocessor.max_length
-    if cut := counts["truncated"]:
-        say(f"{cut:,} of {total:,} texts were cut to data.max_length {limit}")
-    if empty := counts["empty"]:
-        say(f"{empty:,} of {total:,} texts have no words: what is said of them says nothing")
+    long.say()
+    if empty:
+        say(f"{empty:,} of {long.total:,} texts have no words: what is said of them says nothing")
 
 
 def visualize(task: ClassificationTask, options: Namespace) -> None:
@@ -112,24 +120,24 @@ def _examples(task: ClassificationTask, options: Namespace) -> Examples:
     if options.skip:
         data = dataclasses.replace(data, **SKIPPING)
     if split := own_split(options, has_split, "--input", options.input):
-        return load_examples(data, split)
-    return read_examples(data, options.input)
+        examples = load_examples(data, split)
+    else:
+        examples = read_examples(data, options.input)
+    return dataclasses.replace(examples, on_too_long=options.on_too_long)
 
 
-def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Any]]:
-    """Yield chunks of texts, or of pairs of texts."""
+def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Placed]]:
+    """Return chunks of texts, or of pairs of texts, each after its file and line."""
     data, path = _data(task, options), options.input
     if path and Path(path.removesuffix(".gz")).suffix.lower() in SUFFIXES:
-        yield from chunks_of_file(lambda: texts_of(data, path), TEXTS_IN_A_CHUNK)
-        return
-    number = itertools.count(1)
-    for chunk in chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding if path else "utf-8"):
-        place = f"{path or 'standard input'}, line"
-        yield [_pair(each, f"{place} {next(number)}") if task.pairs else each for each in chunk]
+        return chunks_of_file(lambda: texts_of(data, path), TEXTS_IN_A_CHUNK)
+    read = {"read": _pair} if task.pairs else {}
+    return placed_chunks_of_lines(path, TEXTS_IN_A_CHUNK, data.encoding, **read)
 
 
-def _pair(line: str, place: str) -> tuple[str, ...]:
+def _pair(place: Line, line: str) -> tuple[str, ...]:
     parts = tuple(line.split("\t"))
     if len(parts) != 2:
-        raise UserError(f"{place}: expected two texts with a tab between. Received: {line[:40]!r}.")
+        problem = f"expected two texts with a tab between. Received: {line[:40]!r}"
+        raise BadLine(place, problem)
     return parts

@@ -16,13 +16,21 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .tasks import PACKAGE, TASKS, TaskCommand, add_options, natural, positive
+from .tasks import (
+    PACKAGE,
+    TASKS,
+    TaskCommand,
+    add_options,
+    did_you_mean,
+    natural,
+    one_of,
+    positive,
+)
 
 PROGRAM = "keras-attention"
 VERBS_ON_A_RUN = {
@@ -183,7 +191,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             return _parse_for(task, arguments)
         except UsageError as error:
             errors.append(str(error))
-    print(errors[0], file=sys.stderr)
+    # Of the tasks that a run may be of, one may know what an option was meant to be.
+    print(next((each for each in errors if "Did you mean" in each), errors[0]), file=sys.stderr)
     sys.exit(2)
 
 
@@ -191,11 +200,17 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
     parser = build_parser(task)
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         raise UsageError(
-            f"{PROGRAM}: there is no verb {arguments[0]}.{_did_you_mean(arguments[0], VERBS)} "
+            f"{PROGRAM}: there is no verb {arguments[0]}.{did_you_mean(arguments[0], VERBS)} "
             f"Expected: {', '.join(VERBS)}."
         )
     if task is not None and arguments[0] not in task.verbs:
         raise UsageError(f"{PROGRAM}: a run of {task.name} has no verb {arguments[0]}.")
+    known = []
+    if arguments and arguments[0] in VERBS:  # before argparse says that another one is missing
+        known = list(parser.verbs.choices[arguments[0]]._option_string_actions)
+        if wrong := _misspelt(arguments[0], arguments[1:], known):
+            verb = f"{PROGRAM} {arguments[0]}"
+            raise UsageError(f"{verb}: unknown argument {wrong} (`{verb} --help` lists them)")
     options, rest = parser.parse_known_args(arguments)
     if options.print_completion:
         try:
@@ -210,24 +225,33 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
         parser.error("name a verb")
     verb = f"{PROGRAM} {options.verb}"
     if rest and options.verb != "train":
-        known = parser.verbs.choices[options.verb]._option_string_actions
         raise UsageError(
-            f"{verb}: unknown argument {rest[0]}.{_did_you_mean(rest[0], known)} "
+            f"{verb}: unknown argument {rest[0]}.{did_you_mean(rest[0], known)} "
             f"(`{verb} --help` lists them)"
         )
     if options.verb == "train" and not options.help:
-        for name, value in (("TASK", options.task), ("--output RUN", options.output)):
-            if value is None:
-                raise UsageError(f"{verb}: {name} is missing (`{verb} --help` says more)")
+        given = {"TASK": options.task, "--output RUN": options.output}
+        if missing := [name for name, value in given.items() if value is None]:
+            missing = ", and so is ".join([f"{missing[0]} is missing", *missing[1:]])
+            raise UsageError(f"{verb}: {missing} (`{verb} --help` says more)")
         if options.accept_changes and not options.resume:
             raise UsageError(f"{verb}: --accept-changes needs --resume: a new run has no changes")
     options.overrides = rest
     return options
 
 
-def _did_you_mean(word: str, accepted: Iterable[str]) -> str:
-    close = get_close_matches(word, list(accepted), n=1, cutoff=0.6)
-    return f" Did you mean '{close[0]}'?" if close else ""
+def _misspelt(verb: str, arguments: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return what to say of options that a verb does not have, or None.
+
+    A key of the configuration, `--section.key`, is for `train` itself to know.
+    """
+    found = []
+    for argument in arguments[: arguments.index("--") if "--" in arguments else None]:
+        name = argument.partition("=")[0]
+        is_key = verb == "train" and "." in name
+        if re.fullmatch(r"--?[A-Za-z][^ ]*", name) and name not in known and not is_key:
+            found.append(f"{name}.{did_you_mean(name, known)}")
+    return " Unknown argument ".join(found) if found else None
 
 
 def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
@@ -235,7 +259,7 @@ def _task_of_run(arguments: Sequence[str]) -> TaskCommand | None:
     # Where a wheel has the presets, and where a source tree has them.
     presets = [each / "applications" / "presets" for each in (PACKAGE, PACKAGE.parent)]
     for argument in arguments:
-        for folder in (Path(argument), *(each / argument for each in presets)):
+        for folder in (Path(os.path.expanduser(argument)), *(each / argument for each in presets)):
             name = _word(folder / "FORMAT", "task") or _word(folder / "task.json", "class_name")
             for task in TASKS.values():
                 if name in (task.name, task.task_class, *task.classes):
@@ -266,6 +290,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         "--print-completion",
         metavar="SHELL",
         choices=("bash", "zsh", "tcsh"),
+        type=one_of(("bash", "zsh", "tcsh")),
         help="print the script that completes this command in a shell, and exit",
     )
     parser.verbs = parser.add_subparsers(dest="verb", metavar="VERB")
@@ -360,13 +385,13 @@ def _add_train(parser: _Parser) -> None:
     train.add_argument("--output", metavar="RUN", help="the run folder to make")
     train.add_argument(
         "--resume",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="continue the run in --output, exactly as if it had never stopped (a run that was "
         "stopped before its folder was made starts anew)",
     )
     train.add_argument(
         "--accept-changes",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="with --resume: go on although data, package or files differ from those of the run; "
         "the run's log records what differs",
     )
@@ -375,4 +400,5 @@ def _add_train(parser: _Parser) -> None:
 
 def _add_task(parser: argparse.ArgumentParser, **settings) -> None:
     help = f"one of: {', '.join(TASKS)}"
-    parser.add_argument("task", metavar="TASK", choices=list(TASKS), help=help, **settings)
+    settings |= {"choices": list(TASKS), "type": one_of(list(TASKS))}
+    parser.add_argument("task", metavar="TASK", help=help, **settings)

@@ -3,8 +3,9 @@
 import argparse
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,15 @@ class TaskCommand:
 
 
 class Option:
-    """An option of a verb: its flags, its help, and what else argparse's `add_argument` takes."""
+    """An option of a verb: its flags, its help, and what else argparse's `add_argument` takes.
+
+    A value that is none of its `choices` is answered with the closest of them.
+    """
 
     def __init__(self, flags: str, help: str, group: str | None = None, **settings: Any):
         self.flags, self.group = flags.split(), group
+        if "choices" in settings:
+            settings["type"] = one_of(settings["choices"])
         self.settings = {"help": help, **settings}
 
 
@@ -53,7 +59,29 @@ def text(flag: str, help: str, required: bool = True, **settings: Any) -> Option
 
 
 def switch(flag: str, help: str) -> Option:
-    return Option(flag, help, action="store_true")
+    """Return an option without a value, which `--no-...` takes back."""
+    return Option(flag, help, action=argparse.BooleanOptionalAction, default=None)
+
+
+def did_you_mean(word: str, accepted: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` where something close to `word` is accepted, else `""`."""
+    close = get_close_matches(word, list(accepted), n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def one_of(choices: Sequence[Any]) -> Callable[[str], Any]:
+    """Return an option's `type` that takes one of some texts or numbers."""
+    known = {str(choice): choice for choice in choices}
+
+    def choice(text: str) -> Any:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"invalid choice: {text!r}.{did_you_mean(text, known)} "
+                f"Expected one of: {', '.join(known)}"
+            )
+        return known[text]
+
+    return choice
 
 
 def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
@@ -84,6 +112,25 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"expected a number. Received: {text}") from None
 
 
+def or_null(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return an option's `type` that takes `null`, too, which the verb reads as None."""
+
+    def value(text: str) -> Any:
+        try:
+            return text if text == "null" else kind(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(str(error).replace(".", ", or null.", 1)) from None
+
+    return value
+
+
+NEEDS = {
+    **dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "with --sample; "),
+    **dict.fromkeys(("beam_size", "length_penalty", "coverage_penalty"), "without --sample; "),
+}
+"""What else the options of a search go with."""
+
+
 def search_options() -> dict[str, Option]:
     """Return the options of a search: names, types and help of the fields of `SearchOptions`.
 
@@ -96,21 +143,39 @@ def search_options() -> dict[str, Option]:
         re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", ast.get_docstring(search), re.MULTILINE)
     )
     kinds = {
-        "bool": {"action": "store_true"},
+        "bool": {"action": argparse.BooleanOptionalAction},
         "int": {"type": natural, "metavar": "N"},
         "float": {"type": number, "metavar": "X"},
     }
     options = {}
     for field in (each for each in search.body if isinstance(each, ast.AnnAssign)):
-        name, kind = field.target.id, ast.unparse(field.annotation).split(" ")[0]
+        name, (kind, *others) = field.target.id, ast.unparse(field.annotation).split(" | ")
+        settings = dict(kinds[kind])
+        if "None" in others:
+            settings["type"] = or_null(settings["type"])
         flags = f"--{name.replace('_', '-')} {ALIASES.get(name, '')}"
         meaning = " ".join(described[name].split()).rstrip(".").replace("%", "%%")
-        meaning += " (default: the run's own)"
-        options[name] = Option(flags, meaning, "search", dest=name, default=None, **kinds[kind])
+        meaning += f" ({NEEDS.get(name, '')}default: the run's own)"
+        options[name] = Option(flags, meaning, "search", dest=name, default=None, **settings)
     return options
 
 
 SEARCH = search_options()
+
+
+def on_too_long(default: str, limit: str, skip: str) -> Option:
+    """Return the option that says what to do with long texts; `skip` says what skipping does."""
+    return Option(
+        "--on-too-long",
+        f"what to do with a text of more than {limit}: error ends there, and keeps what is done; "
+        f"truncate reads its beginning; skip {skip} (default: {default})",
+        choices=("error", "truncate", "skip"),
+    )
+
+
+EMPTY_LINE, LEFT_OUT = "writes an empty line in its place", "leaves it out, and counts it"
+NULL_SUMMARY = f"{EMPTY_LINE}, with --json an object whose summary is null"
+NULL_LABEL = "writes an object whose labels are null in its place"
 JSON = switch("--json", "write JSON in place of a table")
 OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file(
@@ -164,8 +229,7 @@ GOLD = [
     ),
     Option(
         "--gold-start",
-        "the number of the first word in --gold (default: 1)",
-        type=int,
+        "with --gold: the number of its first word (default: 1)",
         choices=(0, 1),
         default=1,
     ),
@@ -221,8 +285,8 @@ ENGINE = [
     ),
     Option(
         "--compute-type",
-        "of the engine's weights and products, as far as the processor has it (default: float32); "
-        "litert has float32 and int8",
+        "with --engine: of its weights and products, as far as the processor has it; litert has "
+        "float32 and int8 (default: float32)",
         choices=("float32", "bfloat16", "int16", "int8", "int8_bfloat16"),
     ),
 ]
@@ -234,7 +298,7 @@ SHORTLIST = [
     ),
     Option(
         "--shortlist-size",
-        "how many of its words a batch of sentences gets (default: 2048)",
+        "with --shortlist: how many of its words a batch of sentences gets (default: 2048)",
         type=positive,
         metavar="N",
     ),
@@ -266,6 +330,7 @@ TRANSLATED = drawn_attention(
     "default: the configuration's",
 )
 TARGET = text("--target", "align this translation instead of the model's own", required=False)
+LONG_PAIRS = on_too_long("the run's data.on_too_long, else error", "10,000 tokens", LEFT_OUT)
 MORE = Option(
     "more",
     "more runs of the same vocabularies: the mean of all probabilities writes (an ensemble)",
@@ -303,13 +368,17 @@ TRANSLATION = TaskCommand(
     options={
         "evaluate": [
             *(MORE, PAIRS[0], REFERENCES, PAIRS[2], split("dev", "test"), TOKENIZE, *GOLD, JSON),
-            *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
+            *(LONG_PAIRS, *ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "predict": [
             *(MORE, LINES, OUTPUT, ALIGNMENTS, PREFIX, JSON_RESULTS),
+            on_too_long("error", "10,000 tokens", EMPTY_LINE),
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
-        "score": [MORE, *PAIRS, OUTPUT],
+        "score": [
+            *(MORE, *PAIRS, OUTPUT),
+            on_too_long("the run's data.on_too_long, else error", "10,000 tokens", EMPTY_LINE),
+        ],
         "shortlist": [*PAIRS, CANDIDATES, file("--output", "new file (text)", required=True)],
         "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *TRANSLATED],
         "export": [FORMAT, FOLDER],
@@ -319,13 +388,14 @@ TRANSLATION = TaskCommand(
 # ---- Summarisation.
 
 OF_A_SUMMARY = ("beam_size", "min_length", "max_length", "no_repeat_ngram", "length_penalty")
-OF_A_SUMMARY += ("streams",)
+OF_A_SUMMARY += ("sample", "temperature", "top_k", "top_p", "seed", "streams")
 SUMMARY_SEARCH = [SEARCH[name] for name in OF_A_SUMMARY]
 WITH_SUMMARIES = file("--input", "JSON lines with source and target")
 DOCUMENTS = file("--input", "a document a line; standard input if not given")
 LEAD = Option("--lead", "compare with the first N sentences (default: 1)", default=1, **COUNT)
 JSON_LINES = switch(
-    "--json", "read JSON lines with source (a text or a list of sentences), write JSON lines"
+    "--json",
+    "with --input: read JSON lines with source (a text or a list of sentences), write JSON lines",
 )
 SUMMARIZATION = TaskCommand(
     "summarization",
@@ -342,8 +412,14 @@ SUMMARIZATION = TaskCommand(
         "export": "write the summariser for use elsewhere",
     },
     options={
-        "evaluate": [WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON],
-        "predict": [DOCUMENTS, OUTPUT, JSON_LINES, PREFIX, *SUMMARY_SEARCH],
+        "evaluate": [
+            *(WITH_SUMMARIES, split("dev", "test"), LEAD, *SUMMARY_SEARCH, JSON),
+            on_too_long("truncate", "data.max_words or data.max_sentences", LEFT_OUT),
+        ],
+        "predict": [
+            *(DOCUMENTS, OUTPUT, JSON_LINES, PREFIX, *SUMMARY_SEARCH),
+            on_too_long("truncate", "data.max_words or data.max_sentences", NULL_SUMMARY),
+        ],
         "visualize": [text("--input", "the document"), PICTURE, FORM],
         "export": [FOLDER],
     },
@@ -359,6 +435,7 @@ RANKING = file("--trec-run", "new file for the ranking, in trec_eval's form")
 FILE_OF_CANDIDATES = file(
     "--candidates", "file of candidates, one a line; standard input if not given"
 )
+LONG_ANSWERS = on_too_long("truncate", "data.max_length words", LEFT_OUT)
 TOP = Option("--top", "write the best N only", **COUNT)
 ANSWERS = text("--answer", "an answer; may be given several times", action="append")
 ANSWER_SELECTION = TaskCommand(
@@ -376,8 +453,8 @@ ANSWER_SELECTION = TaskCommand(
         "export": "write a SavedModel: questions and candidates in, scores out",
     },
     options={
-        "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON],
-        "predict": [QUESTION, FILE_OF_CANDIDATES, OUTPUT, TOP],
+        "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON, LONG_ANSWERS],
+        "predict": [QUESTION, FILE_OF_CANDIDATES, OUTPUT, TOP, LONG_ANSWERS],
         "visualize": [QUESTION, ANSWERS, PAGE, FORM],
         "export": [FOLDER],
     },
@@ -423,8 +500,14 @@ CLASSIFICATION = TaskCommand(
         "export": "write the classifier for use elsewhere, as a SavedModel",
     },
     options={
-        "evaluate": [LABELLED, split("train", "dev", "test"), SKIP, THRESHOLD, CONFUSION, JSON],
-        "predict": [TEXTS, OUTPUT, THRESHOLD],
+        "evaluate": [
+            *(LABELLED, split("train", "dev", "test"), SKIP, THRESHOLD, CONFUSION, JSON),
+            on_too_long("the run's data.on_too_long, else error", "data.max_length", LEFT_OUT),
+        ],
+        "predict": [
+            *(TEXTS, OUTPUT, THRESHOLD),
+            on_too_long("truncate", "data.max_length tokens", NULL_LABEL),
+        ],
         "visualize": [text("--input", "the text"), SECOND, PAGE, FORM, *WORDS],
         "export": [FOLDER],
     },

@@ -34,6 +34,56 @@ class Preempted(UserError):
     exit_status = 143
 
 
+class Problems:
+    """Collects errors that a user can put right, so that one run tells of all of them."""
+
+    def __init__(self):
+        self.found: list[ValueError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an error of the block, which ends there."""
+        try:
+            yield
+        except ValueError as error:
+            self.found.append(error)
+
+    @contextmanager
+    def of_values(self) -> Iterator[None]:
+        """Keep the errors of all checks of this module in the block, which goes on after each."""
+        before, token = len(self.found), _CHECKED.set(self.found)
+        try:
+            yield
+        except ValueError as error:
+            self.found.append(error)
+        except Exception:  # a wrong value that was let through leads to anything
+            if len(self.found) == before:
+                raise
+        finally:
+            _CHECKED.reset(token)
+
+    def check(self) -> None:
+        """Raise the error that was found, or one of all of them; nothing where there is none."""
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            # What is accepted, which may be long, stands in an error that is alone.
+            words = (one_line(each).partition(" Accepted: ")[0].rstrip(".") for each in self.found)
+            first, *others = dict.fromkeys(words)
+            others = [f"Also: {each}." for each in others]
+            raise UserError(" ".join([f"{first}.", *others]))
+
+
+_CHECKED: ContextVar[list[ValueError] | None] = ContextVar("checked", default=None)
+
+
+def refuse(error: ValueError) -> None:
+    """Raise an error, or note it where `Problems.of_values` collects them."""
+    if (found := _CHECKED.get()) is None:
+        raise error
+    found.append(error)
+
+
 LONGEST_MESSAGE = 1200
 """A message is cut to so many characters, which are a few lines of a terminal."""
 
@@ -102,9 +152,11 @@ def check_choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
     accepted = list(accepted)
     if value not in accepted:
         names = [str(choice) for choice in accepted]
-        raise UserError(
-            f"{name} must be one of {', '.join(names)}.{did_you_mean(str(value), names)} "
-            f"Received: {shown(value)}."
+        refuse(
+            UserError(
+                f"{name} must be one of {', '.join(names)}.{did_you_mean(str(value), names)} "
+                f"Received: {shown(value)}."
+            )
         )
 
 
@@ -125,7 +177,7 @@ def check_number(
     if isinstance(value, bool) or not (is_number and least <= value <= highest):
         kind = "a whole number" if whole else "a finite number"
         limits = f"of at least {least:g}" if most is None else f"from {least:g} to {most:g}"
-        raise UserError(f"{name} must be {kind} {limits}. Received: {shown(value)}.")
+        refuse(UserError(f"{name} must be {kind} {limits}. Received: {shown(value)}."))
 
 
 def check_single(task: Any, verb: str, **texts: Any) -> None:
@@ -167,7 +219,7 @@ def check_range(
     is_number = isinstance(value, numbers.Real)
     if value is not None and not (is_number and all(holds(value, x) for _, x, holds in stated)):
         rule = " and ".join(f"{words} {limit:g}" for words, limit, _ in stated)
-        raise UserError(f"{name} must be {rule}. Received: {shown(value)}.")
+        refuse(UserError(f"{name} must be {rule}. Received: {shown(value)}."))
 
 
 def check_ranges(section: str, values: Any, names: Iterable[str], **limits: float) -> None:
@@ -180,4 +232,4 @@ def check_unused(section: str, values: Any, names: Iterable[str], why: str) -> N
     """Refuse attributes of a section without effect, unless they are at their defaults."""
     for name in names:
         if (value := getattr(values, name)) != getattr(type(values), name):
-            raise UserError(f"{section}.{name} {why} Received: {value}.")
+            refuse(UserError(f"{section}.{name} {why} Received: {value}."))

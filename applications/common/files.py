@@ -1,6 +1,7 @@
 """Files: written whole or not at all, known by their checksums, and read without surprises.
 
-Every file of the package is written by `replacing`, `write_text` or `new_folder`. They write under
+Every file of the package is written by `replacing`, `write_text` or `new_folder`, which take paths
+as `output_path` says. They write under
 a name that nobody can guess and rename it at the end, so a symbolic link that lies in the folder
 is never followed. Every file that people name is read by `read_bytes`, which refuses pipes and
 devices.
@@ -28,6 +29,9 @@ from typing import Any, BinaryIO, TextIO
 import filelock
 import numpy as np
 
+from keras_attention.paths import input_path, output_path
+
+from .bad_lines import BadLine, checked
 from .errors import UserError, one_line, shown
 
 CHECKSUMS = "CHECKSUMS"
@@ -56,7 +60,7 @@ def replacing(path: Path | str, new: bool = False) -> Iterator[Path]:
     leaves either the old file or the new one. The temporary name ends as `path` does, because
     Keras chooses its format by that. With `new`, a file that came there meanwhile stays.
     """
-    path = Path(path)
+    path = output_path(path)
     temporary = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -117,7 +121,7 @@ def new_folder(output: Path | str, refuse: Callable[[Path], None] | None = None)
     Where a kill left an unfinished folder behind, the next call for the same output removes it.
     `refuse` raises a UserError where something at `output` must stay: anything, if not given.
     """
-    output, refuse = Path(output), refuse or refuse_existing_output
+    output, refuse = output_path(output), refuse or refuse_existing_output
     refuse(output)
     if not output.name:
         raise UserError(f"a new folder needs a name. Received: {output}.")
@@ -154,18 +158,19 @@ def write_text(path: Path | str, text: str, known: bool = False) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
         if known:
-            note_checksum(Path(path), temporary)
+            note_checksum(output_path(path), temporary)
 
 
 def refuse_existing_output(path: Path | str) -> None:
-    if os.path.lexists(Path(path)):  # an empty path is the folder that we are in
-        raise UserError(f"{Path(path)} already exists. Choose another name.")
+    path = output_path(path)
+    if os.path.lexists(path):  # an empty path is the folder that we are in
+        raise UserError(f"{path} already exists. Choose another name.")
 
 
 def check_new_file(path: Path | str) -> None:
     """Refuse a file that cannot be written new, before work is done for it."""
     refuse_existing_output(path)
-    folder = Path(path).parent
+    folder = output_path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path} cannot be written: there is no folder {folder}.")
 
@@ -329,6 +334,7 @@ def _write_checksums(folder: Path, known: dict[str, list[str]]) -> None:
 
 def open_regular(path: Path | str) -> BinaryIO:
     """Open a file for reading; refuse pipes and devices, which may never end."""
+    path = input_path(path)
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -369,18 +375,87 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
     encoding is one that writes a line feed as one byte, like UTF-8 and ISO 8859-1.
     """
-    path, number = Path(path), 0
+    path, text = input_path(path), None
     try:
         with open_regular(path) as file:
-            for line in _inflated(file, path) if path.suffix == ".gz" else file:
-                line = line if number else line.removeprefix(codecs.BOM_UTF8)
-                if line:  # a mark may be all that a file holds
-                    number += 1
-                    yield decode_line(line.removesuffix(b"\n"), path, number, encoding)
+            lines = _inflated(file, path) if path.suffix == ".gz" else file
+            for text in decoded(lines, path, encoding):
+                yield text
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if not number:
+    if text is None:
         raise UserError(f"{path} is empty: expected one sentence a line.")
+
+
+def decoded(
+    lines: Iterable[bytes], name: Path | str, encoding: str = "utf-8", is_file: bool = True
+) -> Iterator[str]:
+    """Yield lines as text, without their ends and a byte order mark at the beginning.
+
+    Where a line of a file is in another encoding, the rest is looked through for more of them; of
+    what is typed or piped, no more is read.
+
+    Raises:
+        UserError: naming the lines in another encoding, or UTF-16 or UTF-32 for what is that.
+    """
+    head = b""
+
+    def decode(numbered):
+        nonlocal head
+        number, line = numbered
+        if len(head) < LONGEST_HEAD:
+            head += line[:LONGEST_HEAD]
+            refuse_wide(head, name)
+        return decode_line(line.removesuffix(b"\n"), name, number, encoding)
+
+    def without_mark():
+        for number, line in enumerate(lines):
+            line = line if number else line.removeprefix(codecs.BOM_UTF8)
+            if number or line:  # a mark may be all that there is
+                yield line
+
+    numbered = enumerate(without_mark(), 1)
+    yield from checked(numbered, decode) if is_file else map(decode, numbered)
+
+
+LONGEST_HEAD = 1024
+"""How many bytes at the beginning are looked at for another encoding."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def refuse_wide(head: bytes, name: Path | str) -> None:
+    """Refuse a text in UTF-16 or UTF-32, by the mark at its beginning or by where its zeros are."""
+    if found := _wide_encoding(head):
+        raise UserError(
+            f"{name} is {found[:6]} text. Expected: UTF-8. Convert it with iconv -f {found} "
+            "-t UTF-8."
+        )
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    for size in (4, 2) if b"\0" in head else ():  # a space or the end of a line has one
+        units = np.frombuffer(head[: len(head) // size * size], np.uint8).reshape(-1, size)
+        if len(units) < 4:
+            continue
+        # The upper bytes of most alphabets are smaller than those of any text in UTF-8.
+        small = (units < MOST_OF_UPPER_BYTES).mean(axis=0)
+        if small[: size // 2].min() >= 0.5 and small[-1] <= 0.1:
+            return f"UTF-{8 * size}BE"
+        if small[size // 2 :].min() >= 0.5 and small[0] <= 0.1:
+            return f"UTF-{8 * size}LE"
+    return None
+
+
+MOST_OF_UPPER_BYTES = 9
+"""Below it are the control characters that no text has, and the blocks from Latin to Arabic."""
 
 
 def records(
@@ -426,11 +501,11 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
     try:
         return line.removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: expected {encoding.upper()} text. Received: the byte "
-            f"0x{line[error.start]:02x} in column {error.start + 1}; convert the file, for "
-            "instance with iconv -f LATIN1 -t UTF-8."
-        ) from None
+        byte = f"the byte 0x{line[error.start]:02x} in column {error.start + 1}"
+        problem = f"expected {encoding.upper()} text. Received: {byte}"
+        other = "UTF-16" if b"\0" in line else "LATIN1"
+        advice = f"convert the file, for instance with iconv -f {other} -t UTF-8"
+        raise BadLine(f"{path}, line {number}", problem, advice) from None
 
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
@@ -439,18 +514,14 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
         value = json.loads(text)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UserError(
-            f"{where}: expected Unicode text. Received: {error.object[error.start]!r}, half a "
-            "surrogate pair."
-        ) from None
+        half = f"{error.object[error.start]!r}, half a surrogate pair"
+        raise BadLine(where, f"expected Unicode text. Received: {half}") from None
     except json.JSONDecodeError as error:
         near = shown(error.doc[max(error.pos - 20, 0) :][:60])
-        raise UserError(
-            f"{where}: expected a JSON object ({error.msg}, column {error.colno}). "
-            f"Received: {near}."
-        ) from None
+        problem = f"expected a JSON object ({error.msg}, column {error.colno}). Received: {near}"
+        raise BadLine(where, problem) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not JSON that can be read ({one_line(error)}).") from None
+        raise BadLine(where, f"not JSON that can be read ({one_line(error)})") from None
     if not isinstance(value, dict):
-        raise UserError(f"{where}: expected a JSON object. Received: {type(value).__name__}.")
+        raise BadLine(where, f"expected a JSON object. Received: {type(value).__name__}")
     return value

@@ -1,6 +1,5 @@
 """Texts of a file, kept small: a corpus of ten million sentences is no list of strings."""
 
-import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -57,6 +56,17 @@ def taken(column: Sequence, rows: Sequence[int] | np.ndarray) -> Sequence:
 
 
 def in_chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Return lists of `size` items each, the last one perhaps shorter."""
-    items = iter(items)
-    return iter(lambda: list(itertools.islice(items, size)), [])
+    """Yield lists of `size` items each, the last one, and one before an error, perhaps shorter."""
+    chunk: list[Any] = []
+    try:
+        for item in items:
+            chunk.append(item)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except ValueError:  # what came before it can be worked on
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.distribute import ReleasesGraphs
+from keras_attention.paths import input_path, output_path
 from keras_attention.text import PAD_ID, START_ID, UNK_ID
 
 from .arguments import KeepsArguments, without
@@ -74,8 +75,9 @@ class Network(OwnModel, keras_hub.models.Backbone):
         return super().__call__(inputs, *args, **kwargs)
 
     def save_to_preset(self, preset_dir: Path | str, max_shard_size: float = 10) -> None:
-        check_room(Path(preset_dir), self)  # before the first file
-        super().save_to_preset(preset_dir, max_shard_size)
+        folder = output_path(preset_dir, is_preset=True)
+        check_room(folder, self)  # before the first file
+        super().save_to_preset(str(folder), max_shard_size)
 
     # Other tokens and labels.
 
@@ -189,7 +191,8 @@ class Network(OwnModel, keras_hub.models.Backbone):
         """
         import h5py
 
-        check_weights(Path(filepath))
+        filepath = input_path(filepath)
+        check_weights(filepath)
         with h5py.File(filepath, "r") as file:
             if set(file) != {"rank", "layers", "weights"}:
                 raise ValueError(f"{filepath} holds no LoRA. Received: {', '.join(file)}")

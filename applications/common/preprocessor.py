@@ -12,6 +12,7 @@ import keras_hub
 import numpy as np
 
 from keras_attention import text
+from keras_attention.paths import output_path
 from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
 from .arguments import KeepsArguments
@@ -98,6 +99,9 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
             return x
         are_texts = bool(x) and isinstance(x[0], (str, bytes))
         return list(x) if are_texts else tuple(map(self.as_source, x))
+
+    def save_to_preset(self, preset_dir: Path | str) -> None:
+        super().save_to_preset(str(output_path(preset_dir, is_preset=True)))
 
     def get_config(self) -> dict[str, Any]:
         tokenizers = {name: getattr(self, name).get_config() for name in self._tokenizer_names}

@@ -10,8 +10,10 @@ from typing import Any
 import keras
 import keras_hub
 
+from keras_attention.paths import input_path, is_address
+
 from ..training.config import MOST
-from .errors import UserError, check_choice, check_range, one_line, say, shown
+from .errors import UserError, check_choice, check_range, did_you_mean, one_line, say, shown
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_text
 from .weights import check_sizes, load_weights
 
@@ -79,14 +81,15 @@ def preset_folder(preset: Path | str) -> Path:
         from kagglehub import model_download
 
         return Path(model_download(name.removeprefix("kaggle://")))
-    if Path(preset).is_dir():
-        return Path(preset)
+    if not is_address(preset) and (folder := input_path(preset)).is_dir():
+        return folder
     if (PRESETS / name).is_dir() and "/" not in name:
         return PRESETS / name
     known = sorted(each.name for each in PRESETS.iterdir()) if PRESETS.is_dir() else []
     raise UserError(
-        f"there is no preset {preset}. Expected: a folder, hf://USER/NAME, kaggle://HANDLE, or one "
-        f"of those that come with the package ({', '.join(known) or 'none'})."
+        f"there is no preset {preset}.{did_you_mean(name, known)} Expected: a folder, "
+        f"hf://USER/NAME, kaggle://HANDLE, or one of those that come with the package "
+        f"({', '.join(known) or 'none'})."
     )
 
 

@@ -10,6 +10,7 @@ import keras_hub
 from keras import ops
 
 from keras_attention.distribute import GlobalMean
+from keras_attention.paths import is_address, output_path
 
 from ..training.config import Precision, by_key, load_config, precision_of
 from ..training.fit import (
@@ -421,6 +422,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: where a text is missing or no string, or columns differ in length.
         """
+        run = None if run is None else output_path(run, is_preset=True)
         if self.preprocessor is None and not is_dataset(x):
             check_ids([x, y], f"A {type(self).__name__} without preprocessor")
         sources = {"x": x, "y": y, "validation_data": validation_data}
@@ -563,7 +565,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         Raises:
             ValueError: if there is something at `preset_dir`.
         """
-        with new_folder(preset_dir) as folder:
+        with new_folder(output_path(preset_dir, is_preset=True)) as folder:
             # Not the task's own, which fails before KerasHub 0.29 where there is no preprocessor.
             self.backbone.save_to_preset(str(folder), float("inf"))
             presets.write_parts(self, folder)
@@ -591,7 +593,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return cls.from_run_0_1(folder, load_weights)
         weights = folder / presets.WEIGHTS_FILE if load_weights else None
         task = presets.read_task(cls, folder, weights, **kwargs)
-        if not Path(preset).is_dir():
+        if is_address(preset) or folder.parent == presets.PRESETS:  # not a folder of the user's
             task.preset_folder = None
         task.origin = {"preset": origin_name(preset)}
         if load_weights:

@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attention.paths import input_path, output_path
+
 from .errors import UserError, one_line, shown
 from .files import (
     note_checksum,
@@ -43,11 +45,12 @@ class SavedWhole:
         write = super().save_weights  # type: ignore[misc]
         _write(write, self, filepath, overwrite, max_shard_size=max_shard_size)
 
+    def load_weights(self, filepath: Path | str, *args: Any, **kwargs: Any) -> None:
+        super().load_weights(input_path(filepath), *args, **kwargs)  # type: ignore[misc]
+
 
 def _write(write: Callable, model: Any, path: Path | str, overwrite: bool, **options: Any) -> None:
-    if "://" in str(path):
-        return write(path, overwrite, **options)
-    path = Path(path)
+    path = output_path(path)
     check_room(path, model)
     if not overwrite:
         refuse_existing_output(path)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_attention.paths import input_path
 from keras_attention.text import END_ID, START_ID, BucketedBatches
 
+from ..common.bad_lines import BadLine, checked
 from ..common.errors import UserError, check_choice, counted
 from ..common.files import json_object, lines_of
 from ..common.preprocessor import Splits, pairs_of
@@ -83,7 +85,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         documents = [Document(each.sentences, [each.summary], line) for line, each in examples]
         corpus = Corpus(f"reports ({split})", documents)
     elif path or data.dataset == "scitldr":
-        corpus = read_corpus(path or Path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
+        corpus = read_corpus(path or input_path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
     else:
         raise UserError(f"There is no {split} data: give data.{split}_file.")
     cuts = split != "train" and data.on_too_long == "skip"
@@ -100,27 +102,31 @@ def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:
     Raises:
         UserError: naming the line, where it is no object of the right form.
     """
-    kept, empty = [], 0
-    for document in documents_of(path):
+
+    def check(document):
         if document.sentences and document.summaries:
-            kept.append(document)
-        elif on_empty == "error":
+            return document
+        if on_empty == "error":
             what = "source" if not document.sentences else "target"
-            raise UserError(
-                f"{path}, line {document.line}: the {what} has no words; correct the file, or set "
-                "data.on_empty to skip."
-            )
-        else:
-            empty += 1
+            advice = "correct the file, or set data.on_empty to skip"
+            raise BadLine(f"{path}, line {document.line}", f"the {what} has no words", advice)
+        return None
+
+    found = list(checked(documents_of(path), check))
+    kept = [each for each in found if each is not None]
     if not kept:
         raise UserError(f"{path}: no document has any words.")
-    return Corpus(str(path), kept, empty)
+    return Corpus(str(path), kept, len(found) - len(kept))
 
 
 def documents_of(path: Path | str, with_summaries: bool = True) -> Iterator[Document]:
     """Yield the documents of a file of JSON lines, one at a time."""
-    for number, line in enumerate(lines_of(path), 1):
-        yield _document(line, f"{path}, line {number}", number, with_summaries)
+
+    def document(numbered):
+        number, line = numbered
+        return _document(line, f"{path}, line {number}", number, with_summaries)
+
+    yield from checked(enumerate(lines_of(path), 1), document)
 
 
 def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:
@@ -131,9 +137,8 @@ def _document(line: str, where: str, number: int, with_summaries: bool) -> Docum
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             received = "nothing" if name not in row else json.dumps(value)[:40]
-            raise UserError(
-                f"{where}: `{name}` must be a text or a list of texts. Received: {received}."
-            )
+            problem = f"`{name}` must be a text or a list of texts. Received: {received}"
+            raise BadLine(where, problem)
         if name == "source" and isinstance(value, str):
             texts = split_sentences(value)
         columns[name] = [text for text in texts if text.strip()]
@@ -165,17 +170,22 @@ def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> En
     limits = ", ".join(f"data.{name} {getattr(preprocessor, name)}" for name in names)
     documents, inputs, labels, weights = [], [], [], []
     cut = skipped = 0
-    for document in corpus.documents:
+
+    def encode(document):
         encoded = preprocessor.document(document.sentences)
-        for text in document.summaries:
-            read, written = preprocessor.summary(text, encoded)
+        found = [(text, *preprocessor.summary(text, encoded)) for text in document.summaries]
+        longest = max((len(written) for *_, written in found), default=0)
+        if corpus.on_too_long == "error" and (encoded.is_cut or longest > limit):
+            raise BadLine(
+                f"{corpus.name}, line {document.line}",
+                f"the document or its summary ({longest} words) is longer than is read ({limits})",
+                "raise them, or set data.on_too_long to truncate or skip",
+            )
+        return document, encoded, found
+
+    for document, encoded, found in checked(corpus.documents, encode):
+        for _, read, written in found:
             is_long = encoded.is_cut or len(written) > limit
-            if is_long and corpus.on_too_long == "error":
-                raise UserError(
-                    f"{corpus.name}, line {document.line}: the document or its summary "
-                    f"({len(written)} words) is longer than is read ({limits}); raise them, or set "
-                    "data.on_too_long to truncate or skip."
-                )
             # Some have nothing but marks that the tokenizer drops.
             if not encoded.ids or not written or (is_long and corpus.on_too_long == "skip"):
                 skipped += 1

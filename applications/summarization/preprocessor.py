@@ -3,14 +3,15 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
 
-from ..common.errors import check_counts, check_unicode, shown
+from ..common.errors import check_choice, check_counts, check_unicode, shown
+from ..common.lengths import OnTooLong, TooLong
 from ..common.preprocessor import (
     TextPreprocessor,
     as_column,
@@ -31,6 +32,8 @@ class EncodedDocument:
     """The unknown words in the order of their numbers."""
     is_cut: bool
     """Whether words or sentences were cut off."""
+    size: str = ""
+    """How long the document was, in words."""
 
 
 @keras.saving.register_keras_serializable("keras_attention.summarization")
@@ -145,8 +148,18 @@ class SummarizationPreprocessor(TextPreprocessor):
         new = (word for sentence in words for word in sentence if word not in self._known)
         unknown = list(dict.fromkeys(new))[: self.extra_words]
         ids = [self._ids(sentence, unknown) for sentence in words]
-        is_cut = sum(map(len, words)) < sum(map(len, split))
-        return EncodedDocument(words, ids, unknown, is_cut)
+        count = sum(map(len, split))
+        size = f"{count:,} words in {len(split):,} sentences"
+        return EncodedDocument(words, ids, unknown, sum(map(len, words)) < count, size)
+
+    def rows_too_long(self, documents: Sequence[EncodedDocument], on_too_long: str) -> list[int]:
+        """Return the rows of documents that were cut; where that is an error, raise a `TooLong`."""
+        check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
+        found = {row: each.size for row, each in enumerate(documents) if each.is_cut}
+        if found and on_too_long == "error":
+            limit = f"{self.max_words:,} words (max_words) in {self.max_sentences:,} sentences"
+            raise TooLong(found, f"{limit} (max_sentences)", "documents")
+        return list(found)
 
     def summary(self, text: str, document: EncodedDocument) -> tuple[list[int], list[int]]:
         """Return the ids of a summary: as the decoder reads them, and in the extended vocabulary.

@@ -47,6 +47,7 @@ class Summary(Searched):
         alternatives: the next best summaries, best first, where more than one was asked for.
         token_log_probabilities: the model's own log-probability of each of `tokens`, and of the end
             where it was written; they sum to `log_probability`.
+        truncated: whether the document was longer than is read, and was cut.
 
     Example:
 
@@ -72,6 +73,7 @@ class Summary(Searched):
     p_gen: np.ndarray | None = dataclasses.field(default=None, repr=False)
     alternatives: tuple["Summary", ...] = ()
     token_log_probabilities: list[float] = dataclasses.field(default_factory=list, repr=False)
+    truncated: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def sentence_weights(self) -> np.ndarray:
@@ -202,11 +204,17 @@ def _percentage(flags: list) -> float:
     return 100 * float(joined.mean()) if joined.size else 0.0
 
 
+TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+"""What a table says of the counts that a report has where documents were too long."""
+
+
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
     count, others = report["lead"], (report["lead_rouge"], report["oracle_rouge"])
     names = "model", "95 % interval", f"lead-{count}", f"oracle-{count}"
-    lines = [f"{report['documents']:,} documents of {report['data']}", ""]
+    lines = [f"{report['documents']:,} documents of {report['data']}"]
+    lines += [f"{report[key]:,} {words}" for key, words in TOO_LONG.items() if report.get(key)]
+    lines.append("")
     lines.append(f"{'':<22} {names[0]:>8}  {names[1]:>14} {names[2]:>8} {names[3]:>8}")
     for name, key in (
         ("ROUGE-1", "rouge1"),

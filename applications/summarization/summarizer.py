@@ -16,8 +16,10 @@ from keras_attention.metrics import oracle_sentences
 from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
 from ..common.backend import of_at_most, seeds_in_graph, service_of
-from ..common.errors import UserError, check_counts
+from ..common.errors import Problems, UserError, check_counts
 from ..common.explanation import ExplainedAnswer, Explanation
+from ..common.files import check_picture
+from ..common.lengths import without_rows
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
 from ..common.shown import ranked_number
@@ -140,8 +142,9 @@ class Summarizer(SearchTask):
         *,
         return_attention: bool = True,
         prefix: str | Sequence[str] | None = None,
+        on_too_long: str = "truncate",
         **options: Any,
-    ) -> "Summary | list[Summary]":
+    ) -> "Summary | None | list[Summary | None]":
         """Summarise a text, or many documents: those of like lengths share a batch.
 
         A document without a word has an empty summary of score 0.
@@ -153,6 +156,9 @@ class Summarizer(SearchTask):
                 much: a number for each word of the summary and each word of the document.
             prefix: what each summary begins with, or a list with one for each document; an empty
                 one asks for nothing. A word that the network does not know is kept as it is given.
+            on_too_long: what to do with a document that has more than `max_sentences` sentences or
+                `max_words` words: `"truncate"` (its beginning is read), `"error"` or `"skip"` (None
+                stands in its place).
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 
@@ -160,13 +166,17 @@ class Summarizer(SearchTask):
             One `Summary`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range, something is no text, or a prefix is
-                longer than a summary may be.
+            ValueError: where an option is out of its range, something is no text, a prefix is
+                longer than a summary may be, or a document is too long and that is an error.
         """
         preprocessor = self.require_preprocessor()
         chosen = self.search_with(search, options)
         given = [documents] if isinstance(documents, str) else documents
         encoded = [preprocessor.document(each) for each in as_documents(given, "documents")]
+        long = preprocessor.rows_too_long(encoded, on_too_long)
+        if skipped := on_too_long == "skip":
+            for row in long:
+                encoded[row] = preprocessor.document([])
         # A summary takes about so many steps: no more than its document has words.
         lengths = [min(sum(map(len, each.ids)), chosen.max_length) for each in encoded]
         limits = [chosen.longest(sum(map(len, each.ids))) for each in encoded]
@@ -197,6 +207,8 @@ class Summarizer(SearchTask):
         if streams > 1:  # the longest first, so that streams end together
             batches.reverse()
         self._in_streams(find, summarize, batches, streams)
+        for row in long:
+            results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
         return results[0] if isinstance(documents, str) else results
 
     def evaluate_text(
@@ -206,6 +218,7 @@ class Summarizer(SearchTask):
         search: SearchOptions | None = None,
         *,
         lead: int = 1,
+        on_too_long: str = "truncate",
         **options: Any,
     ) -> dict[str, Any]:
         """Return ROUGE, and the shares of repeated, copied and unknown words, as JSON types.
@@ -216,6 +229,9 @@ class Summarizer(SearchTask):
             search: how to search; None for the task's own options.
             lead: the number of sentences in two extracts for comparison: the document's first
                 sentences, and those that `oracle_sentences` chooses.
+            on_too_long: what to do with a document that is longer than is read: `"truncate"`,
+                `"error"` or `"skip"` (leave it out). The figures then say how many there were, as
+                `"truncated"` or `"left_out"`.
             **options: fields of `SearchOptions` to change.
 
         Returns:
@@ -231,8 +247,14 @@ class Summarizer(SearchTask):
         if not documents:
             raise ValueError("`documents` should have at least one document. Received: none")
         chosen = self.search_with(search, options)
-        results = self.summarize(documents, chosen, return_attention=False)
-        return {"beam_size": chosen.beam_size, **self.measure(results, documents, summaries, lead)}
+        results = self.summarize(documents, chosen, return_attention=False, on_too_long=on_too_long)
+        skipped = [row for row, each in enumerate(results) if each is None]
+        columns = without_rows(skipped, results, documents, summaries)
+        if not columns[0]:
+            raise UserError("Every document is too long. Received: on_too_long='skip'")
+        counts = {"left_out": len(skipped), "truncated": sum(each.truncated for each in columns[0])}
+        counts = {name: count for name, count in counts.items() if count}
+        return {"beam_size": chosen.beam_size, **self.measure(*columns, lead), **counts}
 
     def measure(
         self,
@@ -265,6 +287,8 @@ class Summarizer(SearchTask):
         Raises:
             ValueError: where the document or its summary has no words, or the network no attention.
         """
+        if output is not None:
+            check_picture(output)
         if not self.backbone.has_attention:
             raise ValueError(
                 "A picture needs a network with attention. Received: model.attention false"
@@ -361,11 +385,12 @@ class Summarizer(SearchTask):
 
     @classmethod
     def check_data(cls, config: SummarizationConfig) -> None:
+        problems = Problems()
         for split, what in (("train", "training data"), ("dev", "development set")):
             if not has_split(config.data, split):
-                raise UserError(
-                    f"name the {what}: --data.{split}_file F, or --data.dataset reports."
-                )
+                way = f"--data.{split}_file F, or --data.dataset reports."
+                problems.found.append(UserError(f"name the {what}: {way}"))
+        problems.check()
 
     @classmethod
     def read(cls, config: SummarizationConfig, split: str) -> Corpus:

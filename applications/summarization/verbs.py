@@ -4,15 +4,19 @@ import functools
 import json
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any
 
 from keras_attention.decoding import SearchOptions
 
+from ..common.bad_lines import Line, named
 from ..common.errors import UserError
+from ..common.lengths import TooLong
 from ..common.verbs import (
+    LongTexts,
+    Placed,
     chunks_of_file,
-    chunks_of_lines,
     own_split,
+    placed_chunks_of_lines,
+    results_of,
     search_of,
     show_or_draw,
     write_lines,
@@ -20,6 +24,7 @@ from ..common.verbs import (
 )
 from .config import DataConfig
 from .data import Corpus, documents_of, has_split, load_corpus, read_corpus
+from .preprocessor import as_documents
 from .results import table
 from .summarizer import Summarizer
 
@@ -32,13 +37,22 @@ def evaluate(task: Summarizer, options: Namespace) -> None:
     documents = [each.sentences for each in corpus.documents]
     summaries = [each.summaries for each in corpus.documents]
     search = search_of(options, task.search)
-    report = task.evaluate_text(documents, summaries, search, lead=options.lead)
+    given = {"lead": options.lead, "on_too_long": options.on_too_long or "truncate"}
+    try:
+        report = task.evaluate_text(documents, summaries, search, **given)
+    except TooLong as error:
+        places = [f"{corpus.name}, line {each.line}" for each in corpus.documents]
+        raise named(error.lines(places.__getitem__)) from None
     report = {"data": corpus.name, **report}
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
 def predict(task: Summarizer, options: Namespace) -> None:
-    """Summarise each line of the input: a document as text, or with `--json` an object."""
+    """Summarise each line of the input: a document as text, or with `--json` an object.
+
+    A document that is skipped, as it is too long, gives an empty line, or an object whose summary
+    and score are null.
+    """
     search = search_of(options, task.search)
     lines = _summarized(task, search, options)
     write_lines(options.output, lines, "the input is empty: expected one document a line.")
@@ -62,9 +76,24 @@ def evaluation_corpus(options: Namespace) -> Corpus:
 
 
 def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> Iterator[str]:
-    for chunk in _chunks(options, BATCHES_IN_A_CHUNK * search.batch_size):
-        found = task.summarize(chunk, search, return_attention=False, prefix=options.prefix)
-        for result in found:
+    read = task.preprocessor
+    limit = f"data.max_words {read.max_words} or data.max_sentences {read.max_sentences}"
+    long = LongTexts(limit)
+
+    def work(documents):
+        on_too_long = options.on_too_long or "truncate"
+        given = {"return_attention": False, "on_too_long": on_too_long}
+        given["prefix"] = options.prefix
+        return task.summarize(documents, search, **given)
+
+    def check(documents):
+        read.rows_too_long(list(map(read.document, as_documents(documents, "documents"))), "error")
+
+    chunks = _chunks(options, BATCHES_IN_A_CHUNK * search.batch_size)
+    for place, result in results_of(chunks, work, check if options.input else None):
+        long.note(place, result)
+        line = {"summary": None, "score": None, "skipped": f"longer than {limit}"}
+        if result is not None:
             line = {
                 "summary": result.text,
                 "score": result.score,
@@ -72,13 +101,19 @@ def _summarized(task: Summarizer, search: SearchOptions, options: Namespace) -> 
                 "tokens": result.tokens,
                 "token_log_probabilities": result.token_log_probabilities,
             }
-            yield json.dumps(line, ensure_ascii=False) if options.json else result.text
+        yield json.dumps(line, ensure_ascii=False) if options.json else line["summary"] or ""
+    long.say()
 
 
-def _chunks(options: Namespace, size: int) -> Iterator[list[Any]]:
+def _chunks(options: Namespace, size: int) -> Iterator[list[Placed]]:
     if not options.json:
-        return chunks_of_lines(options.input, size)
+        return placed_chunks_of_lines(options.input, size)
     if not options.input:
         raise UserError("--json reads a file of JSON lines: name it with --input.")
     documents = functools.partial(documents_of, options.input, with_summaries=False)
-    return chunks_of_file(lambda: (each.sentences for each in documents()), size)
+
+    def placed():
+        for each in documents():
+            yield Line(options.input, each.line), each.sentences
+
+    return chunks_of_file(placed, size)

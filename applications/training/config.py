@@ -5,7 +5,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,9 +13,20 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
+from keras_attention.paths import input_path
+
 from ..common.arguments import is_finite
-from ..common.errors import UserError, check_key, check_range, check_ranges, one_line, shown
-from ..common.files import read_bytes, write_text
+from ..common.errors import (
+    Problems,
+    UserError,
+    check_key,
+    check_range,
+    check_ranges,
+    did_you_mean,
+    one_line,
+    shown,
+)
+from ..common.files import read_bytes, refuse_wide, write_text
 
 C = TypeVar("C")
 KEPT_SECTIONS = ("model", "tokenizer", "vocabulary", "vectors")
@@ -39,24 +50,37 @@ def load_config(
     than files, a later file than an earlier one, and `defaults`, written as overrides are, stronger
     than those of the class alone.
     """
-    sources = [_read_overrides(config_class, defaults)]
-    sources += [_read_sections(config_class, Path(path)) for path in paths]
-    sources += [_read_overrides(config_class, overrides)]
+    problems = Problems()
+    sources = [_read_overrides(config_class, defaults, problems)]
+    for path in paths:
+        with problems.collected():
+            sources.append(_read_sections(config_class, input_path(path), problems))
+    sources.append(_read_overrides(config_class, overrides, problems))
     sections = {}
     for section in fields(config_class):
-        types = {field.name: field.type for field in fields(section.type)}
+        kinds = {field.name: field.type for field in fields(section.type)}
         given: dict[str, Any] = {}
         for source in sources:
             given |= source.get(section.name, {})
-        values = {
-            key: _value(f"{section.name}.{key}", types[key], value) for key, value in given.items()
-        }
-        try:
-            sections[section.name] = section.type(**values)
-        except UserError:
-            raise
-        except ValueError as error:
-            raise UserError(f"{section.name}: {one_line(error)}") from None
+        values = {}
+        for key, value in given.items():
+            with problems.collected():
+                values[key] = _value(f"{section.name}.{key}", kinds[key], value)
+        # What stays of a section that cannot be made: its files are looked for all the same.
+        plain = {"paths": getattr(section.type, "paths", ()), **values}
+        sections[section.name] = types.SimpleNamespace(**plain)
+        if len(values) < len(given):
+            continue
+        with problems.of_values():
+            try:
+                sections[section.name] = section.type(**values)
+            except UserError:
+                raise
+            except ValueError as error:
+                raise UserError(f"{section.name}: {one_line(error)}") from None
+    if problems.found:  # which those of its files must not wait for
+        problems.found += missing_paths(sections)
+    problems.check()
     return config_class(**sections)
 
 
@@ -72,6 +96,20 @@ def given_keys(
 def option_value(value: Any) -> str:
     """Return a value as options and YAML write it."""
     return _yaml(value)
+
+
+def missing_paths(sections: Mapping[str, Any]) -> list[UserError]:
+    """Return an error for each file or folder that sections of a configuration name in vain."""
+    found = []
+    for section, values in sections.items():
+        for key in getattr(values, "paths", ()):
+            value = getattr(values, key, None)
+            try:
+                if value and not input_path(value).exists():
+                    raise UserError(f"There is no file {value}.")
+            except ValueError as error:
+                found.append(UserError(f"{section}.{key}: {error}"))
+    return found
 
 
 def save_config(config: Any, path: Path) -> None:
@@ -111,30 +149,46 @@ def _accepted(config_class: type) -> dict[str, list[str]]:
     }
 
 
-def _read_overrides(config_class: type, overrides: Sequence[str]) -> dict[str, dict[str, "Plain"]]:
+def _read_overrides(
+    config_class: type, overrides: Sequence[str], problems: Problems
+) -> dict[str, dict[str, "Plain"]]:
     """Return the values of `--section.key value` options by section and key."""
     accepted = _accepted(config_class)
     values: dict[str, dict[str, Plain]] = {}
     arguments = iter(overrides)
     for argument in arguments:
-        if not argument.startswith("--"):
-            raise UserError(f"expected --section.key value. Received: {shown(argument)}.")
-        name, equals, value = argument.removeprefix("--").partition("=")
-        section, _, key = name.partition(".")
-        if not key:
-            full = {key: f"--{at}.{key}" for at, keys in accepted.items() for key in keys}
-            close = get_close_matches(name, full, n=1)
-            meant = f" Did you mean '{full[close[0]]}'?" if close else ""
-            raise UserError(
-                f"there is no option --{name}.{meant} "
-                f"Expected --section.key with a section of {', '.join(accepted)}."
-            )
-        check_key(section, accepted, "the configuration")
-        check_key(key, accepted[section], f"section '{section}'")
-        if not equals and (value := next(arguments, None)) is None:
-            raise UserError(f"--{name} needs a value.")
-        values.setdefault(section, {})[key] = Plain(value)
+        with problems.collected():
+            if not argument.startswith("--"):
+                raise UserError(f"expected --section.key value. Received: {shown(argument)}.")
+            name, equals, value = argument.removeprefix("--").partition("=")
+            if not equals and (value := next(arguments, None)) is None:
+                raise UserError(f"--{name} needs a value.")
+            section, _, key = name.partition(".")
+            if not key:
+                full = {key: f"--{at}.{key}" for at, keys in accepted.items() for key in keys}
+                close = get_close_matches(name, full, n=1)
+                meant = f" Did you mean '{full[close[0]]}'?" if close else ""
+                raise UserError(
+                    f"there is no option --{name}.{meant} "
+                    f"Expected --section.key with a section of {', '.join(accepted)}."
+                )
+            _check_names(section, key, accepted)
+            values.setdefault(section, {})[key] = Plain(value)
     return values
+
+
+def _check_names(
+    section: str, key: str, accepted: Mapping[str, list[str]], where: str = ""
+) -> None:
+    """Refuse a section or key that the configuration does not have."""
+    check_key(section, accepted, f"{where}the configuration")
+    if key not in accepted[section]:
+        homes = [f"{name}.{key}" for name, keys in accepted.items() if key in keys]
+        meant = f" Did you mean '{homes[0]}'?" if homes else did_you_mean(key, accepted[section])
+        raise UserError(
+            f"{where}section '{section}' has no key '{key}'.{meant} "
+            f"Accepted: {', '.join(accepted[section])}."
+        )
 
 
 MOST_BYTES = 1 << 20
@@ -172,9 +226,11 @@ def read_yaml(path: Path) -> Any:
 
     A file that is too large, nests too deeply, uses anchors or gives a key twice is refused.
     """
+    path = input_path(path)
     if not path.exists():
         raise UserError(f"no configuration file {path}.")
     content = read_bytes(path, MOST_BYTES)
+    refuse_wide(content, path)
     try:
         text = content.decode("utf-8")
         depth = 0
@@ -192,7 +248,7 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path} is not YAML: {one_line(error)}") from None
 
 
-def _read_sections(config_class: type, path: Path) -> dict[str, dict]:
+def _read_sections(config_class: type, path: Path, problems: Problems) -> dict[str, dict]:
     """Read a configuration file and check its keys; sections left empty are left out."""
     content = read_yaml(path) or {}
     accepted = _accepted(config_class)
@@ -200,13 +256,18 @@ def _read_sections(config_class: type, path: Path) -> dict[str, dict]:
         raise UserError(
             f"{path} must hold the sections {', '.join(accepted)}. Received: {shown(content)}."
         )
+    found: dict[str, dict] = {}
     for section, keys in content.items():
-        check_key(str(section), accepted, f"{path}: the configuration")
-        if keys and not isinstance(keys, dict) and keys not in NULLS:
-            raise UserError(f"{path}: section '{section}' must hold keys. Received: {shown(keys)}.")
-        for key in keys if isinstance(keys, dict) else ():
-            check_key(str(key), accepted[section], f"{path}: section '{section}'")
-    return {section: keys for section, keys in content.items() if isinstance(keys, dict)}
+        with problems.collected():
+            check_key(str(section), accepted, f"{path}: the configuration")
+            if keys and not isinstance(keys, dict) and keys not in NULLS:
+                received = f"Received: {shown(keys)}."
+                raise UserError(f"{path}: section '{section}' must hold keys. {received}")
+            for key, value in keys.items() if isinstance(keys, dict) else ():
+                with problems.collected():
+                    _check_names(section, str(key), accepted, f"{path}: ")
+                    found.setdefault(section, {})[key] = value
+    return found
 
 
 NULLS = ("", "~", "null", "Null", "NULL")
@@ -237,7 +298,9 @@ def _value(name: str, annotation: Any, given: Any) -> Any:
                 bound = {"at_most": most} if value > 0 else {"at_least": -most}
                 check_range(name, value, **bound)
             return value
-    raise UserError(f"{name} must be {type_words(annotation)}. Received: {shown(given)}.")
+    choices = [str(each) for kind in _options(annotation) for each in typing.get_args(kind)]
+    meant = did_you_mean(str(given), choices)
+    raise UserError(f"{name} must be {type_words(annotation)}.{meant} Received: {shown(given)}.")
 
 
 def _read_as(kind: Any, given: Any) -> tuple[bool, Any]:

@@ -37,6 +37,7 @@ import keras
 import numpy as np
 
 from keras_attention import __version__
+from keras_attention.paths import input_path, output_path
 
 from ..common import files
 from ..common.errors import UserError, shown
@@ -55,7 +56,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path | str, changed: bool = False, task: str | None = None):
-        self.path = Path(path)
+        self.path = input_path(path)
         self.about = _read_format(self.path)
         self.task: str = self.about["task"]
         if task not in (None, self.task):
@@ -169,13 +170,13 @@ VERSIONS = {"package": __version__, "keras": keras.__version__}
 
 def is_free(path: Path | str) -> bool:
     """Return whether a run folder can be made at `path`: nothing is there, or an empty folder."""
-    path = Path(path)
+    path = output_path(path, is_preset=True)
     return not any(path.iterdir()) if path.is_dir() else not path.exists()
 
 
 def refuse_existing(path: Path | str) -> None:
     """Refuse to use `path` for something new unless it is free or an empty folder."""
-    path = Path(path)
+    path = output_path(path, is_preset=True)
     if is_free(path):
         return
     if (path / FORMAT).is_file():

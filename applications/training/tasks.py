@@ -15,11 +15,12 @@ import numpy as np
 from keras import ops
 
 from keras_attention.distribute import WorkerLost, Workers
+from keras_attention.paths import input_path, output_path
 
 from ..common import presets
 from ..common.arguments import settings_of, without
 from ..common.card import write_card_of_run
-from ..common.errors import UserError, WorkersStopped, one_line, quietly, say, shown
+from ..common.errors import Problems, UserError, WorkersStopped, one_line, quietly, say, shown
 from ..common.files import NotWritten, checksum, digest
 from ..common.presets import (
     NETWORK_FILE,
@@ -32,7 +33,15 @@ from ..common.task import TextTask
 from ..common.weights import save_weights
 from . import devices
 from .callbacks import KeepBest
-from .config import Precision, by_key, changed_keys, load_config, precision_of, save_config
+from .config import (
+    Precision,
+    by_key,
+    changed_keys,
+    load_config,
+    missing_paths,
+    precision_of,
+    save_config,
+)
 from .determinism import seeded
 from .fit import Outcome, check_executions, train
 from .judgement import Judge
@@ -59,8 +68,17 @@ def train_task(
     the configuration comes from `config_from`. Where data or configuration are wrong, a UserError
     is raised and nothing is left.
     """
+    problems = Problems()
+    with problems.collected():
+        output = output_path(output, is_preset=True)
+        refuse_existing(output)
+    with problems.collected():
+        task_class.check_data(config)
+    problems.found += missing_paths(
+        {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    )
+    problems.check()
     config = with_absolute_paths(config)
-    refuse_existing(output)
 
     def make(held):
         corpora = _prepare(task_class, config, output, start)
@@ -78,6 +96,7 @@ def resume_task(
 
     In its configuration, what `take_over` allows may have been changed.
     """
+    output = output_path(output, is_preset=True)
     config = with_absolute_paths(config)
     folder = RunFolder(output, changed=accept_changes, task=task_class.name_of_task)
     newest = [path.name for path in Checkpoints(folder.checkpoints).paths()[-1:]]
@@ -205,6 +224,7 @@ def fit_new_run(
     it, of which None changes nothing. `verbose=0` shows nothing. With `accept_changes` a run goes
     on as `take_over` says.
     """
+    output = output_path(output, is_preset=True)
     config = task.config_class()
     section, kind = training or config.training, type(config.training)
     if not isinstance(section, kind):
@@ -277,7 +297,7 @@ def with_absolute_paths(config: Any) -> Any:
 
     def absolute(section):
         given = {name: getattr(section, name) for name in getattr(section, "paths", ())}
-        paths = {name: Path(path).expanduser().absolute() for name, path in given.items() if path}
+        paths = {name: input_path(path).absolute() for name, path in given.items() if path}
         return dataclasses.replace(section, **{name: str(path) for name, path in paths.items()})
 
     names = (field.name for field in dataclasses.fields(config))
@@ -288,7 +308,6 @@ def _prepare(
     task_class: type[TextTask], config: Any, output: Path | str, start: TextTask | None
 ) -> tuple:
     """Make the run folder; return the ids to train with, what to judge by, and its ids."""
-    task_class.check_data(config)
     _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
     # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
@@ -500,6 +519,7 @@ def average_tasks(
 
     Return its task.
     """
+    output = output_path(output, is_preset=True)
     task = task_class.from_preset(folders[0])
     if task.backbone.get_config().get("quantized"):
         raise UserError(

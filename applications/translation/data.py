@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from keras_attention.paths import input_path
 from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
-from ..common.errors import UserError, check_choice, counted
+from ..common.bad_lines import BadLine, checked
+from ..common.errors import Problems, UserError, check_choice, counted
 from ..common.files import lines_of
 from ..common.lines import Lines, in_chunks, taken
 from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
@@ -79,17 +81,23 @@ def has_split(data: DataConfig, split: str) -> bool:
 
 def check_data(config: Any) -> None:
     """Refuse a configuration that names no training data or no development set."""
+    problems = Problems()
     if not has_split(config.data, "train"):
-        raise UserError(
-            "name the training data: --data.train_source F --data.train_target F, "
-            "--data.train_tsv F, or --data.dataset dates."
+        problems.found.append(
+            UserError(
+                "name the training data: --data.train_source F --data.train_target F, "
+                "--data.train_tsv F, or --data.dataset dates."
+            )
         )
     if not has_split(config.data, "dev"):
-        raise UserError(
-            "name a development set, which training is judged by: --data.dev_source F "
-            "--data.dev_target F, --data.dev_tsv F, or a part of the training data, "
-            "--data.dev_fraction 0.05."
+        problems.found.append(
+            UserError(
+                "name a development set, which training is judged by: --data.dev_source F "
+                "--data.dev_target F, --data.dev_tsv F, or a part of the training data, "
+                "--data.dev_fraction 0.05."
+            )
         )
+    problems.check()
 
 
 def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
@@ -121,7 +129,7 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), np.arange(len(source)) + 1
     corpus = ParallelCorpus(source, target, names, lines, report, data)
     pairs = zip(map(str.strip, source), map(str.strip, target), strict=True)
-    full = (not _is_empty(pair, corpus, line) for line, pair in enumerate(pairs, 1))
+    full = checked(enumerate(pairs, 1), lambda row: not _is_empty(row[1], corpus, row[0]))
     rows = np.flatnonzero(np.fromiter(full, bool, len(source)))
     if not len(rows):
         raise UserError(f"{report.name}: every line is empty.")
@@ -154,14 +162,18 @@ def encode_corpus(
     empty = np.minimum(source.lengths, target.lengths) == 0
     longest = np.maximum(source.lengths, target.lengths)
     long = ~empty & (longest > (limit or np.inf))
-    for row in np.flatnonzero(empty | long if on_too_long == "error" else empty):
+
+    def check(row):
         pair, line = (source[row], target[row]), corpus.lines[row]
         if not _is_empty(pair, corpus, line):
-            raise UserError(
-                f"{corpus.names[bool(len(pair[0]) != longest[row])]}, line {line}: {longest[row]} "
-                f"tokens, more than data.max_length {limit}; raise it, or set data.on_too_long to "
-                "skip or truncate."
+            raise BadLine(
+                f"{corpus.names[bool(len(pair[0]) != longest[row])]}, line {line}",
+                f"{longest[row]} tokens, more than data.max_length {limit}",
+                "raise it, or set data.on_too_long to skip or truncate",
             )
+
+    for _ in checked(np.flatnonzero(empty | long if on_too_long == "error" else empty), check):
+        pass
     skips = on_too_long == "skip"
     rows = np.flatnonzero(~(empty | long) if skips else ~empty)
     counts = {"empty": int(empty.sum()) + corpus.report.empty}
@@ -288,7 +300,9 @@ def _multi30k(split: str, language: str, folder: str | None) -> Path:
     packed = f"{name}.gz"
     if folder is None:
         return downloads.fetch(MULTI30K + packed, MULTI30K_SHA256[packed], subfolder="multi30k")
-    found = [path for path in (Path(folder) / packed, Path(folder) / name) if path.is_file()]
+    found = [
+        path for path in (input_path(folder) / packed, input_path(folder) / name) if path.is_file()
+    ]
     if not found:
         raise UserError(
             f"data.folder {folder} has no file {packed} or {name}; leave data.folder out to "
@@ -298,17 +312,19 @@ def _multi30k(split: str, language: str, folder: str | None) -> Path:
 
 
 def _columns(path: str) -> tuple[Lines, Lines]:
-    def column(side):
-        for number, line in enumerate(lines_of(path), 1):
-            row = line.split("\t")
-            if len(row) != 2 and row != [""]:
-                raise UserError(
-                    f"{path}, line {number}: expected source, tab, target. Received: {len(row)} "
-                    "columns; cut -f1,2 takes the first two of a wider file."
-                )
-            yield row[side]
+    def columns(numbered):
+        number, line = numbered
+        row = line.split("\t")
+        if len(row) != 2 and row != [""]:
+            problem = f"expected source, tab, target. Received: {len(row)} columns"
+            advice = "cut -f1,2 takes the first two of a wider file"
+            raise BadLine(f"{path}, line {number}", problem, advice)
+        return row
 
-    return Lines(column(0)), Lines(column(-1))
+    def column(side):
+        return Lines(row[side] for row in checked(enumerate(lines_of(path), 1), columns))
+
+    return column(0), column(-1)
 
 
 def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
@@ -316,8 +332,9 @@ def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
     if all(pair):
         return False
     if corpus.data is None or corpus.data.on_empty == "error":
-        raise UserError(
-            f"{corpus.names[bool(pair[0])]}, line {line}: empty, where a sentence is expected; "
-            "correct the file, or set data.on_empty to skip."
+        raise BadLine(
+            f"{corpus.names[bool(pair[0])]}, line {line}",
+            "empty, where a sentence is expected",
+            "correct the file, or set data.on_empty to skip",
         )
     return True

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from keras_attention.paths import output_path
+
 from ..common.errors import UserError, clock, say
 from ..common.files import refuse_existing_output
 from ..training.config import load_config
@@ -64,7 +66,7 @@ def run_demo(
     that the demo writes is there.
     """
     begin = time.monotonic()
-    output = _free_name() if output is None else Path(output)
+    output = _free_name() if output is None else output_path(output)
     refuse_existing_output(output)
     run, picture, exported = (output / name for name in ("run", "alignment.png", "saved_model"))
     say(f"Training on dates in many written forms into {run}")

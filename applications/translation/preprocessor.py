@@ -10,6 +10,7 @@ import keras
 from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
 
 from ..common.errors import UserError, check_number, shown
+from ..common.lengths import rows_too_long
 from ..common.preprocessor import (
     TextPreprocessor,
     as_column,
@@ -218,16 +219,18 @@ def as_references(targets: Any, name: str = "targets") -> list[list[str]]:
     return found
 
 
-def encode_checked(tokenizer: Tokenizer, sentences: Sequence[str], name: str) -> list[list[int]]:
-    """Return the ids of sentences; raise a ValueError where one is longer than `MOST_TOKENS`."""
+def encode_checked(
+    tokenizer: Tokenizer, sentences: Sequence[str], name: str, on_too_long: str = "error"
+) -> tuple[list[list[int]], list[int]]:
+    """Return the ids of sentences, and the rows of those that are longer than `MOST_TOKENS`.
+
+    Such sentences are cut, unless they are an error, a `TooLong`.
+    """
     ids = tokenizer.encode(sentences)
-    for place, row in enumerate(ids):
-        if len(row) > MOST_TOKENS:
-            raise ValueError(
-                f"A sentence should have at most {MOST_TOKENS:,} tokens; cut it into several. "
-                f"Received: {name}[{place}] with {len(row):,}"
-            )
-    return ids
+    rows = rows_too_long(map(len, ids), MOST_TOKENS, on_too_long, name)
+    for row in rows:
+        ids[row] = ids[row][:MOST_TOKENS]
+    return ids, rows
 
 
 def _padded(ids, start: bool = False, end: bool = False):

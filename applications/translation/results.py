@@ -37,6 +37,7 @@ class Translation(Searched):
         token_log_probabilities: the model's own log-probability of each of `tokens`, and of the end
             where it was written; they sum to `log_probability`. None of the engine `ctranslate2`,
             which does not give them.
+        truncated: whether the source was longer than is read, and was cut.
 
     Example:
 
@@ -58,6 +59,7 @@ class Translation(Searched):
     alternatives: tuple["Translation", ...] = ()
     ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     token_log_probabilities: list[float] | None = dataclasses.field(default=None, repr=False)
+    truncated: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def can_be_drawn(self) -> bool:
@@ -267,9 +269,15 @@ def blind_bleu(targets: Sequence[str | Sequence[str]], tokenize: str) -> str:
     return f"no reference has four tokens (tok:{tokenize}), and BLEU counts runs of four"
 
 
+TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+"""What a table says of the counts that a report has where texts were too long."""
+
+
 def table(report: dict[str, Any]) -> str:
     """Write a report for people."""
-    lines = [f"{report['sentences']:,} sentence pairs of {report['data']}", ""]
+    lines = [f"{report['sentences']:,} sentence pairs of {report['data']}"]
+    lines += [f"{report[key]:,} {words}" for key, words in TOO_LONG.items() if report.get(key)]
+    lines.append("")
     names = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"}
     for key, name in {**names, "exact_match": "exact match %"}.items():
         lines.append(f"{name:<14} {report[key]:8.2f}")

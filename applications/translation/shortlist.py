@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_attention.text import END_ID, PAD_ID, nfc
 
-from ..common.errors import UserError, check_counts, shown
+from ..common.bad_lines import BadLine, checked
+from ..common.errors import check_counts, shown
 from ..common.files import lines_of, output_file
 from .preprocessor import TranslationPreprocessor, as_pairs, distinct_words, encode_checked
 
@@ -118,8 +119,11 @@ class Shortlist:
         counts, frequencies = sparse.csr_array(sizes, dtype="float64"), np.zeros(sizes[1])
         for first in range(0, len(sources), PAIRS_AT_A_TIME):
             part = slice(first, first + PAIRS_AT_A_TIME)
-            read = encode_checked(preprocessor.source_tokenizer, sources[part], "sources")
-            scored = translator.score(sources[part], targets[part])
+            # A training that skips or cuts long sentences has them in its data all the same.
+            read, _ = encode_checked(
+                preprocessor.source_tokenizer, sources[part], "sources", "truncate"
+            )
+            scored = translator.score(sources[part], targets[part], on_too_long="truncate")
             masses = [np.ravel(each.alignment) for each in scored]
             rows = [np.tile(x, len(y.ids)) for x, y in zip(read, scored, strict=True)]
             columns = [np.repeat(y.ids, len(x)) for x, y in zip(read, scored, strict=True)]
@@ -211,25 +215,25 @@ def _entries(
     path: Path | str, read: Mapping[str, int], written: Mapping[str, int]
 ) -> Iterator[tuple[int, int, float]]:
     """Yield source id, target id and probability of each line of a file."""
-    for number, line in enumerate(lines_of(path), 1):
+
+    def entry(numbered):
+        number, line = numbered
         *words, share = nfc(line).split("\t")
         where = f"{path}, line {number}"
         try:
             source, target, probability = *words, float(share)
         except ValueError:
-            raise UserError(
-                f"{where}: expected source word, tab, target word, tab, probability. "
-                f"Received: {shown(line)}"
-            ) from None
+            expected = "expected source word, tab, target word, tab, probability"
+            raise BadLine(where, f"{expected}. Received: {shown(line)}") from None
         if not 0 <= probability <= 1:
-            raise UserError(f"{where}: expected a probability. Received: {share}")
+            raise BadLine(where, f"expected a probability. Received: {shown(share)}")
         for word, known, side in ((source, read, "source"), (target, written, "target")):
             if word not in known:
-                raise UserError(
-                    f"{where}: {shown(word)} is no word of the {side} vocabulary. A shortlist goes "
-                    "with the vocabularies that it was learned with."
-                )
-        yield read[source], written[target], probability
+                problem = f"{shown(word)} is no word of the {side} vocabulary"
+                raise BadLine(where, problem, "a shortlist goes with its own vocabularies")
+        return read[source], written[target], probability
+
+    yield from checked(enumerate(lines_of(path), 1), entry)
 
 
 def _likeliest(table: "sparse.csr_array", count: int) -> "sparse.csr_array":

@@ -18,7 +18,8 @@ from keras_attention.text import END_ID, START_ID, load_tokenizer, nfc
 from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice, check_number, check_single, shown
 from ..common.explanation import ExplainedAnswer, Explanation
-from ..common.files import new_folder
+from ..common.files import check_picture, new_folder
+from ..common.lengths import without_rows
 from ..common.preprocessor import as_texts, padded
 from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
@@ -184,12 +185,13 @@ class Translator(SearchTask):
         search: SearchOptions | None = None,
         *,
         return_alignments: bool = True,
+        on_too_long: str = "error",
         engine: str | None = None,
         compute_type: str | None = None,
         shortlist: Shortlist | None = None,
         prefix: str | Sequence[str] | None = None,
         **options: Any,
-    ) -> Translation | list[Translation]:
+    ) -> Translation | None | list[Translation | None]:
         """Translate a sentence, or many: lines of like lengths share a batch.
 
         An empty line has one translation, the empty one, of score and log-probability 0.
@@ -198,6 +200,8 @@ class Translator(SearchTask):
             texts: a sentence, or several.
             search: how to search; None for the task's own options.
             return_alignments: whether translations hold their attention weights.
+            on_too_long: what to do with a sentence of more than 10,000 tokens: `"error"`,
+                `"truncate"` (its beginning is translated) or `"skip"` (None stands in its place).
             engine: None for TensorFlow or JAX, `"litert"`, or `"ctranslate2"` (that package), for a
                 `Transformer` with sinusoidal positions. Its files stay in the task's folder.
             compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
@@ -214,17 +218,23 @@ class Translator(SearchTask):
             One `Translation`; of a sequence, a list of them in the order given.
 
         Raises:
-            ValueError: where an option is out of its range, something is no string, a sentence has
-                more than 10,000 tokens, the engine is missing or does not do what is asked for, or
-                a prefix is longer than a translation may be.
+            ValueError: where an option is out of its range, something is no string, a sentence is
+                too long, the engine is missing or does not do what is asked for, or a prefix is
+                longer than a translation may be.
         """
         lines = as_texts([texts] if isinstance(texts, str) else texts, "texts")
         chosen = self.search_with(search, options)
-        ids = encode_checked(self.require_preprocessor().source_tokenizer, lines, "texts")
+        read = self.require_preprocessor().source_tokenizer
+        ids, long = encode_checked(read, lines, "texts", on_too_long)
+        skipped = long if on_too_long == "skip" else []
+        for row in skipped:
+            ids[row] = []
         by, starts = (engine, compute_type, shortlist), None
         if prefix is not None:
             starts = self._starts(prefix, texts, [chosen.longest(len(each)) for each in ids])
         results = self._translated(lines, ids, chosen, return_alignments, by, starts)
+        for row in long:
+            results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
         return results[0] if isinstance(texts, str) else results
 
     def _starts(self, prefix, texts, limits: list[int]) -> list[tuple[list[str], list[int]]]:
@@ -268,7 +278,7 @@ class Translator(SearchTask):
             of_rows = None if seeds is None else seeds[rows]
             found = self._found(find, self._inputs(source, of_rows, prefixes, among))
             for place, row in enumerate(rows):
-                source = read.tokens(lines[row])
+                source = read.tokens(lines[row])[: len(ids[row])]
                 start = [] if starts is None else starts[row][0]
                 ranked = [
                     make(source, *(x if x is None else x[place, rank] for x in found), start)
@@ -285,14 +295,21 @@ class Translator(SearchTask):
         return results
 
     def score(
-        self, sources: Sequence[str], targets: Sequence[str], batch_size: int | None = None
-    ) -> list[Translation]:
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        batch_size: int | None = None,
+        *,
+        on_too_long: str = "error",
+    ) -> list[Translation | None]:
         """Make the network write given translations.
 
         Args:
             sources: sentences.
             targets: their translations.
             batch_size: pairs scored together.
+            on_too_long: what to do with a pair one side of which has more than 10,000 tokens:
+                `"error"`, `"truncate"` or `"skip"` (None stands in its place).
 
         Returns:
             One `Translation` for each pair, which holds the given target, its log-probability (as
@@ -301,8 +318,9 @@ class Translator(SearchTask):
         sources, targets = as_pairs(sources, targets)
         preprocessor = self.require_preprocessor()
         read, write = preprocessor.source_tokenizer, preprocessor.target_tokenizer
-        source_ids = encode_checked(read, sources, "sources")
-        target_ids = encode_checked(write, targets, "targets")
+        source_ids, long = encode_checked(read, sources, "sources", on_too_long)
+        target_ids, long_targets = encode_checked(write, targets, "targets", on_too_long)
+        skipped = {*long, *long_targets} if on_too_long == "skip" else set()
         forced = self._forced(attention=True)
         lengths = list(map(max, map(len, source_ids), map(len, target_ids)))
         results: list[Any] = [None] * len(sources)
@@ -322,7 +340,10 @@ class Translator(SearchTask):
                 matrix, total = None, float(totals[place])
                 if attention is not None:
                     matrix = attention[place, : len(target_ids[row]), : len(source_ids[row])]
-                tokens = write.tokens(targets[row]), read.tokens(sources[row])
+                tokens = (
+                    write.tokens(targets[row])[: len(target_ids[row])],
+                    read.tokens(sources[row])[: len(source_ids[row])],
+                )
                 given = targets[row], total, total, *tokens, matrix
                 of_tokens = terms[place, : len(target_ids[row]) + 1].astype(float).tolist()
                 results[row] = Translation(
@@ -330,13 +351,19 @@ class Translator(SearchTask):
                 )
             return totals
 
-        batches = list(batches_of(range(len(sources)), lengths, size))
+        rows = [row for row in range(len(sources)) if row not in skipped]
+        batches = list(batches_of(rows, lengths, size))
         self._in_streams(forced, score, batches, streams)
         return results
 
-    def perplexity(self, sources: Sequence[str], targets: Sequence[str]) -> float:
-        """Return the perplexity of given translations, per token, ends counted."""
-        results = self.score(sources, targets)
+    def perplexity(
+        self, sources: Sequence[str], targets: Sequence[str], *, on_too_long: str = "error"
+    ) -> float:
+        """Return the perplexity of given translations, per token, ends counted.
+
+        `on_too_long` is as of `score`; pairs that are skipped do not count.
+        """
+        results = [each for each in self.score(sources, targets, on_too_long=on_too_long) if each]
         if not results:
             raise ValueError("A perplexity needs at least one pair of sentences. Received: none")
         loss = -sum(result.log_probability for result in results)
@@ -350,6 +377,7 @@ class Translator(SearchTask):
         search: SearchOptions | None = None,
         *,
         tokenize: str | None = None,
+        on_too_long: str = "error",
         engine: str | None = None,
         compute_type: str | None = None,
         shortlist: Shortlist | None = None,
@@ -365,6 +393,9 @@ class Translator(SearchTask):
             search: how to search; None for the task's own options.
             tokenize: BLEU's tokeniser, as for [`bleu`][keras_attention.metrics.bleu]; None for that
                 of the task's `target_language`.
+            on_too_long: what to do with a pair one side of which has more than 10,000 tokens:
+                `"error"`, `"truncate"` or `"skip"` (leave it out). The figures then say how many
+                there were, as `"truncated"` or `"left_out"`.
             engine, compute_type, shortlist: as for `translate`; the perplexity needs none of them.
             **options: fields of `SearchOptions` to change.
 
@@ -379,10 +410,17 @@ class Translator(SearchTask):
         bleu(first[:1], references[:1], tokenize=tokenize)  # before minutes of search
         chosen = self.search_with(search, options)
         by = {"engine": engine, "compute_type": compute_type, "shortlist": shortlist}
+        long = self.refuse_long(sources, first, on_too_long)
+        if on_too_long == "skip":
+            sources, first, references = without_rows(long, sources, first, references)
+            if long and not sources:
+                raise UserError("Every sentence pair is too long. Received: on_too_long='skip'")
+        counts = {{"skip": "left_out"}.get(on_too_long, "truncated"): len(long)} if long else {}
+        by["on_too_long"] = on_too_long
         found = self.translate(sources, chosen, return_alignments=False, **by)
         report = evaluation_report(sources, [each.text for each in found], references, tokenize)
-        perplexity = self.perplexity(sources, first)
-        return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity}
+        perplexity = self.perplexity(sources, first, on_too_long=on_too_long)
+        return {"beam_size": chosen.beam_size, **report, "perplexity": perplexity, **counts}
 
     @property
     def bleu_tokenizer(self) -> str:
@@ -409,6 +447,8 @@ class Translator(SearchTask):
             output: a new .png, .svg or .pdf; None for none: a notebook shows the result itself.
             target: a translation that the network is made to write in place of its own.
         """
+        if output is not None:
+            check_picture(output)
         if not self.backbone.has_attention:
             name = type(self.backbone).__name__
             raise ValueError(f"A picture needs a network with attention. Received: {name}")
@@ -589,7 +629,7 @@ class Translator(SearchTask):
         dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
         by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
         search, tokenize = self._greedy(), self.bleu_tokenizer
-        ids = encode_checked(read, corpus.source, "source") if by_bleu else []
+        ids = encode_checked(read, corpus.source, "source", "truncate")[0] if by_bleu else []
 
         def figures() -> dict[str, float]:
             total, tokens = 0.0, 0
@@ -608,6 +648,18 @@ class Translator(SearchTask):
             return found
 
         return figures
+
+    def refuse_long(
+        self, sources: Sequence[str], targets: Sequence[str], on_too_long: str = "error"
+    ) -> list[int]:
+        """Return the rows of pairs that are too long; where that is an error, raise a `TooLong`."""
+        columns = {"sources": sources, "targets": targets}
+        tokenizers = self.require_preprocessor().tokenizers
+        found = (
+            encode_checked(tokenizer, column, name, on_too_long)[1]
+            for tokenizer, (name, column) in zip(tokenizers, columns.items(), strict=True)
+        )
+        return sorted(set().union(*found))
 
     def _forced(self, attention: bool):
         function = functools.partial(force, self.backbone, attention=attention)

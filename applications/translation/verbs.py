@@ -4,18 +4,23 @@ import dataclasses
 import json
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
+from ..common.bad_lines import Line, named
 from ..common.errors import UserError, say
 from ..common.files import lines_of
-from ..common.lines import Lines
+from ..common.lengths import TooLong
+from ..common.lines import Lines, in_chunks
 from ..common.verbs import (
+    LongTexts,
     asks_for_map,
-    chunks_of_lines,
     draw_map,
     own_split,
+    placed_chunks_of_lines,
+    results_of,
     search_of,
     show_or_draw,
     write_lines,
@@ -23,11 +28,13 @@ from ..common.verbs import (
 )
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
+from .preprocessor import MOST_TOKENS, encode_checked
 from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
 from .shortlist import Shortlist
 from .translator import Translator
 
 BATCHES_IN_A_CHUNK = 16
+LIMIT = f"{MOST_TOKENS:,} tokens"
 
 
 def evaluate(task: Translator, options: Namespace) -> None:
@@ -40,15 +47,18 @@ def evaluate(task: Translator, options: Namespace) -> None:
             task, corpus, options.gold, one_indexed=options.gold_start == 1
         )
     search, tokenize = search_of(options, task.search), options.tokenize or task.bleu_tokenizer
-    references, means = references_of(corpus, options), means_of(task, options)
-    report |= task.evaluate_text(corpus.source, references, search, tokenize=tokenize, **means)
+    references = references_of(corpus, options)
+    given = {**means_of(task, options), "tokenize": tokenize}
+    given["on_too_long"] = _on_too_long(options)
+    with _naming_lines(corpus):
+        report |= task.evaluate_text(corpus.source, references, search, **given)
     if reason := blind_bleu(references, tokenize):
         say(f"note: BLEU cannot tell right translations from wrong ones here: {reason}.")
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
 def predict(task: Translator, options: Namespace) -> None:
-    """Translate each line of the input; an empty line gives an empty line.
+    """Translate each line of the input; one that is empty, or skipped, gives an empty line.
 
     With `--n-best`, lines are `number ||| text ||| score`, the number of the line of input
     counted from 0; `--alignments` adds ` ||| 0-0 1-2`. With `--json`, they are objects.
@@ -61,14 +71,25 @@ def predict(task: Translator, options: Namespace) -> None:
 
 
 def score(task: Translator, options: Namespace) -> None:
-    """Write the log-probability of each translation, one a line."""
+    """Write the log-probability of each translation, one a line; an empty line for one skipped."""
     corpus, size = evaluation_corpus(options), BATCHES_IN_A_CHUNK * task.search.batch_size
-    parts = (slice(first, first + size) for first in range(0, len(corpus), size))
-    results = (
-        each for part in parts for each in task.score(corpus.source[part], corpus.target[part])
-    )
-    lines = (f"{result.log_probability:.6f}" for result in results)
-    write_lines(options.output, lines, "there is nothing to score.")
+    on_too_long, long = _on_too_long(options), LongTexts(LIMIT)
+
+    def work(pairs):
+        return task.score(*zip(*pairs, strict=True), on_too_long=on_too_long)
+
+    def check(pairs):
+        task.refuse_long(*zip(*pairs, strict=True))
+
+    def lines():
+        rows = zip(corpus.lines, corpus.source, corpus.target, strict=True)
+        pairs = ((Line(corpus.names[0], line), pair) for line, *pair in rows)
+        for place, result in results_of(in_chunks(pairs, size), work, check):
+            long.note(place, result)
+            yield "" if result is None else f"{result.log_probability:.6f}"
+
+    write_lines(options.output, lines(), "there is nothing to score.")
+    long.say()
 
 
 def shortlist(task: Translator, options: Namespace) -> None:
@@ -173,27 +194,55 @@ def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
 
 
 def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
-    number, means = 0, means_of(task, options)
-    for chunk in chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
-        found = task.translate(
-            chunk, search, return_alignments=options.alignments, prefix=options.prefix, **means
-        )
-        for result in found:
-            for ranked in result.ranked:
-                if options.json:
-                    yield json.dumps(_as_json(task, number, ranked, options), ensure_ascii=False)
-                    continue
-                parts = [ranked.text]
-                if options.n_best:
-                    parts = [str(number), ranked.text, f"{ranked.score:.6f}"]
-                if options.alignments:
-                    parts.append(pharaoh(task.links(ranked)))
-                yield " ||| ".join(parts)
-            number += 1
+    long = LongTexts(LIMIT)
+    given = {**means_of(task, options), "return_alignments": bool(options.alignments)}
+    given |= {"on_too_long": options.on_too_long or "error", "prefix": options.prefix}
+
+    def work(sentences):
+        return task.translate(sentences, search, **given)
+
+    def check(sentences):
+        encode_checked(task.preprocessor.source_tokenizer, sentences, "texts")
+
+    chunks = placed_chunks_of_lines(options.input, BATCHES_IN_A_CHUNK * search.batch_size)
+    found = results_of(chunks, work, check if options.input else None)
+    for number, (place, result) in enumerate(found):
+        long.note(place, result)
+        for ranked in [None] if result is None else result.ranked:
+            if options.json:
+                yield json.dumps(_as_json(task, number, ranked, options), ensure_ascii=False)
+                continue
+            parts = ["" if ranked is None else ranked.text]
+            if options.n_best:
+                parts = [str(number), *parts, f"{0 if ranked is None else ranked.score:.6f}"]
+            if options.alignments:
+                parts.append("" if ranked is None else pharaoh(task.links(ranked)))
+            yield " ||| ".join(parts)
+    long.say()
 
 
-def _as_json(task: Translator, number: int, result: Translation, options: Namespace) -> dict:
-    """Return a translation of a line as JSON types."""
+def _on_too_long(options: Namespace) -> str:
+    """Return what to do with long sentences of a set: as asked for, or as the training did."""
+    own = options.config.data.on_too_long if options.config else "error"
+    return options.on_too_long or own
+
+
+@contextmanager
+def _naming_lines(corpus: ParallelCorpus) -> Iterator[None]:
+    """Name file and line of sentences that are too long."""
+    try:
+        yield
+    except TooLong as error:
+        name = corpus.names[error.name == "targets"]
+        raise named(error.lines(lambda row: f"{name}, line {corpus.lines[row]}")) from None
+
+
+def _as_json(
+    task: Translator, number: int, result: Translation | None, options: Namespace
+) -> dict[str, Any]:
+    """Return a translation of a line as JSON types; None is that of a line that was skipped."""
+    if result is None:
+        return {"line": number, "text": None, "skipped": f"longer than {LIMIT}"}
     found = {
         "line": number,
         "text": result.text,

@@ -5,8 +5,11 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from ..paths import input_path
+
+MOST_NAMED = 5
+"""How many malformed lines an error names; of more it says how many there are."""
 _LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
 
@@ -90,10 +93,19 @@ def read_alignments(path: str | os.PathLike, one_indexed: bool = False) -> list[
     lines = read_regular(path).decode("utf-8", errors="replace").split("\n")
     if lines[-1] == "":
         lines.pop()
-    return [
-        _parse_line(line, one_indexed, f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
-    ]
+    found, problems = [], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(_parse_line(line, one_indexed, f"{path}, line {number}"))
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        first, *others = problems
+        named = [f"Also {problem}" for problem in others[: MOST_NAMED - 1]]
+        more = len(others) - len(named)
+        named += [f"Also {more:,} more such lines"] if more else []
+        raise ValueError(". ".join([first, *named]))
+    return found
 
 
 def alignment_error_rate(
@@ -164,10 +176,11 @@ def _parse_line(line: str, one_indexed: bool, place: str) -> Alignment:
 
 def read_regular(path: str | os.PathLike) -> bytes:
     """Return the content of a file; refuse a pipe or a device, which may never end."""
+    path = input_path(path)
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder says what it is
         raise ValueError(f"Cannot read {path}: expected a file. Received: a pipe or a device.")
-    return Path(path).read_bytes()
+    return path.read_bytes()

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..paths import input_path, output_path
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -92,7 +94,7 @@ class Tokenizer(abc.ABC):
 
     def save(self, folder: str | os.PathLike, name: str = "tokenizer") -> None:
         """Write a vocabulary file and a JSON file called `name` into a folder, made if missing."""
-        content = self._content()
+        folder, content = output_path(folder), self._content()
         description = {
             "format": FORMAT,
             "kind": self.kind,
@@ -100,9 +102,9 @@ class Tokenizer(abc.ABC):
             "sha256": hashlib.sha256(content).hexdigest(),
             **self._options(),
         }
-        _write_atomically(Path(folder) / f"{name}{self.suffix}", content)
+        _write_atomically(folder / f"{name}{self.suffix}", content)
         text = json.dumps(description, indent=2) + "\n"
-        _write_atomically(Path(folder) / f"{name}.json", text.encode())
+        _write_atomically(folder / f"{name}.json", text.encode())
 
 
 def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokenizer:
@@ -119,7 +121,8 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
     >>> load_tokenizer("run", "source").vocabulary[4:]
     ['the', 'cat']
     """
-    path = Path(folder) / f"{name}.json"
+    folder = input_path(folder)
+    path = folder / f"{name}.json"
     content = _read(path)
     try:
         description = json.loads(content)
@@ -133,7 +136,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
             f"{description.get('format')!r}; a newer keras-attention reads it."
         )
     kind = _kind(description, path)
-    vocabulary = Path(folder) / f"{name}{kind.suffix}"
+    vocabulary = folder / f"{name}{kind.suffix}"
     content = _read(vocabulary)
     if hashlib.sha256(content).hexdigest() != description.get("sha256"):
         raise ValueError(

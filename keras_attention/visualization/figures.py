@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..paths import output_path
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -270,7 +272,7 @@ def _checked_path(path: str | os.PathLike, overwrite: bool) -> Path:
     """Return the path of a picture, or raise what says why it cannot be written there."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    path = Path(path)
+    path = output_path(path)
     formats = FigureCanvasBase.get_supported_filetypes()
     if path.suffix[1:].lower() not in formats:
         raise ValueError(

@@ -121,7 +121,7 @@ def test_splits_that_are_not_there(pair):
         (b"", "train.t is empty: expected one sentence a line"),
         (b"A\nB\n\xc4\nD\n", "train.t, line 3: expected UTF-8 text. Received: the byte 0xc4"),
         (b"A\n \nC\nD\n", "train.t, line 2: empty, .* data.on_empty to skip"),
-        (b"\xff\xfeA\x00\n\x00", "train.t, line 1: expected UTF-8"),
+        (b"\xff\xfeA\x00\n\x00", "train.t is UTF-16 text. .* iconv -f UTF-16 -t UTF-8"),
         (None, "There is no file .*train.t"),
     ],
 )

@@ -78,4 +78,6 @@ def test_texts_come_in_their_order_and_those_without_words_stay(tmp_path):
     rows = [{"source": [f"s{number}", " "]} for number in range(2)] + [{"source": ""}]
     path = tmp_path / "documents.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert list(chunks_of_documents(path)) == [[["s0"], ["s1"], []]]
+    (chunk,) = chunks_of_documents(path)
+    assert [document for _, document in chunk] == [["s0"], ["s1"], []]
+    assert str(chunk[1][0]) == f"{path}, line 2"

@@ -405,6 +405,7 @@ def _killer(place: str, most: int, chance: Random) -> Callable[[], None]:
 # ---- The command line.
 
 SHARES = {"bytes": 35, "stranger": 25, "keras_file": 8, "config": 17, "data": 15}
+SHARES |= {"arguments": 5}
 FAULT_SHARES = {"kill": 60, "kill_workers": 4, "kill_export": 8, "full_disk": 12}
 FAULT_SHARES |= {"permission": 6, "clock": 4, "together": 6}
 

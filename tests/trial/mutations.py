@@ -21,7 +21,7 @@ import keras
 import numpy as np
 
 from keras_attention.applications.common.files import CHECKSUMS, write_checksums
-from tests.trial.workers import MOST_LINES, Case, Judged, outcome_of, tree, watch
+from tests.trial.workers import MOST_LINES, Case, Judged, call, outcome_of, tree, watch
 
 
 def change_bytes(path: Path, chance: Random) -> str:
@@ -253,6 +253,10 @@ def _shape_oddly(lines: list[str], chance: Random) -> str:
     return kind
 
 
+WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+"""Encodings that must be named, as `iconv` knows them, with a mark or without."""
+
+
 def change_data(path: Path, chance: Random) -> tuple[str, bool, Path]:
     """Change a file of texts, and perhaps its name, which is returned as well."""
     lines = path.read_bytes().splitlines(keepends=True)
@@ -276,13 +280,14 @@ def change_data(path: Path, chance: Random) -> tuple[str, bool, Path]:
         "fewer": b"".join(rest[0] + rest[1]),
         "binary": b"\xff" + chance.randbytes(2000),
         "mark": b"\xef\xbb\xbf" + text,
+        "two bad": b"".join([*rest[0], b"\xff\n", line, b"\xfe\n", *rest[1]]),
+        **{name: text.decode("utf-8").encode(name) for name in WIDE},
         "returns": text.replace(b"\n", b"\r\n"),
     }
     kind = chance.choice([*ways, "no file", "no file", "packed", "packed, cut", "packed bomb"])
     refused = {"surrogate": is_json, "fewer": path.suffix in (".source", ".target")}
-    refused = refused.get(
-        kind, kind in ("encoding", "empty", "binary", "packed, cut", "packed bomb")
-    )
+    always = ("encoding", "empty", "binary", "two bad", "packed, cut", "packed bomb", *WIDE)
+    refused = refused.get(kind, kind in always)
     if kind == "no file":
         return replace_file(path, chance), True, path
     if kind in ways:
@@ -293,6 +298,17 @@ def change_data(path: Path, chance: Random) -> tuple[str, bool, Path]:
     packed = gzip.compress(bytes(6 << 20), 1) * 100 if "bomb" in kind else gzip.compress(text, 1)
     path.write_bytes(packed[: -chance.randrange(1, 20)] if "cut" in kind else packed)
     return f"{kind} {path.name}", refused, path
+
+
+def mistyped(word: str, chance: Random) -> str:
+    """Return a word with two letters swapped, one left out or one twice; never the word itself."""
+    at = chance.randrange(len(word) - 1)
+    ways = [
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+        word[:at] + word[at + 1 :],
+        word[:at] + word[at] + word[at:],
+    ]
+    return chance.choice([each for each in ways if each != word])
 
 
 # ---- The kinds of mutations.
@@ -391,6 +407,35 @@ class Mutations:
         use = (subject, verb, self.trial.run_of(subject), folder / "use", data, (str(path), new))
         return self._judge(subject, verb, folder, None, use, (what, may_differ, refused))
 
+    def arguments(self, subject, chance, folder):
+        """A mistyped command line: the answer must be what was meant; nothing may be written."""
+        kind = chance.choice(["option", "verb", "address", "choice"])
+        verbs = {"address": ["predict", "train"], "choice": list(self.trial.uses[subject])}
+        verb = chance.choice(verbs.get(kind, [*self.trial.uses[subject], "train"]))
+        line = self.trial.uses[subject].get(verb, f"train {self.trial.trains[subject]}")
+        names = {"run": self.trial.run_of(subject), "data": self.trial.data}
+        line = line.replace(" --output {out}", "").format(**names).split()
+        if kind != "address" and verb in ("train", "predict"):
+            line += ["--output", str(folder / "out")]
+        if kind == "address":
+            meant = chance.choice(["gs://b/x", "s3://b/x", "hf://me/x", "x+y://b"])
+            line += ["--output", meant]
+        elif kind == "choice":
+            meant = chance.choice(["truncate", "skip"])
+            line += ["--on-too-long", mistyped(meant, chance)]
+        elif kind == "verb":
+            meant, line[0] = line[0], mistyped(line[0], chance)
+        else:
+            place = chance.choice([n for n, each in enumerate(line) if each.startswith("--")])
+            name, equals, value = line[place].partition("=")
+            meant = name.rpartition(".")[2].removeprefix("--")
+            line[place] = name.removesuffix(meant) + mistyped(meant, chance) + equals + value
+        (done, _), outside = self._watched(folder, None, lambda: (call(line, folder / "use"), None))
+        outcome = outside or outcome_of(done, False, False)
+        if outcome == "refused" and meant not in done.err:
+            outcome = "silent difference"
+        return outcome, f"{kind}, {' '.join(line)[:200]}: {done.err.strip()[-300:]}"
+
     def _copy(self, subject, chance, folder):
         form = chance.choice(["run", "run", "preset"])
         run = shutil.copytree(self.trial.run_of(subject, form), folder / "run")
@@ -427,6 +472,16 @@ class Mutations:
         is_same = results == self.trial.answers[subject, verb] and not refused
         lines = 40 if verb in ("once", "resume") else MOST_LINES  # a training tells how it goes
         outcome = outcome_of(done, is_same, may_differ and not refused, lines)
+        if outcome == "refused" and not _says_all(what, done.err):
+            outcome = "silent difference"
         if outcome == "other" and "nan" in done.out.lower():
             outcome = "silent difference"
         return outside or outcome, f"{verb}, {what}: {done.err.strip()[-300:]}"
+
+
+def _says_all(what: str, said: str) -> bool:
+    """Whether a refusal of a changed file names its encoding, or each of its bad lines."""
+    kind = what.partition(" in line ")[0]
+    if kind in WIDE:
+        return f"iconv -f {kind[:6].upper()}" in said
+    return kind != "two bad" or said.count(": expected UTF-8") == 2
