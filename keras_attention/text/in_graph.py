@@ -30,7 +30,7 @@ class SentencePieceInGraph(tf.Module):
         return self._tokenizer(tf.int32).tokenize(nfc_in_graph(strings))
 
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        return self._tokenizer(tf.int32).detokenize(_until_end(ids))
+        return nfc_in_graph(self._tokenizer(tf.int32).detokenize(_until_end(ids)))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
         return self._tokenizer(tf.string).tokenize(nfc_in_graph(strings))

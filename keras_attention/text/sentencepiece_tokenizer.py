@@ -168,7 +168,8 @@ class SentencePieceTokenizer(Tokenizer):
         return list(SegmentationSampler(self._model, alpha, seed)(map(nfc, lines)))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        return _mapped(self._processor.decode, until_end(ids, self.vocabulary_size))
+        lines = _mapped(self._processor.decode, until_end(ids, self.vocabulary_size))
+        return [nfc(line) for line in lines]  # folding case can leave a letter beside its mark
 
     def tokens(self, line: str) -> list[str]:
         return self._processor.encode(nfc(line), out_type=str)

@@ -72,7 +72,7 @@ def test_references_in_another_form_are_right():
 def test_summaries_copy_words_of_either_form(traced_nowhere):
     documents = ["Một khách sạn. Tiếng Việt đẹp.", "한국어 문장을 번역합니다."]
     assert split_sentences(nfd(documents[0])) == split_sentences(documents[0])
-    task = Summarizer.from_texts(documents, ["khách sạn", "한국어"], units=5, vocabulary_size=8)
+    task = Summarizer.from_texts(documents, ["khách sạn", "한국어"], units=6, vocabulary_size=8)
     read = task.preprocessor
     for document in documents:
         one, other = (read.document(split_sentences(text)) for text in (document, nfd(document)))
