@@ -3,9 +3,9 @@
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_text
 
 from keras_attention.text import PAD_ID
-from keras_attention.text.in_graph import nfc_in_graph
 
 from ..common.backend import of_at_most, service_of
 from .encoders import SIDES
@@ -46,7 +46,7 @@ def targets(known: Labels, labels: Any) -> tf.Tensor:
         labels = tf.cast(labels, tf.int32)
     if labels.dtype != tf.string:
         labels = tf.strings.as_string(labels)
-    labels = nfc_in_graph(labels)
+    labels = tensorflow_text.normalize_utf8(labels, "NFC")
     if isinstance(labels, tf.RaggedTensor):
         labels = labels.to_tensor("")
     several = labels if known.kind == "many" else labels[:, None]

@@ -10,7 +10,6 @@ import numpy as np
 from keras import tree
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.decoding.seeds import words_of_seed
 
 from .errors import UserError
 
@@ -130,6 +129,11 @@ def of_at_most(letters: int, **columns: Any) -> list[Any]:
             return tf.identity(strings)
 
     return [checked(name, strings) for name, strings in columns.items()]
+
+
+def words_of_seed(seed: int) -> np.ndarray:
+    """Return the two words of 32 bits of a seed, as int32 `(2,)`."""
+    return np.array([seed % 2**32, seed // 2**32 % 2**32], "uint32").view("int32")
 
 
 def seeds_in_graph(options: SearchOptions, texts: Any) -> Any:

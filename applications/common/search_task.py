@@ -12,8 +12,8 @@ import numpy as np
 from keras import ops
 
 from keras_attention.decoding import DecodingResult, SearchOptions
-from keras_attention.decoding.seeds import words_of_seed
 
+from .backend import words_of_seed
 from .errors import check_choice, check_unicode, shown
 from .preprocessor import TextPreprocessor, as_texts, check_equally_many, padded
 from .streams import in_streams, rows_of_a_batch, stream_count
@@ -247,7 +247,7 @@ def seeds_of(options: SearchOptions, rows: int) -> np.ndarray | None:
     if options.seed is None:
         words = np.random.SeedSequence().generate_state(2 * rows).astype("uint32")
         return words.view("int32").reshape(rows, 2)
-    return np.tile(np.array(words_of_seed(options.seed), "int32"), (rows, 1))
+    return np.tile(words_of_seed(options.seed), (rows, 1))
 
 
 def _as_tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
