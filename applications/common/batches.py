@@ -75,14 +75,14 @@ def encoded_batches(
         encoded = EncodedBatches(source, encode)
         if keras.backend.backend() != "tensorflow":
             return encoded
-        return _as_dataset(encoded[0], lambda: _epoch_of(encoded), repeat)
+        return _as_dataset(encoded[0], lambda: _epoch_of(encoded), encoded.num_batches, repeat)
     batches = map(encode, source.batches)
     if keras.backend.backend() != "tensorflow":
         return (each for each in batches)
     first = list(itertools.islice(batches, 1))
     if not first:
         raise ValueError("An iterator of batches should give one at least. Received: none")
-    return _as_dataset(first[0], lambda: itertools.chain(first, batches), False)
+    return _as_dataset(first[0], lambda: itertools.chain(first, batches), None, False)
 
 
 def _encoded(batch: Any, preprocessor: Any, has_targets: bool) -> Any:
@@ -101,34 +101,44 @@ def _encoded(batch: Any, preprocessor: Any, has_targets: bool) -> Any:
 
 
 def _epoch_of(batches: EncodedBatches) -> Iterator[Any]:
-    """Yield the batches of an epoch in their order, with threads for workers."""
+    """Yield the batches of an epoch in their order; its end comes before the last is handed out.
+
+    Nobody asks for one more than there are.
+    """
+    batches.on_epoch_begin()
+    for number, batch in enumerate(_made_by_workers(batches), 1):
+        if number == batches.num_batches:
+            batches.on_epoch_end()
+        yield batch
+
+
+def _made_by_workers(batches: EncodedBatches) -> Iterator[Any]:
+    """Yield the batches in their order, with threads for workers."""
     count = batches.num_batches
     indices = iter(itertools.count() if count is None else range(count))
-    batches.on_epoch_begin()
-    if batches.workers > 1:
-        with ThreadPoolExecutor(batches.workers) as pool:
-            ahead = max(batches.workers, batches.max_queue_size)
-            waiting = deque(
-                pool.submit(batches.__getitem__, index)
-                for index in itertools.islice(indices, ahead)
-            )
-            while waiting:
-                yield waiting.popleft().result()
-                waiting.extend(
-                    pool.submit(batches.__getitem__, index)
-                    for index in itertools.islice(indices, 1)
-                )
-    else:
+    if batches.workers < 2:
         yield from map(batches.__getitem__, indices)
-    batches.on_epoch_end()
+        return
+    with ThreadPoolExecutor(batches.workers) as pool:
+        ahead = max(batches.workers, batches.max_queue_size)
+        first = itertools.islice(indices, ahead)
+        waiting = deque(pool.submit(batches.__getitem__, index) for index in first)
+        while waiting:
+            yield waiting.popleft().result()
+            following = itertools.islice(indices, 1)
+            waiting.extend(pool.submit(batches.__getitem__, index) for index in following)
 
 
-def _as_dataset(first: Any, batches: Callable[[], Iterable[Any]], repeat: bool) -> Any:
-    """Return a `tf.data.Dataset` of batches like the first, of open shapes."""
+def _as_dataset(
+    first: Any, batches: Callable[[], Iterable[Any]], count: int | None, repeat: bool
+) -> Any:
+    """Return a `tf.data.Dataset` of batches like the first, of open shapes; `count` of them."""
     import tensorflow as tf
 
     signature = keras.tree.map_structure(
         lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), first
     )
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    if count is not None:  # or Keras would warn that the data ran out
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return (dataset.repeat() if repeat else dataset).prefetch(1)

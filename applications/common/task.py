@@ -1,5 +1,6 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -498,8 +499,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
             held_out = self.make_batches(encoded, size, shuffle=False, like=batches, fill=False)
             held_out = held_out.to_dataset(epochs=1)
         kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
-        # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
-        return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
+        with warnings.catch_warnings():
+            if isinstance(corpus, IteratorOfBatches) and steps_per_epoch is None:
+                # Its end is that of the only epoch.
+                warnings.filterwarnings("ignore", "Your input ran out of data")
+            # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
+            return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
 
     def _encoded_stream(self, batches: Any, repeat: bool = False) -> Any:
         """Return batches of texts as batches of ids."""

@@ -229,6 +229,7 @@ def parts_of(network):
         yield {"source": {"table": each.source_embedding.embeddings}, "target": target}
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_a_vocabulary_that_a_network_cannot_have_is_refused(tmp_path, traced_nowhere):
     shared = TranslationPreprocessor.adapt(TEXTS, TEXTS, kind="words", shared=True)
     sizes = [shared.source_vocabulary_size] * 2
