@@ -89,7 +89,8 @@ def missing_paths(sections: Mapping[str, Any]) -> list[UserError]:
         for key in getattr(values, "paths", ()):
             value = getattr(values, key, None)
             try:
-                if value and not input_path(value).exists():
+                # Of a known data set, the error that names the file which its folder lacks is better.
+                if value and not input_path(value).exists() and key != "folder":
                     raise UserError(f"There is no file {value}.")
             except ValueError as error:
                 found.append(UserError(f"{section}.{key}: {error}"))
