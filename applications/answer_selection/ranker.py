@@ -462,7 +462,7 @@ class AnswerRanker(TextTask):
 
         A `TooLong` names the row of a question, whose text or candidates are too long.
         """
-        most, kept, found = self.preprocessor.max_length, [], {}
+        most, kept, found = self.require_preprocessor().max_length, [], {}
         check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
         if on_too_long == "truncate":
             return list(questions)

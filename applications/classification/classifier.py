@@ -261,8 +261,8 @@ class ClassificationTask(TextTask):
     def refuse_long(self, texts: Any) -> None:
         """Raise a `TooLong` where texts, or pairs of texts, have more tokens than are read."""
         columns = as_columns(texts, self.pairs, "texts")
-        lengths = [list(map(length_of, self.preprocessor.ids(column))) for column in columns]
-        self._rows_too_long(lengths, "error")
+        ids = map(self.require_preprocessor().ids, columns)
+        self._rows_too_long([list(map(length_of, column)) for column in ids], "error")
 
     def evaluate_text(
         self,
