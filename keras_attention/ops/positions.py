@@ -136,9 +136,7 @@ def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor
     return ops.where(inside, spread, ops.zeros_like(spread))
 
 
-def _angles(
-    positions: Tensor, size: int, max_wavelength: float, endpoint: bool = False
-) -> Tensor:
+def _angles(positions: Tensor, size: int, max_wavelength: float, endpoint: bool = False) -> Tensor:
     """Every place times every frequency, as `sinusoids` says: one more axis, of half the size."""
     steps = np.arange((size + 1) // 2)
     exponents = steps / max(1, len(steps) - 1) if endpoint else 2 * steps / size
