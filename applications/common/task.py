@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import keras
@@ -87,6 +88,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """Keys of a training section that are attributes of the task, by whose names."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
+    card_sections: Mapping[str, str] = MappingProxyType({})
+    """What the model card of a preset says beside the usual, by headings: a task of others' weights
+    keeps where they come from, and their licence."""
     _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
 
     def __init__(
@@ -436,13 +440,21 @@ class TextTask(OwnModel, keras_hub.models.Task):
             ValueError: where there is no such preset, or it is damaged, of another task or newer.
         """
         folder = presets.preset_folder(preset)
-        if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
-            return cls.from_run_0_1(folder, load_weights)
+        if not (folder / presets.TASK_FILE).is_file():
+            if (folder / FORMAT).is_file():
+                return cls.from_run_0_1(folder, load_weights)
+            if (foreign := cls.from_foreign(folder, load_weights, **kwargs)) is not None:
+                return foreign
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
         task.preset_folder = folder if Path(preset).is_dir() else None
         return task
+
+    @classmethod
+    def from_foreign(cls, folder: Path, load_weights: bool = True, **kwargs) -> "TextTask | None":
+        """Return the task of a folder in a format of others; None where it is in none of them."""
+        return None
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":

@@ -20,6 +20,7 @@ from ..common.errors import check_choice, check_number, check_single
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import new_folder
 from ..common.preprocessor import as_texts, padded
+from ..common.presets import check_arguments
 from ..common.search_task import SearchTask
 from ..common.streams import rows_of_a_batch, stream_count
 from . import data
@@ -32,6 +33,7 @@ from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs, checked_dictionary, encode_checked
+from .pretrained import reader_of
 from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
@@ -448,6 +450,21 @@ class Translator(SearchTask):
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         loss = {name: getattr(config.training, name) for name in cls.training_keys}
         return cls(network, preprocessor, config.decoding.search(), **loss)
+
+    @classmethod
+    def from_foreign(cls, folder, load_weights=True, dtype=None, **kwargs) -> "Translator | None":
+        reader = reader_of(folder)
+        if reader is None:
+            return None
+        check_arguments(cls, dtype, kwargs)
+        source = reader.read(folder)
+        network = source.network(dtype)
+        if not load_weights:
+            network = type(network).from_config(network.get_config())
+        given = {"preprocessor": source.preprocessor, "search": source.search, **kwargs}
+        task = cls(network, **given)
+        task.card_sections = source.card()
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
