@@ -215,7 +215,7 @@ class SentencePieceTokenizer(Tokenizer):
         words = self.vocabulary
         texts = _mapped(self._processor.decode, [[words[each] for each in row] for row in rows])
         # The model leaves spaces as they are in pieces that it does not know.
-        return [text.replace(_SPACE, " ").removeprefix(" ") for text in texts]
+        return [text.removeprefix(_SPACE).replace(_SPACE, " ") for text in texts]
 
     def tokens(self, line: str) -> list[str]:
         return self._cut([line])[0]

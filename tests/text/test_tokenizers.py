@@ -22,19 +22,7 @@ from keras_attention.text import (
     load_tokenizer,
 )
 from keras_attention.text import word_tokenizer as words
-from tests.text.random_text import SENTENCES, random_lines
-
-
-def foreign_model(lowercase: bool = False) -> bytes:
-    """Return a model of Marian's kind: `</s>` is 0, `<unk>` 1, and there are no others."""
-    own = SentencePieceTokenizer.train(SENTENCES, 75, lowercase=lowercase)
-    proto = sentencepiece_model_pb2.ModelProto.FromString(own._content())
-    pieces = list(proto.pieces)
-    del proto.pieces[:]
-    proto.pieces.extend([pieces[END_ID], pieces[UNK_ID], *pieces[4:]])
-    spec = proto.trainer_spec
-    spec.eos_id, spec.unk_id, spec.pad_id, spec.bos_id = 0, 1, -1, -1
-    return proto.SerializeToString()
+from tests.text.random_text import SENTENCES, foreign_model, random_lines
 
 
 def of_own_pieces(lowercase: bool) -> SentencePieceTokenizer:

@@ -135,9 +135,7 @@ class NpzTensors(Tensors):
                 with file.open(name) as entry:
                     shape, dtype = _npy_header(entry)
                 if dtype.hasobject:
-                    raise self.damaged(
-                        f"{name} holds Python objects, which are never unpickled"
-                    )
+                    raise self.damaged(f"{name} holds Python objects, which are never unpickled")
                 if math.prod(shape) * dtype.itemsize > size:
                     raise self.damaged(f"{name} is shorter than it says")
                 self.note(name.removesuffix(".npy"), shape)
