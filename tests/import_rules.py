@@ -36,7 +36,7 @@ PRIVATE += ("tensorflow.python", "tf.python", "tensorflow.lite.python", "tf.lite
 # Modules that may use them, because no public way exists: the reason stands in the module.
 PRIVATE_ALLOWED = {"keras_attention.applications.training.determinism"}
 
-LINE_LIMIT = 500
+LINE_LIMIT = 700
 
 
 @dataclass(frozen=True)

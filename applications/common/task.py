@@ -432,7 +432,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
         Args:
             preset: a folder that `save_to_preset` wrote, a run folder, the name of a preset that
-                comes with the package, or a handle: `hf://user/name`, `kaggle://...`.
+                comes with the package, or a handle: `hf://user/name`, `kaggle://...`. A translator
+                may also be a model that others have trained, as the tutorial "Translators that
+                others have trained" says.
             load_weights: whether to load the weights; else they are new ones.
             **kwargs: arguments of the constructor to change; `dtype` of the network.
 
@@ -443,8 +445,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if not (folder / presets.TASK_FILE).is_file():
             if (folder / FORMAT).is_file():
                 return cls.from_run_0_1(folder, load_weights)
-            if (foreign := cls.from_foreign(folder, load_weights, **kwargs)) is not None:
-                return foreign
+            if cls.reads_foreign(folder):
+                return cls.from_foreign(folder, load_weights, **kwargs)
         task = presets.read_task(cls, folder, load_weights, **kwargs)
         if load_weights:
             read_weights(task.backbone, folder / presets.WEIGHTS_FILE, is_checked=True)
@@ -452,9 +454,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return task
 
     @classmethod
-    def from_foreign(cls, folder: Path, load_weights: bool = True, **kwargs) -> "TextTask | None":
-        """Return the task of a folder in a format of others; None where it is in none of them."""
-        return None
+    def reads_foreign(cls, folder: Path) -> bool:
+        """Whether a folder holds a model of others, in a format that the task reads."""
+        return False
+
+    @classmethod
+    def from_foreign(cls, folder: Path, load_weights: bool = True, **kwargs: Any) -> "TextTask":
+        """Return the task of a folder in a format of others."""
+        raise NotImplementedError(f"{cls.__name__} reads no models of others.")
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":

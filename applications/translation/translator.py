@@ -33,7 +33,7 @@ from .models.builder import build_model
 from .models.ensemble import Ensemble
 from .models.rnnsearch import RNNSearch
 from .preprocessor import TranslationPreprocessor, as_pairs, checked_dictionary, encode_checked
-from .pretrained import reader_of
+from .pretrained.readers import reader_of
 from .results import Links, Translation, evaluation_report, links_of, maps_of, translation_of
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
@@ -452,12 +452,13 @@ class Translator(SearchTask):
         return cls(network, preprocessor, config.decoding.search(), **loss)
 
     @classmethod
-    def from_foreign(cls, folder, load_weights=True, dtype=None, **kwargs) -> "Translator | None":
-        reader = reader_of(folder)
-        if reader is None:
-            return None
+    def reads_foreign(cls, folder) -> bool:
+        return reader_of(folder) is not None
+
+    @classmethod
+    def from_foreign(cls, folder, load_weights=True, dtype=None, **kwargs) -> "Translator":
         check_arguments(cls, dtype, kwargs)
-        source = reader.read(folder)
+        source = reader_of(folder).read(folder)
         network = source.network(dtype)
         if not load_weights:
             network = type(network).from_config(network.get_config())
