@@ -1,6 +1,6 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -371,6 +371,25 @@ class TextTask(OwnModel, keras_hub.models.Task):
         kwargs |= {"steps_per_epoch": steps_per_epoch, "validation_data": held_out}
         # `keras.Model.fit`, as KerasHub's would preprocess what is encoded already.
         return keras.Model.fit(self, dataset, shuffle=False, **kwargs)
+
+    def enable_lora(self, rank: int, target_layer_names: Sequence[str] | None = None) -> None:
+        """Freeze the network, and let `fit` learn a change of low rank for its kernels.
+
+        The task is compiled anew, as it was, with an optimizer that has not trained yet. What is
+        saved holds merged kernels.
+
+        Args:
+            rank: the rank of the change.
+            target_layer_names: the names of the layers; None for the network's default.
+
+        Raises:
+            ValueError: where a name is of no layer that LoRA can adapt, or the network has LoRA.
+        """
+        compiled = self.get_compile_config() if self.compiled else None
+        self.backbone.enable_lora(rank, target_layer_names)
+        self._compiled_functions.clear()
+        if compiled is not None:
+            self.compile_from_config(compiled)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)

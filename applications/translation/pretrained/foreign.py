@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_attention.text import START_ID
+
 from ...common.errors import UserError, shown
 from ..models.transformer import Transformer
 from .tensors import Tensors
@@ -181,10 +183,13 @@ class Architecture:
             dtype=dtype,
             **options,
         )
-        names = ("embeddings",) if self.shared else ("source.embeddings", "target.embeddings")
-        tables = [network.source_embedding, network.target_embedding][: len(names)]
-        for name, layer, ids in zip(names, tables, (rows, written), strict=False):
-            layer.embeddings.assign(taken(read(name), ids, 0.0))
+        if self.shared:
+            network.target_embedding.embeddings.assign(taken(read("embeddings"), written, 0.0))
+        else:
+            sides = (("source", rows), ("target", written))
+            for side, ids in sides:
+                layer = getattr(network, f"{side}_embedding")
+                layer.embeddings.assign(taken(read(f"{side}.embeddings"), ids, 0.0))
         for side, blocks in (("encoder", network.encoders), ("decoder", network.decoders)):
             for index, block in enumerate(blocks):
                 for part in self._parts(side):
@@ -197,7 +202,9 @@ class Architecture:
         bias = np.zeros(self.target_words, "float32")
         if self.has_output_bias:
             bias = read("output.bias").ravel()
-        logits.bias.assign(taken(bias, np.where(written == target.start, -1, written), LOW))
+        of_words = written.copy()
+        of_words[START_ID] = -1  # it is read, and never written
+        logits.bias.assign(taken(bias, of_words, LOW))
         return network
 
 

@@ -17,20 +17,21 @@ import sentencepiece
 import yaml
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import SentencePieceTokenizer
 
 from ...common.errors import UserError, one_line, shown
 from ...common.files import read_bytes
-from ..preprocessor import TranslationPreprocessor
 from .foreign import Architecture, Refusal, Vocabulary, check_special, check_tensors
-from .source import Source
+from .source import MOST_VOCABULARY, Source, preprocessor_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
 NAME = "Marian"
 MOST_YAML = 1 << 20
-MOST_VOCABULARY = 1 << 26
 LONGEST = 512
 OPTIONS = "special:model.yml"
+FIREFOX = (
+    "Not stated in the files of the model. Firefox' own have the Mozilla Public License 2.0: "
+    "https://github.com/mozilla/firefox-translations-models"
+)
 EPSILON = 1e-6
 
 # Types of a `.bin`. After a matrix of eight bits comes a float32: value = integer / multiplier.
@@ -166,21 +167,17 @@ def read(folder: Path) -> Source:
         found = tensors.read(names[name])
         return found.T if names[name].endswith("_Wt") else found
 
-    (source, source_model), (target, target_model) = sides
+    (source, source_path), (target, target_path) = sides
     alignment = {"attention_layer": layer, "attention_head": 0} if is_guided else {}
-    tokenizers = [SentencePieceTokenizer(source_model, source.pieces)]
-    if source_model == target_model and source.pieces == target.pieces:
-        tokenizers *= 2
-    else:
-        tokenizers.append(SentencePieceTokenizer(target_model, target.pieces))
     return Source(
         name=NAME,
         folder=folder,
         weights=path,
         network=lambda dtype: architecture.network(array, source, target, dtype, **alignment),
-        preprocessor=TranslationPreprocessor(*tokenizers),
+        preprocessor=preprocessor_of((source_path, source.pieces), (target_path, target.pieces)),
         search=_search(settings, config or path),
         about=f"Marian {options.get('version', '')}".strip(),
+        licence=FIREFOX if _is_student(options, tensors) else "",
     )
 
 
@@ -334,8 +331,13 @@ def _guided(
         layer = int(given) - 1 if is_layer else -1
     told = {**settings, **options}
     is_told = any(told.get(key) not in (*NONE, False) for key in ("guided-alignment", "alignment"))
-    is_student = options.get("dec-cell") == "ssru" and isinstance(tensors, BinTensors)
-    return layer, is_told or (is_student and tensors.has_int8)
+    return layer, is_told or _is_student(options, tensors)
+
+
+def _is_student(options: Mapping[str, Any], tensors: Tensors) -> bool:
+    """Whether a model is of the kind that Firefox has: with an SSRU, and in eight bits."""
+    is_int8 = isinstance(tensors, BinTensors) and tensors.has_int8
+    return is_int8 and options.get("dec-cell") == "ssru"
 
 
 def _search(settings: Mapping[str, Any], path: Path) -> SearchOptions:
@@ -397,7 +399,7 @@ def _looks_like_marian(path: Path) -> bool:
 
 def _vocabularies(
     folder: Path, settings: Mapping[str, Any], architecture: Architecture, refusal: Refusal
-) -> list[tuple[Vocabulary, bytes]]:
+) -> list[tuple[Vocabulary, Path]]:
     """Return the vocabulary of each side, and the SentencePiece model that cuts its text."""
     named = settings.get("vocabs")
     if isinstance(named, list) and named:
@@ -413,8 +415,7 @@ def _vocabularies(
     sides, words = [], (architecture.source_words, architecture.target_words)
     for side, path, count in zip(("source", "target"), paths, words, strict=True):
         if path.suffix == ".spm":
-            model = read_bytes(path, MOST_VOCABULARY)
-            vocabulary = _of_sentencepiece(model, path)
+            cutter, vocabulary = path, _of_sentencepiece(path)
         else:
             cutter = folder / f"{side}.spm"
             if not cutter.is_file():
@@ -422,18 +423,18 @@ def _vocabularies(
                     f"{folder} has the vocabulary {path.name} and no {cutter.name}, the "
                     "SentencePiece model that cuts text into its pieces."
                 )
-            model = read_bytes(cutter, MOST_VOCABULARY)
             vocabulary = _of_yaml(path, count)
         check_special(vocabulary, refusal)
         refusal.need(
             len(vocabulary.words) == count,
             f"{path.name} has {len(vocabulary.words):,} words, and the model {count:,}",
         )
-        sides.append((vocabulary, model))
+        sides.append((vocabulary, cutter))
     return sides
 
 
-def _of_sentencepiece(model: bytes, path: Path) -> Vocabulary:
+def _of_sentencepiece(path: Path) -> Vocabulary:
+    model = read_bytes(path, MOST_VOCABULARY)
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError:

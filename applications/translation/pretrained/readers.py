@@ -3,9 +3,9 @@
 from pathlib import Path
 from types import ModuleType
 
-from . import marian
+from . import hugging_face, marian
 
-READERS: tuple[ModuleType, ...] = (marian,)
+READERS: tuple[ModuleType, ...] = (hugging_face, marian)
 
 
 def reader_of(folder: Path) -> ModuleType | None:

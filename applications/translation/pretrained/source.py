@@ -6,14 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from keras_attention.decoding import SearchOptions
+from keras_attention.text import SentencePieceTokenizer
 
-from ...common.files import checksum
+from ...common.errors import UserError, one_line
+from ...common.files import checksum, read_bytes
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
 
 NOT_STATED = "Not stated in the files of the model: ask where it comes from."
 CARDS = ("README.md", "README")
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENCE", "COPYING")
+
+
+MOST_VOCABULARY = 1 << 26
+"""Bytes of a vocabulary's file."""
+
+
+def preprocessor_of(*sides: tuple[Path, list[str]]) -> TranslationPreprocessor:
+    """Return the preprocessor of a file of SentencePiece, and the pieces with ids, for each side.
+
+    Where both are alike, source and target have one tokenizer.
+    """
+    models, tokenizers = [], []
+    for path, pieces in sides:
+        if not path.is_file():
+            raise UserError(f"{path.parent} has no {path.name}, which cuts text into pieces.")
+        models.append(read_bytes(path, MOST_VOCABULARY))
+        try:
+            tokenizers.append(SentencePieceTokenizer(models[-1], pieces))
+        except ValueError as error:
+            raise UserError(f"{path}: {one_line(error)}") from None
+    if models[0] == models[1] and sides[0][1] == sides[1][1]:
+        tokenizers = tokenizers[:1] * 2
+    return TranslationPreprocessor(*tokenizers)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import yaml
+from scipy.special import erf
 
 from tests.text.random_text import foreign_model
 
@@ -42,6 +43,11 @@ OPTIONS = {
 SELF = {"transformer-decoder-autoreg": "self-attention", "dec-cell": "gru"}
 PRE = {"transformer-preprocess": "n", "transformer-postprocess": "da"}
 PRE |= {"transformer-postprocess-top": "n"}
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "swish": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
+}
 
 
 def weights_of(options, seed=0):
@@ -167,6 +173,8 @@ def write_folder(folder, form="bin", seed=0, settings=None, **changes):
 class Oracle:
     """Marian's Transformer in float64, one sentence at a time, ids as in the file."""
 
+    epsilon, scale, start = 1e-6, None, None
+
     def __init__(self, weights, options):
         self.weights = {name: array.astype("float64") for name, array in weights.items()}
         self.options = options
@@ -211,14 +219,18 @@ class Oracle:
     def _embedded(self, side, ids):
         table = self._table(side)
         width = table.shape[1]
-        rows = np.array([np.zeros(width) if each is None else table[each] for each in ids])
-        rates = 10000.0 ** (-np.arange(width // 2) / (width // 2 - 1))
-        angles = np.arange(len(ids))[:, None] * rates
-        return rows * width**0.5 + np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        first = np.zeros(width) if self.start is None else table[self.start]
+        rows = np.array([first if each is None else table[each] for each in ids])
+        angles = np.arange(len(ids))[:, None] * self._rates(width)
+        scale = width**0.5 if self.scale is None else self.scale
+        return rows * scale + np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+    def _rates(self, width):
+        return 10000.0 ** (-np.arange(width // 2) / (width // 2 - 1))
 
     def _norm(self, name, x, end=""):
         x = x - x.mean(-1, keepdims=True)
-        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + self.epsilon)
         return x * self.weights[f"{name}_ln_scale{end}"] + self.weights[f"{name}_ln_bias{end}"]
 
     def _residual(self, name, pre_name, x, function):
@@ -254,10 +266,7 @@ class Oracle:
     def _feed_forward(self, name, x):
         def function(y):
             hidden = y @ self.weights[f"{name}_W1"] + self.weights[f"{name}_b1"]
-            if self.options["transformer-ffn-activation"] == "swish":
-                hidden = hidden / (1 + np.exp(-hidden))
-            else:
-                hidden = np.maximum(hidden, 0)
+            hidden = ACTIVATIONS[self.options["transformer-ffn-activation"]](hidden)
             return hidden @ self.weights[f"{name}_W2"] + self.weights[f"{name}_b2"]
 
         return self._residual(f"{name}_ffn", f"{name}_ffn", x, function)
