@@ -71,7 +71,7 @@ class Vocabulary:
     @property
     def others(self) -> list[int]:
         """The ids that are not special, in order."""
-        special = {self.unknown, self.end, self.pad}
+        special = {self.unknown, self.end, self.pad, self.start}
         return [each for each in range(len(self.words)) if each not in special]
 
     @property
@@ -105,6 +105,7 @@ class Architecture:
     shared: bool = True
     tied: bool = True
     has_output_bias: bool = True
+    source_end: bool = True
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the name of each array, and its shape."""
@@ -179,7 +180,7 @@ class Architecture:
             sinusoids=self.sinusoids,
             share_embeddings=self.shared,
             tie_embeddings=self.tied,
-            source_end=True,
+            source_end=self.source_end,
             dtype=dtype,
             **options,
         )
@@ -203,7 +204,8 @@ class Architecture:
         if self.has_output_bias:
             bias = read("output.bias").ravel()
         of_words = written.copy()
-        of_words[START_ID] = -1  # it is read, and never written
+        if target.start == target.pad:
+            of_words[START_ID] = -1  # it is read, and never written
         logits.bias.assign(taken(bias, of_words, LOW))
         return network
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from types import ModuleType
 
-from . import hugging_face, marian
+from . import ctranslate2, hugging_face, marian
 
-READERS: tuple[ModuleType, ...] = (hugging_face, marian)
+READERS: tuple[ModuleType, ...] = (hugging_face, ctranslate2, marian)
 
 
 def reader_of(folder: Path) -> ModuleType | None:

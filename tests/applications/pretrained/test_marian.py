@@ -126,6 +126,28 @@ def test_the_search_is_that_of_the_decoder_configuration(tmp_path):
         Translator.from_preset(tmp_path / "a")
 
 
+def test_it_learns_a_users_words_with_lora(tmp_path):
+    """Only the change is trained; what is saved holds it; a task that was compiled is so anew."""
+    write_folder(tmp_path / "a", "int8", seed=5)
+    translator = Translator.from_preset(tmp_path / "a")
+    sources, targets = SENTENCES[:4], SENTENCES[1:5]
+    before = translator.perplexity(sources, targets)
+    table = np.array(translator.backbone.target_embedding.embeddings)
+    translator.compile(keras.optimizers.Adam(0.03))
+    translator.enable_lora(2)
+    translator.fit(sources, targets, epochs=6, batch_size=2, verbose=0)
+    assert translator.optimizer.learning_rate == 0.03
+    assert all("lora" in each.path for each in translator.backbone.trainable_weights)
+    np.testing.assert_array_equal(translator.backbone.target_embedding.embeddings, table)
+    after = translator.perplexity(sources, targets)
+    assert after < 0.8 * before
+    translator.save_to_preset(tmp_path / "mine")
+    again = Translator.from_preset(tmp_path / "mine")
+    np.testing.assert_allclose(again.perplexity(sources, targets), after, rtol=1e-4)
+    assert again.backbone.attention_head == 0
+    assert "Read from `a/model.bin`" in (tmp_path / "mine" / "README.md").read_text()
+
+
 def test_new_weights_without_those_of_the_file(tmp_path):
     write_folder(tmp_path / "a")
     first, second = (Translator.from_preset(tmp_path / "a", load_weights=x) for x in (True, False))
