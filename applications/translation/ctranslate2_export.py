@@ -16,7 +16,8 @@ from .models.transformer import Transformer
 MODEL_FOLDER = "model"
 LONGEST = 2048
 """Places of the table of positions: CTranslate2 refuses a longer sentence or translation."""
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "silu": "SWISH"}
+ACTIVATIONS |= {"geglu": "GELU", "swiglu": "SWISH"}
 
 
 def export_ctranslate2(task: TextTask, output: Path | str) -> None:
@@ -120,7 +121,8 @@ def _specification(task):
     )
     encoder, decoder = specification.encoder, specification.decoder
     places = np.zeros((1, LONGEST, model.embedding_size), "float32")
-    codes = _array(PositionalEncoding(dtype="float32")(places))[0]
+    settings = {**(model.sinusoids or {}), "scale": False}
+    codes = _array(PositionalEncoding(**settings, dtype="float32")(places))[0]
     for side, spec, embeddings, layers, norm in (
         ("source", encoder, model.source_embedding, model.encoders, model.encoder_norm),
         ("target", decoder, model.target_embedding, model.decoders, model.decoder_norm),
@@ -128,6 +130,7 @@ def _specification(task):
         table = spec.embeddings[0] if side == "source" else spec.embeddings
         table.weight = _array(embeddings.embeddings)
         spec.position_encodings.encodings = codes
+        spec.scale_embeddings = model.position_codes.scale
         for block_spec, block in zip(spec.layer, layers, strict=True):
             _set_block(block_spec, block)
         if model.norm == "pre":
@@ -139,7 +142,8 @@ def _specification(task):
     settings = specification.config
     settings.unk_token, settings.eos_token = words[UNK_ID], words[END_ID]
     settings.bos_token = settings.decoder_start_token = words[START_ID]
-    settings.layer_norm_epsilon = model.decoders[0].layer_norm_epsilon
+    settings.layer_norm_epsilon = model.layer_norm_epsilon
+    settings.add_source_eos = model.source_end
     return specification
 
 

@@ -1,6 +1,7 @@
 """Results of a translator: translations that show themselves, links of words, and reports."""
 
 import dataclasses
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, ranked_number, written
 from .preprocessor import TranslationPreprocessor
+
+SPACE = "\u2581"
+"""How pieces write the space before them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,11 +70,12 @@ class Translation(Searched):
         """Whether there are attention weights of any token."""
         return self.alignment is not None and bool(self.tokens)
 
-    def plot(self, path: Path | str | None = None) -> Any:
+    def plot(self, path: Path | str | None = None, *, words: bool = True) -> Any:
         """Return the alignment as a `matplotlib.figure.Figure`, and write it where asked to.
 
         Args:
             path: a new .png, .svg or .pdf.
+            words: whether to draw whole words, as `whole_words` says, in place of their pieces.
         """
         if not self.can_be_drawn:
             raise ValueError(
@@ -79,13 +84,53 @@ class Translation(Searched):
             )
         if path is not None:
             check_picture(path)
-        return written(plot_alignment(self.alignment, self.source_tokens, self.tokens), path)
+        drawn = self.alignment, self.source_tokens, self.tokens
+        return written(plot_alignment(*(whole_words(*drawn) if words else drawn)), path)
 
     def show(self) -> str:
         """Return the alignment as text, for a terminal; of no alignment, the translation."""
         if not self.can_be_drawn:
             return self.text
         return alignment_text(self.alignment, self.source_tokens, self.tokens)
+
+
+def whole_words(
+    attention: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str]
+) -> tuple[np.ndarray, list[str], list[str]]:
+    """Return the attention of whole words: of weights `(T, S)` between pieces, and their words.
+
+    A word is looked at by as much as all its pieces are, and looks as its pieces do in the mean.
+    Letters that follow each other without a space are one word. Digits, punctuation, and letters
+    of scripts that are written without spaces, stay the tokens that they are.
+    """
+    source, columns = _joined(source_tokens)
+    target, rows = _joined(target_tokens)
+    weights = np.asarray(attention) @ np.eye(len(source))[columns]
+    member = np.eye(len(target))[rows]
+    return (member / member.sum(axis=0)).T @ weights, source, target
+
+
+def _joined(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the words of tokens, and for each token the number of its word."""
+    words: list[str] = []
+    of_token = []
+    # Where tokens are words, none says whether a space comes before it.
+    are_pieces = any(SPACE in each for each in tokens)
+    for token in tokens:
+        before = words[-1] if words and are_pieces else ""
+        joins = all(map(_spells, before[-1:] + token[:1])) or before == SPACE
+        if before and token and joins:
+            words[-1] += token
+        else:
+            words.append(token)
+        of_token.append(len(words) - 1)
+    return words, of_token
+
+
+def _spells(character: str) -> bool:
+    """Whether a character is part of words in a script with spaces between them."""
+    is_letter = unicodedata.category(character)[0] in "LM" or character in "'’"
+    return is_letter and unicodedata.east_asian_width(character) != "W"
 
 
 Links = list[tuple[int, int]]

@@ -21,6 +21,7 @@ from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import check_picture, new_folder
 from ..common.lengths import without_rows
 from ..common.preprocessor import as_texts, padded
+from ..common.presets import check_arguments
 from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
 from . import data
@@ -41,6 +42,7 @@ from .preprocessor import (
     checked_dictionary,
     encode_checked,
 )
+from .pretrained.readers import reader_of
 from .results import (
     Links,
     Translation,
@@ -579,6 +581,22 @@ class Translator(SearchTask):
         language = config.data.target_language
         search = config.decoding.search()
         return cls(network, preprocessor, search, target_language=language, **loss)
+
+    @classmethod
+    def reads_foreign(cls, folder) -> bool:
+        return reader_of(folder) is not None
+
+    @classmethod
+    def from_foreign(cls, folder, load_weights=True, dtype=None, **kwargs) -> "Translator":
+        check_arguments(cls, dtype, kwargs)
+        source = reader_of(folder).read(folder)
+        network = source.network(dtype)
+        if not load_weights:
+            network = type(network).from_config(network.get_config())
+        given = {"preprocessor": source.preprocessor, "search": source.search, **kwargs}
+        task = cls(network, **given)
+        task.card_sections = source.card()
+        return task
 
     @classmethod
     def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:

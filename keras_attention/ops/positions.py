@@ -18,10 +18,24 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
-def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
-    """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`: a new axis."""
-    angles = _angles(positions, size, max_wavelength)
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+def sinusoids(
+    positions: Tensor,
+    size: int,
+    max_wavelength: float = 10_000.0,
+    layout: str = "interleaved",
+    endpoint: bool = False,
+) -> Tensor:
+    """Return sines and cosines of every place times each frequency: one more axis, of `size`.
+
+    Frequencies are `w^(-2i/D)`, or with `endpoint` `w^(-i/(D/2 - 1))`, the last of which is `1/w`.
+    In the layout `"interleaved"` each sine is followed by its cosine; in `"halves"` all sines come
+    first. An odd `size` has one sine more than cosines.
+    """
+    angles = _angles(positions, size, max_wavelength, endpoint)
+    sines, cosines = ops.sin(angles), ops.cos(angles)
+    if layout == "halves":
+        return ops.concatenate([sines, cosines[..., : size // 2]], axis=-1)
+    pairs = ops.stack([sines, cosines], axis=-1)
     return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]
 
 
@@ -122,9 +136,11 @@ def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor
     return ops.where(inside, spread, ops.zeros_like(spread))
 
 
-def _angles(positions: Tensor, size: int, max_wavelength: float) -> Tensor:
-    """Every place times every frequency `w^(-2i/D)`: one more axis, of half the size."""
-    frequencies = float(max_wavelength) ** (-np.arange(0, size, 2) / size)
+def _angles(positions: Tensor, size: int, max_wavelength: float, endpoint: bool = False) -> Tensor:
+    """Every place times every frequency, as `sinusoids` says: one more axis, of half the size."""
+    steps = np.arange((size + 1) // 2)
+    exponents = steps / max(1, len(steps) - 1) if endpoint else 2 * steps / size
+    frequencies = float(max_wavelength) ** -exponents
     positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
     return ops.multiply(positions, frequencies.astype("float32"))
 

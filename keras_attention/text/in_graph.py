@@ -46,6 +46,37 @@ class SentencePieceInGraph(tf.Module):
         return tensorflow_text.SentencepieceTokenizer(model=self._model, out_type=out_type)
 
 
+class OwnPiecesInGraph(SentencePieceInGraph):
+    """`SentencePieceTokenizer` with `pieces`; `tag` is the form of a tag, where there are any."""
+
+    def __init__(self, model: bytes, vocabulary: Sequence[str], tag: str | None) -> None:
+        super().__init__(model)
+        first = END_ID + 1
+        pieces = tf.constant(list(vocabulary[first:]), tf.string)
+        self._vocabulary = tf.constant(list(vocabulary))
+        self._ids = _table(pieces, tf.range(first, len(vocabulary)), UNK_ID)
+        self._tag = tag
+
+    def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        return tf.ragged.map_flat_values(self._ids.lookup, self.tokens(strings))
+
+    def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        pieces = tf.gather(self._vocabulary, _until_end(ids))
+        text = self._tokenizer(tf.string).detokenize(pieces)
+        return tf.strings.regex_replace(
+            tf.strings.regex_replace(text, "^\u2581", ""), "\u2581", " "
+        )
+
+    def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        if self._tag is None:
+            return super().tokens(strings)
+        has_tag = tf.strings.regex_full_match(strings, f"(?s){self._tag}.*")
+        rest = tf.strings.regex_replace(strings, f"^{self._tag}", "")
+        tag = tf.strings.regex_replace(strings, f"(?s)^({self._tag}).*", r"\1")
+        tags = tf.ragged.boolean_mask(tag[:, None], has_tag[:, None])
+        return tf.concat([tags, super().tokens(rest)], axis=1)
+
+
 class WordsInGraph(tf.Module):
     """`WordTokenizer` inside a graph; readers import `tensorflow_text`."""
 

@@ -1,23 +1,37 @@
 """Subword pieces learnt from the user's own text."""
 
+import functools
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from .normalization import nfc
 from .segmentation import SegmentationSampler
-from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, Tokenizer, check_lines, until_end
+from .tokenizer import (
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNK_ID,
+    Tokenizer,
+    check_lines,
+    until_end,
+)
 
 if TYPE_CHECKING:
-    from .in_graph import SentencePieceInGraph
+    from .in_graph import OwnPiecesInGraph, SentencePieceInGraph
 
 MODEL_TYPES = ("unigram", "bpe")
 _SPACE = "\u2581"
+TAG = r">>[^<>\s]+<<"
+"""What a tag of a language looks like, such as `>>fra<<`: a regular expression of re and RE2."""
+_TAG = re.compile(TAG)
 # Fewer lines are worth no threads.
 FEW_LINES = 64
 # Training time grows with the square of the longest line: longer ones are cut, at spaces if any.
@@ -32,12 +46,19 @@ class SentencePieceTokenizer(Tokenizer):
     come in Unicode's order, so that all text comes into form C first (`nfc`). A space is part of
     the piece after it, written "▁".
 
+    Models of others number their pieces in another way, and may share a vocabulary between two
+    languages with a model for each. With `pieces`, text is cut by the model, and a piece has the id
+    that its position in `pieces` gives, whatever its id in the model.
+
     Args:
-        model: the content of a SentencePiece `.model` file whose padding, unknown, start and end
-            have the ids 0, 1, 2 and 3. `train` makes one.
+        model: the content of a SentencePiece `.model` file. Without `pieces`, its padding, unknown,
+            start and end must have the ids 0, 1, 2 and 3. `train` makes one.
+        pieces: the pieces that have ids, in order from id 4 on. All others are unknown. Those that
+            look like `>>fra<<` are tags of languages: a text may begin with one.
 
     Raises:
-        ValueError: where `model` is no SentencePiece model, or its special ids are others.
+        ValueError: where `model` is no SentencePiece model, its special ids are others and there
+            are no `pieces`, or a piece is no text or comes twice.
 
     Reference:
         [Kudo & Richardson, 2018](https://arxiv.org/abs/1808.06226)
@@ -53,19 +74,25 @@ class SentencePieceTokenizer(Tokenizer):
     kind = "sentencepiece"
     suffix = ".model"
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, pieces: Sequence[str] | None = None):
         self._model = bytes(model)
+        self._pieces = None if pieces is None else check_pieces(pieces)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
         except RuntimeError as error:
             raise ValueError(f"Expected a SentencePiece model. Received: {error}") from error
         processor = self._processor
+        if self._pieces is not None:
+            first = len(SPECIAL_TOKENS)
+            self._ids = {piece: first + place for place, piece in enumerate(self._pieces)}
+            self._has_tags = any(map(_TAG.fullmatch, self._pieces))
+            return
         ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if ids != (PAD_ID, UNK_ID, START_ID, END_ID):
             raise ValueError(
                 "Expected a SentencePiece model whose padding, unknown, start and end have the "
                 f"ids 0, 1, 2, 3. Received: {', '.join(map(str, ids))}; train it with "
-                "--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3."
+                "--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or give `pieces` ids of your own."
             )
 
     @classmethod
@@ -135,15 +162,22 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def vocabulary_size(self) -> int:
+        if self._pieces is not None:
+            return len(SPECIAL_TOKENS) + len(self._pieces)
         return self._processor.vocab_size()
 
     @property
     def vocabulary(self) -> list[str]:
+        if self._pieces is not None:
+            return [*SPECIAL_TOKENS, *self._pieces]
         return self._processor.id_to_piece(list(range(self.vocabulary_size)))
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         check_lines(lines, "encode")
-        return _mapped(self._processor.encode, [nfc(line) for line in lines])
+        lines = [nfc(line) for line in lines]
+        if self._pieces is None:
+            return _mapped(self._processor.encode, lines)
+        return [[self._ids.get(piece, UNK_ID) for piece in row] for row in self._cut(lines)]
 
     def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Return random pieces of each line, the same ones for the same seed.
@@ -165,29 +199,82 @@ class SentencePieceTokenizer(Tokenizer):
         check_lines(lines, "sample")
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"`alpha` should lie in [0, 1]. Received: alpha={alpha}")
-        return list(SegmentationSampler(self._model, alpha, seed)(map(nfc, lines)))
+        sampler = SegmentationSampler(self._model, alpha, seed)
+        lines = [nfc(line) for line in lines]
+        if self._pieces is None:
+            return list(sampler(lines))
+        tags, texts = self._tags_and_texts(lines)
+        # The sampler gives ids of the model.
+        words = self._processor.id_to_piece(list(range(self._processor.vocab_size())))
+        own = [self._ids.get(word, UNK_ID) for word in words]
+        return [
+            [self._ids.get(each, UNK_ID) for each in tag] + [own[each] for each in ids]
+            for tag, ids in zip(tags, sampler(texts), strict=True)
+        ]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        lines = _mapped(self._processor.decode, until_end(ids, self.vocabulary_size))
-        return [nfc(line) for line in lines]  # folding case can leave a letter beside its mark
+        rows = until_end(ids, self.vocabulary_size)
+        # Folding case can leave a letter beside its mark.
+        if self._pieces is None:
+            return [nfc(text) for text in _mapped(self._processor.decode, rows)]
+        words = self.vocabulary
+        texts = _mapped(self._processor.decode, [[words[each] for each in row] for row in rows])
+        # The model leaves spaces as they are in pieces that it does not know.
+        return [nfc(text.removeprefix(_SPACE).replace(_SPACE, " ")) for text in texts]
 
     def tokens(self, line: str) -> list[str]:
-        return self._processor.encode(nfc(line), out_type=str)
+        return self._cut([nfc(line)])[0]
 
     def join(self, tokens: Sequence[str]) -> str:
         return "".join(tokens).replace(_SPACE, " ").removeprefix(" ")
 
-    def in_graph(self) -> "SentencePieceInGraph":
-        from .in_graph import SentencePieceInGraph
+    def in_graph(self) -> "SentencePieceInGraph | OwnPiecesInGraph":
+        from .in_graph import OwnPiecesInGraph, SentencePieceInGraph
 
-        return SentencePieceInGraph(self._model)
+        if self._pieces is None:
+            return SentencePieceInGraph(self._model)
+        return OwnPiecesInGraph(self._model, self.vocabulary, TAG if self._has_tags else None)
+
+    def _cut(self, lines: list[str]) -> list[list[str]]:
+        """Return the pieces of lines, unknown ones as the text has them."""
+        tags, texts = self._tags_and_texts(lines)
+        cut = _mapped(functools.partial(self._processor.encode, out_type=str), texts)
+        return [tag + pieces for tag, pieces in zip(tags, cut, strict=True)]
+
+    def _tags_and_texts(self, lines: Iterable[str]) -> tuple[list[list[str]], list[str]]:
+        """Return the tag that each line begins with, a list of one or none, and the rest."""
+        lines = list(lines)
+        if self._pieces is None or not self._has_tags:
+            return [[] for _ in lines], lines
+        found = [(match[0] if (match := _TAG.match(line)) else "") for line in lines]
+        rest = [line.removeprefix(tag) for tag, line in zip(found, lines, strict=True)]
+        return [[tag] if tag else [] for tag in found], rest
 
     def _content(self) -> bytes:
         return self._model
 
+    def _options(self) -> dict:
+        return {} if self._pieces is None else {"pieces": self._pieces}
+
     @classmethod
     def _restore(cls, content: bytes, options: dict) -> "SentencePieceTokenizer":
-        return cls(content)
+        return cls(content, options.get("pieces"))
+
+
+def check_pieces(pieces: Any) -> list[str]:
+    """Return pieces as a list; refuse what is no text, and what comes twice."""
+    if isinstance(pieces, (str, bytes)) or not isinstance(pieces, Sequence):
+        raise ValueError(f"`pieces` must be a list of strings. Received: {str(pieces)[:80]!r}")
+    for place, piece in enumerate(pieces):
+        if not isinstance(piece, str) or not piece:
+            raise ValueError(
+                "`pieces` must be strings that are not empty. "
+                f"Received: pieces[{place}]={str(piece)[:80]!r}"
+            )
+    if len(set(pieces)) < len(pieces):
+        twice = next(piece for piece, count in Counter(pieces).items() if count > 1)
+        raise ValueError(f"`pieces` must be different ones. Received: {twice[:80]!r} twice or more")
+    return list(pieces)
 
 
 def _mapped(function: Callable, items: list) -> list:

@@ -462,3 +462,58 @@ def test_source_and_target_embeddings_start_apart(name):
     )
     rows = min(len(source), len(target))
     assert not np.any(source[:rows] == target[:rows])
+
+
+def source_end(positions="sinusoidal", **options):
+    model = Transformer(SOURCE, TARGET, positions=positions, source_end=True, **BLOCKS, **options)
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "relative"])
+def test_the_end_token_after_a_source_is_read_at_its_own_position(positions):
+    """As if it were a word of the source, whatever padding follows; its weights are left out."""
+    model = source_end(positions)
+    plain = Transformer(SOURCE, TARGET, positions=positions, **BLOCKS)
+    plain.set_weights(model.get_weights())
+    source = np.array([[5, 9, 0, 0, 0], [7, 4, 8, 11, 6]])
+    target = np.array([[2, 5, 6], [2, 7, 0]])
+    logits, scores = model.score(source, target)
+    maps = model.attention_maps(source, target)
+    assert tuple(scores.shape) == (2, 3, 5)
+    for row, length in enumerate((2, 5)):
+        ended = np.append(source[row, :length], END_ID)[None]
+        wanted, weights = plain.score(ended, target[row : row + 1])
+        np.testing.assert_allclose(logits[row], wanted[0], atol=2e-5)
+        np.testing.assert_allclose(scores[row, :, :length], weights[0, :, :-1], atol=1e-6)
+        assert not np.any(scores[row, :, length:])
+        for name, each in plain.attention_maps(ended, target[row : row + 1]).items():
+            kept = maps[name][row]
+            if name == "encoder self-attention":
+                assert kept.shape[-2:] == (5, 5)
+                kept, each = kept[..., :length, :length], each[..., :-1, :-1]
+            elif name == "cross-attention":
+                kept, each = kept[..., :length], each[..., :-1]
+            np.testing.assert_allclose(kept, each[0], atol=2e-6)
+        assert not np.any(maps["encoder self-attention"][row, ..., length:])
+
+
+def test_a_search_reads_the_end_of_the_source_in_any_padding():
+    model = source_end(sinusoids={"layout": "halves"}, activation="swish", layer_norm_epsilon=0.1)
+    model = Transformer.from_config(model.get_config())
+    randomize(model)
+    sources = np.array([[5, 9, 0, 0], [7, 4, 8, 11]])
+    options = SearchOptions(beam_size=2, max_length=6)
+    found = search(model, sources, options)
+    for row, length in enumerate((2, 4)):
+        alone = search(model, sources[row : row + 1, :length], options)
+        size = alone.tokens.shape[2]
+        np.testing.assert_array_equal(found.tokens[row, :, :size], alone.tokens[0])
+        np.testing.assert_allclose(found.scores[row], alone.scores[0], rtol=1e-5)
+        attention = found.attention[row, 0, :size, :length]
+        np.testing.assert_allclose(attention, alone.attention[0, 0], atol=1e-5)
+
+
+def test_sinusoids_go_with_sinusoidal_positions_only():
+    with pytest.raises(ValueError, match="`sinusoids` goes with positions='sinusoidal' only"):
+        Transformer(SOURCE, TARGET, positions="rotary", sinusoids={"layout": "halves"}, **BLOCKS)

@@ -16,6 +16,7 @@ from keras_attention.applications.translation import (
     build_model,
 )
 from keras_attention.applications.translation.models.layers import WordLogits
+from keras_attention.applications.translation.results import whole_words
 from tests.applications.translation_runs import randomize
 
 B, S, T, SOURCE, TARGET, E, U, A, R = 3, 5, 7, 23, 29, 7, 11, 13, 5
@@ -234,3 +235,33 @@ def test_layer_and_head_of_the_attention_are_chosen():
 def test_refusals_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["▁tra", "ga", "▁uma", "."], ["▁traga", "▁uma", "."]),
+        (["▁", "j", "uin", "▁1", "9"], ["▁juin", "▁1", "9"]),
+        (["▁don", "'", "t", ",", "▁"], ["▁don't", ",", "▁"]),
+        (["▁日", "本", "語"], ["▁日", "本", "語"]),
+        (["tra", "ga"], ["tra", "ga"]),  # of words
+        ([">>fra<<", "▁e", "\u0301t", "é"], [">>fra<<", "▁e\u0301té"]),
+        ([], []),
+    ],
+)
+def test_pictures_show_whole_words(tokens, words):
+    """A word is looked at by as much as all its pieces are, and looks as they do in the mean."""
+    attention = np.random.default_rng(1).uniform(size=(3, len(tokens)))
+    weights, source, target = whole_words(attention, tokens, ["▁a", "b", "▁c"])
+    assert (source, target) == (words, ["▁ab", "▁c"])
+    starts = np.cumsum([0, *map(len, tokens)])[:-1]
+    column_of = np.searchsorted(np.cumsum(list(map(len, words))), starts, side="right")
+    wanted = np.zeros((2, len(words)))
+    for column, of_token in zip(column_of, attention.T, strict=True):
+        wanted[:, column] += [of_token[:2].mean(), of_token[2]]
+    np.testing.assert_allclose(weights, wanted)
+    turned, columns, rows = whole_words(attention.T, ["▁a", "b", "▁c"], tokens)
+    assert (columns, rows) == (["▁ab", "▁c"], words)
+    for row, each in enumerate(turned):
+        of_word = attention.T[column_of == row].mean(axis=0)
+        np.testing.assert_allclose(each, [of_word[:2].sum(), of_word[2]])

@@ -132,3 +132,53 @@ def test_shapes_that_do_not_fit_are_refused(layer):
         layer(np.zeros((2, 6), "float32"))
     with pytest.raises(ValueError, match=r"Received: x of shape \(2, 1, 6\)"):
         layer.step(np.zeros((2, 1, 6), "float32"), 0)
+
+
+@pytest.mark.parametrize("size", [4, 7, 10, 2])
+@pytest.mark.parametrize("endpoint", [True, False, None])
+def test_halves_are_all_sines_and_then_all_cosines(size, endpoint):
+    """With the endpoint the longest wavelength is `2 pi w` itself: Marian's and tensor2tensor's."""
+    sines, wavelength = (size + 1) // 2, 5000.0
+    layer = PositionalEncoding(wavelength, layout="halves", endpoint=endpoint)
+    i = np.arange(sines, dtype="float64")
+    rates = wavelength ** (-2 * i / size)
+    if endpoint is not False:
+        rates = wavelength ** (-i / max(1, sines - 1))
+    angles = np.arange(3, 14)[:, None] * rates
+    wanted = np.concatenate([np.sin(angles), np.cos(angles[:, : size // 2])], axis=1)
+    codes = to_numpy(layer(np.zeros((1, 11, size), "float32"), start_index=3))[0]
+    np.testing.assert_allclose(codes, wanted, atol=2e-6)
+    again = PositionalEncoding.from_config(layer.get_config())
+    np.testing.assert_array_equal(to_numpy(again(np.zeros((1, 11, size)), start_index=3))[0], codes)
+
+
+def test_halves_have_their_known_answers():
+    zeros = np.zeros((1, 2, 4), "float32")
+    marian = to_numpy(PositionalEncoding(layout="halves")(zeros))[0, 1]
+    np.testing.assert_allclose(marian, [0.84147, 0.00010, 0.54030, 1.00000], atol=1e-5)
+    hugging_face = to_numpy(PositionalEncoding(layout="halves", endpoint=False)(zeros))[0, 1]
+    np.testing.assert_allclose(hugging_face, [0.84147, 0.01000, 0.54030, 0.99995], atol=1e-5)
+
+
+def test_the_layout_and_the_endpoint_are_two_choices():
+    """The same frequencies in both layouts, and both frequencies in each."""
+    zeros = np.zeros((1, 5, 6), "float32")
+    for endpoint in (True, False):
+        halves = to_numpy(PositionalEncoding(layout="halves", endpoint=endpoint)(zeros))
+        pairs = to_numpy(PositionalEncoding(endpoint=endpoint)(zeros))
+        np.testing.assert_allclose(pairs[..., ::2], halves[..., :3], atol=1e-6)
+        np.testing.assert_allclose(pairs[..., 1::2], halves[..., 3:], atol=1e-6)
+    with pytest.raises(ValueError, match="`layout` must be one of"):
+        PositionalEncoding(layout="quarters")
+    with pytest.raises(ValueError, match="`endpoint` must be True or False"):
+        PositionalEncoding(endpoint=1)
+
+
+@pytest.mark.parametrize("policy", HALVES)
+def test_halves_are_computed_in_float32(policy):
+    layer = PositionalEncoding(layout="halves", dtype=policy)
+    exact = to_numpy(
+        PositionalEncoding(layout="halves")(np.zeros((1, 2, 12), "float32"), start_index=2048)
+    )
+    encoded = to_numpy(layer(np.zeros((1, 2, 12), "float32"), start_index=2048))
+    np.testing.assert_allclose(encoded, exact, atol=4e-3)

@@ -2,6 +2,10 @@
 
 import random
 
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_attention.text import END_ID, UNK_ID, SentencePieceTokenizer
+
 ODD_LINES = [
     "",
     " ",
@@ -42,3 +46,15 @@ SENTENCES = [
     "Der Hund appp und die Katze aab, 3.5 Äpfel für 20 €.",
     "Mehrere Kinder spielen im Park; eines ruft: »Fang den Ball!«",
 ]
+
+
+def foreign_model(lowercase: bool = False, size: int = 75) -> bytes:
+    """Return a model of Marian's kind: `</s>` is 0, `<unk>` 1, and there are no others."""
+    own = SentencePieceTokenizer.train(SENTENCES, size, lowercase=lowercase)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(own._content())
+    pieces = list(proto.pieces)
+    del proto.pieces[:]
+    proto.pieces.extend([pieces[END_ID], pieces[UNK_ID], *pieces[4:]])
+    spec = proto.trainer_spec
+    spec.eos_id, spec.unk_id, spec.pad_id, spec.bos_id = 0, 1, -1, -1
+    return proto.SerializeToString()

@@ -117,3 +117,12 @@ def test_saved_models_in_a_fresh_process(tmp_path):
         assert served["ids"].tolist() == [i for row in expected for i in row]
         assert np.diff(served["rows"]).tolist() == list(map(len, expected))
         assert served["text"].tolist() == tokenizer.decode(expected)
+
+
+def test_tags_of_languages():
+    tokenizer = MAKERS["own pieces"](False)
+    graph = tokenizer.in_graph()
+    lines = [">>fra<< Ein Mann", ">>fra<<Mann", ">>deu<< Mann", "Ein >>fra<<", ">>fra<<", ">>a b<<"]
+    lines += [">>fra<< Ein\nMann", ">>fra<< >>fra<<"]
+    assert graph.encode(tf.constant(lines)).to_list() == tokenizer.encode(lines)
+    assert strings(graph.tokens(tf.constant(lines))) == [tokenizer.tokens(line) for line in lines]

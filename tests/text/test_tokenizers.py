@@ -22,9 +22,17 @@ from keras_attention.text import (
     load_tokenizer,
 )
 from keras_attention.text import word_tokenizer as words
-from tests.text.random_text import SENTENCES, random_lines
+from tests.text.random_text import SENTENCES, foreign_model, random_lines
+
+
+def of_own_pieces(lowercase: bool) -> SentencePieceTokenizer:
+    """Return the tokenizer of a model with pieces of its own, foreign ones and a tag among them."""
+    known = SentencePieceTokenizer.train(SENTENCES, 75, lowercase=lowercase).vocabulary[4:]
+    return SentencePieceTokenizer(foreign_model(lowercase), ["▁far", ">>fra<<", *known[::-1], "中"])
+
 
 MAKERS = {
+    "own pieces": of_own_pieces,
     "unigram": lambda low: SentencePieceTokenizer.train(SENTENCES, 75, lowercase=low),
     "bpe": lambda low: SentencePieceTokenizer.train(SENTENCES, 90, model_type="bpe", lowercase=low),
     "words": lambda low: WordTokenizer.train(SENTENCES, 40, lowercase=low),
@@ -270,10 +278,61 @@ def test_foreign_models_are_refused():
     proto.pieces[0].piece, proto.pieces[1].piece = "<unk>", "<pad>"
     proto.pieces[0].type, proto.pieces[1].type = 2, 3
     proto.trainer_spec.unk_id, proto.trainer_spec.pad_id = 0, 1
-    with pytest.raises(ValueError, match="Received: 1, 0, 2, 3; train it with"):
+    with pytest.raises(ValueError, match="Received: 1, 0, 2, 3; train it with .* or give `pieces`"):
         SentencePieceTokenizer(proto.SerializeToString())
     with pytest.raises(ValueError, match="Expected a SentencePiece model"):
         SentencePieceTokenizer(b"no model")
+
+
+def test_pieces_have_the_ids_of_their_positions():
+    """Unknown to the model or not; what is cut off and has no position is unknown."""
+    model = foreign_model()
+    cut = sentencepiece.SentencePieceProcessor(model_proto=model).encode(
+        "the cat sat", out_type=str
+    )
+    pieces = ["zz", *sorted(set(cut))[1:], "中"]
+    tokenizer = SentencePieceTokenizer(model, pieces)
+    wanted = [4 + pieces.index(each) if each in pieces else UNK_ID for each in cut]
+    assert tokenizer.encode(["the cat sat"]) == [wanted] and UNK_ID in wanted
+    assert tokenizer.tokens("the cat sat") == cut
+    assert tokenizer.encode(["中"])[0][-1] == tokenizer.vocabulary_size - 1  # as text writes it
+    assert tokenizer.vocabulary[4:] == pieces
+    drawn = tokenizer.sample(["the cat sat"] * 7, alpha=0.2, seed=1)
+    assert {each for row in drawn for each in row} <= {UNK_ID, *range(4, 4 + len(pieces))}
+    assert tokenizer.encode(["the cat"] * 100) == [tokenizer.encode(["the cat"])[0]] * 100
+
+
+def test_pieces_that_the_model_does_not_know_are_decoded():
+    tokenizer = of_own_pieces(False)
+    ids = [tokenizer.vocabulary.index(each) for each in ("▁far", "▁far", "中")]
+    assert tokenizer.decode([ids, ids[:1], []]) == ["far far中", "far", ""]
+
+
+def test_a_text_may_begin_with_a_tag():
+    tokenizer = of_own_pieces(False)
+    plain, tag = tokenizer.encode(["the cat"])[0], tokenizer.vocabulary.index(">>fra<<")
+    lines = [">>fra<< the cat", ">>fra<<the cat", ">>deu<< the cat", "the >>fra<<"]
+    found = tokenizer.encode(lines)
+    assert found[:3] == [[tag, *plain], [tag, *plain], [UNK_ID, *plain]] and tag not in found[3]
+    assert tokenizer.tokens(lines[0])[0] == ">>fra<<"
+    assert [row[0] for row in tokenizer.sample(lines[:3], 0.5, 3)] == [tag, tag, UNK_ID]
+    without = SentencePieceTokenizer(foreign_model(), tokenizer.vocabulary[6:])
+    assert len(without.encode(lines)[0]) > len(found[0])  # text like any other
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        (["a", "b", "a"], "must be different ones. Received: 'a' twice"),
+        (["a", ""], r"not empty. Received: pieces\[1\]=''"),
+        (["a", None], r"Received: pieces\[1\]='None'"),
+        ("abc", "must be a list of strings"),
+        ({"a": 4}, "must be a list of strings"),
+    ],
+)
+def test_pieces_are_checked(pieces, message):
+    with pytest.raises(ValueError, match=message):
+        SentencePieceTokenizer(foreign_model(), pieces)
 
 
 def test_scores_add_up_exactly():

@@ -1,10 +1,14 @@
 """The translation model of Vaswani et al. (2017)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attention.decoding import mask_of_origins
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
+from keras_attention.text import END_ID, PAD_ID
 
 from ...common.errors import check_choice, check_counts
 from .base import TranslationModel
@@ -54,6 +58,11 @@ class Transformer(TranslationModel):
         max_steps: Integer, the longest translation that `start` makes room for when not told.
         autoregression: The decoder's sublayer that reads the earlier words: `"self-attention"`, as
             published, or `"ssru"`, a recurrent unit whose step is cheaper.
+        sinusoids: Arguments of the `PositionalEncoding`, where positions are sinusoidal, such as
+            `{"layout": "halves"}`; `None` for the paper's. Embeddings are scaled (`"scale"`).
+        source_end: Boolean, whether the encoder reads the end token after a source's last word, as
+            in Marian's models. Attention scores leave it out, so they add up to 1 at most.
+        layer_norm_epsilon: Number added to the variance in layer normalisations.
         **kwargs: `name` and `dtype`; inputs and results are those of `TranslationModel`.
 
     Reference:
@@ -97,6 +106,9 @@ class Transformer(TranslationModel):
         max_steps: int = 100,
         decoder_layers: int | None = None,
         autoregression: str = "self-attention",
+        sinusoids: Mapping[str, Any] | None = None,
+        source_end: bool = False,
+        layer_norm_epsilon: float = 1e-5,
         **kwargs,
     ):
         self.depth = layers if decoder_layers is None else decoder_layers
@@ -112,10 +124,17 @@ class Transformer(TranslationModel):
             **kwargs,
         )
         check_choice("`positions`", positions, POSITIONS)
+        if sinusoids is not None and positions != "sinusoidal":
+            raise ValueError(
+                "`sinusoids` goes with positions='sinusoidal' only: leave it out. "
+                f"Received: positions={positions!r}, sinusoids={sinusoids!r}"
+            )
         options = {"activation": activation, "norm": norm, "attention_dropout": attention_dropout}
         self.keep(**options, feed_forward_size=feed_forward_size, heads=heads)
         self.keep(positions=positions, share_embeddings=share_embeddings, max_steps=max_steps)
-        self.keep(autoregression=autoregression)
+        self.keep(autoregression=autoregression, source_end=source_end)
+        self.keep(sinusoids=None if sinusoids is None else dict(sinusoids))
+        self.keep(layer_norm_epsilon=layer_norm_epsilon)
         if autoregression == "ssru":
             self.sentence_keys = ("memory",)
         else:
@@ -124,6 +143,7 @@ class Transformer(TranslationModel):
             shares = positions not in ("alibi", "relative")
             self.sentence_keys = ("memory", "decoder") if shares else ()
         options |= {"intermediate_dim": feed_forward_size, "num_heads": heads, "dropout": dropout}
+        options["layer_norm_epsilon"] = layer_norm_epsilon
         self._add_layers(layers, **options)
         self.show_attention(attention_layer, attention_head)
         self.build()
@@ -141,12 +161,13 @@ class Transformer(TranslationModel):
         if self.autoregression != "ssru":  # a recurrent unit needs no positions
             own["positions"] = positions
         self.decoders = stack(TransformerDecoder, "decoder", self.depth, **own)
-        self.position_codes = PositionalEncoding(scale=True, name="position_codes", **policy)
+        settings = {"scale": True, **(self.sinusoids or {})}
+        self.position_codes = PositionalEncoding(name="position_codes", **settings, **policy)
 
         def last_norm(side):
             if self.norm == "post":
                 return keras.layers.Identity(**policy)
-            epsilon = self.decoders[0].layer_norm_epsilon
+            epsilon = self.layer_norm_epsilon
             return keras.layers.LayerNormalization(epsilon=epsilon, name=f"{side}_norm", **policy)
 
         self.encoder_norm, self.decoder_norm = last_norm("encoder"), last_norm("decoder")
@@ -193,11 +214,37 @@ class Transformer(TranslationModel):
         return table(ids) * ops.cast(self.embedding_size**0.5, self.compute_dtype)
 
     def encode(self, source, training=False):
-        mask = padding_mask(source)
-        x = self.embed_source(source, training)
+        return self._encode(source, training)[:2]
+
+    def _encode(self, source, training=False, return_attention_scores=False):
+        """Return the memory, its mask, and a list of each layer's weights `(B, H, S, S)`.
+
+        With `source_end`, the end token has the position after the last word for the encoder. In
+        the memory, which has no order for the decoder, it comes last, after all padding.
+        """
+        mask, read = padding_mask(source), source
+        if self.source_end:
+            lengths = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+            read = ops.pad(source, ((0, 0), (0, 1)), constant_values=PAD_ID)
+            steps = ops.arange(ops.shape(read)[1], dtype="int32")[None]
+            is_end = ops.equal(steps, lengths)
+            read = ops.where(is_end, ops.cast(END_ID, read.dtype), read)
+        read_mask, found = padding_mask(read), []
+        x = self.embed_source(read, training)
         for layer in self.encoders:
-            x = layer(x, inputs_mask=mask, training=training)
-        return self.encoder_norm(x), mask
+            options = {"inputs_mask": read_mask, "training": training}
+            x = layer(x, return_attention_scores=return_attention_scores, **options)
+            if return_attention_scores:
+                x, weights = x
+                found.append(weights)
+        x = self.encoder_norm(x)
+        if not self.source_end:
+            return x, mask, found
+        end = ops.sum(ops.where(is_end[..., None], x, 0), axis=1, keepdims=True)
+        pairs = ops.logical_and(mask[:, None, :, None], mask[:, None, None, :])
+        found = [ops.where(pairs, each[:, :, :-1, :-1], 0) for each in found]
+        memory = ops.concatenate([x[:, :-1], end], axis=1)
+        return memory, ops.concatenate([mask, ops.ones_like(mask[:, :1])], axis=1), found
 
     def decode(self, source, target, training=False, return_attention_scores=False):
         memory, mask = self.encode(source, training)
@@ -217,15 +264,12 @@ class Transformer(TranslationModel):
         `"encoder self-attention"` is among source words; of `"cross-attention"` and
         `"decoder self-attention"`, row `t` is that of the word after `target[:, t]`.
         """
-        mask, found = padding_mask(source), {name: [] for name in ATTENTIONS}
-        x = self.embed_source(source)
-        for layer in self.encoders:
-            x, weights = layer(x, inputs_mask=mask, return_attention_scores=True)
-            found["encoder self-attention"].append(weights)
-        memory, x = self.encoder_norm(x), self.embed_target(target)
+        memory, mask, of_encoder = self._encode(source, return_attention_scores=True)
+        found = {name: [] for name in ATTENTIONS} | {"encoder self-attention": of_encoder}
+        x = self.embed_target(target)
         for layer in self.decoders:
             x, weights = layer(x, memory, value_mask=mask, return_attention_scores=True)
-            found["cross-attention"].append(weights["cross_attention"])
+            found["cross-attention"].append(self._of_words(weights["cross_attention"]))
             if "self_attention" in weights:
                 found["decoder self-attention"].append(weights["self_attention"])
         return {name: ops.stack(layers, axis=1) for name, layers in found.items() if layers}
@@ -265,10 +309,14 @@ class Transformer(TranslationModel):
 
     def _scores(self, weights):
         """Return `(..., S)` of the weights `(B, H, ..., S)` of a decoder layer."""
-        weights = weights["cross_attention"]
+        weights = self._of_words(weights["cross_attention"])
         if self.attention_head is None:
             return ops.mean(weights, axis=1)
         return weights[:, self.attention_head]
+
+    def _of_words(self, weights):
+        """Return weights `(..., S)` of the source's words, without those of its end token."""
+        return weights[..., :-1] if self.source_end else weights
 
     def get_config(self):
         shown = {"attention_layer": self.attention_layer, "attention_head": self.attention_head}

@@ -11,6 +11,8 @@ from ...ops.positions import places, sinusoids
 from ...ops.types import Tensor
 from .. import arguments
 
+LAYOUTS = ("interleaved", "halves")
+
 
 class _AddedPositions(arguments.Configured, keras.layers.Layer):
     """Adds a code of each step's place; a subclass gives the codes."""
@@ -61,12 +63,24 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines, in float32 under any policy,
-    are interleaved; an odd `D` ends on a sine. Places count from the first step, padding or not.
+    There are no weights, and no length is too long. Sines and cosines are computed in float32 under
+    any policy. Places count from the first step, padding or not.
+
+    With `layout="halves"` all sines come first, `PE(p) = [sin(p r_i)], [cos(p r_i)]` for `i` from 0
+    to `D/2 - 1`. Trained weights need the layout and the frequencies `r_i` of their training:
+
+    - Vaswani et al.'s formula, interleaved: `r_i = w^(-2i/D)`, the default;
+    - tensor2tensor and Marian: `layout="halves"`, `r_i = w^(-i/(D/2 - 1))`;
+    - Marian's models in Hugging Face's form: `layout="halves", endpoint=False`, `r_i = w^(-2i/D)`.
+
+    An odd `D` has one sine more than cosines.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
         scale: Whether to multiply the inputs by `sqrt(D)` first, as the paper does with embeddings.
+        layout: `"interleaved"`, each sine followed by its cosine, or `"halves"`.
+        endpoint: Whether the longest wavelength is `2 pi w` itself, as in `np.geomspace`, so that
+            `r_i = w^(-i/(D/2 - 1))`. Default: True for `"halves"`, else False.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -75,6 +89,9 @@ class PositionalEncoding(_AddedPositions):
 
     Returns:
         `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
+
+    Raises:
+        ValueError: If an argument is out of its range.
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.5; the scaling, section 3.4.
@@ -89,15 +106,27 @@ class PositionalEncoding(_AddedPositions):
     encoded = np.asarray(PositionalEncoding()(embeddings))
     assert np.allclose(encoded[0, 0], [0, 1, 0, 1, 0, 1])
     assert np.allclose(encoded[0, 3, :2], [np.sin(3), np.cos(3)])
+    halves = np.asarray(PositionalEncoding(layout="halves")(embeddings))
+    assert np.allclose(halves[0, 0], [0, 0, 0, 1, 1, 1])
     ```
     """
 
-    def __init__(self, max_wavelength: float = 10_000.0, scale: bool = False, **kwargs: Any):
+    def __init__(
+        self,
+        max_wavelength: float = 10_000.0,
+        scale: bool = False,
+        layout: str = "interleaved",
+        endpoint: bool | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(scale, **kwargs)
         self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
+        self.layout = arguments.check_choice("layout", layout, LAYOUTS)
+        given = layout == "halves" if endpoint is None else endpoint
+        self.endpoint = arguments.check_flag("endpoint", given)
 
     def codes(self, positions, size):
-        return sinusoids(positions, size, self.max_wavelength)
+        return sinusoids(positions, size, self.max_wavelength, self.layout, self.endpoint)
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -1,0 +1,1 @@
+"""Translators that others have trained: each format in a file of its own."""

@@ -1,0 +1,80 @@
+"""A translator of others, as its reader hands it over."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_attention.decoding import SearchOptions
+from keras_attention.text import SentencePieceTokenizer
+
+from ...common.errors import UserError, one_line
+from ...common.files import checksum, read_bytes
+from ..models.transformer import Transformer
+from ..preprocessor import TranslationPreprocessor
+
+NOT_STATED = "Not stated in the files of the model: ask where it comes from."
+CARDS = ("README.md", "README")
+LICENCES = ("LICENSE", "LICENSE.txt", "LICENCE", "COPYING")
+
+
+MOST_VOCABULARY = 1 << 26
+"""Bytes of a vocabulary's file."""
+
+
+def preprocessor_of(*sides: tuple[Path, list[str]]) -> TranslationPreprocessor:
+    """Return the preprocessor of a file of SentencePiece, and the pieces with ids, for each side.
+
+    Where both are alike, source and target have one tokenizer.
+    """
+    models, tokenizers = [], []
+    for path, pieces in sides:
+        if not path.is_file():
+            raise UserError(f"{path.parent} has no {path.name}, which cuts text into pieces.")
+        models.append(read_bytes(path, MOST_VOCABULARY))
+        try:
+            tokenizers.append(SentencePieceTokenizer(models[-1], pieces))
+        except ValueError as error:
+            raise UserError(f"{path}: {one_line(error)}") from None
+    if models[0] == models[1] and sides[0][1] == sides[1][1]:
+        tokenizers = tokenizers[:1] * 2
+    return TranslationPreprocessor(*tokenizers)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """All that a translator is made of, but the task itself.
+
+    Args:
+        name: of the format.
+        folder: where it lies.
+        weights: the file of its weights.
+        network: function of a dtype policy, which makes the network with its weights.
+        preprocessor: its tokenizers.
+        search: the search that its files ask for.
+        about: what made it, as far as its files say.
+        licence: its licence, as far as its files say.
+    """
+
+    name: str
+    folder: Path
+    weights: Path
+    network: Callable[[Any], Transformer]
+    preprocessor: TranslationPreprocessor
+    search: SearchOptions
+    about: str = ""
+    licence: str = ""
+
+    def card(self) -> dict[str, str]:
+        """Return the sections of a model card that say where the model comes from."""
+        made = f", made by {self.about}" if self.about else ""
+        origin = (
+            f"Read from `{self.folder.name}/{self.weights.name}`, a model in the form of "
+            f"{self.name}{made} (SHA-256 `{checksum(self.weights)}`)."
+        )
+        licence = self.licence or NOT_STATED
+        for name in LICENCES:
+            if (self.folder / name).is_file():
+                licence = f"{self.licence or 'That of the file'} (`{name}` of the folder)."
+                break
+        return {"Origin": origin, "Licence": licence}
