@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras_attention.applications.common import files
 from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.training.callbacks import (
+    AverageWeights,
     HalveOnPlateau,
     KeepBest,
     SaveCheckpoint,
@@ -407,6 +408,29 @@ def test_learning_rate_follows_its_formula(decay, warmup, expected):
         np.testing.assert_allclose(schedule(step - 1), 0.3 * factor, rtol=1e-5, atol=1e-7)
     again = LearningRate.from_config(schedule.get_config())
     assert again.get_config() == schedule.get_config()
+
+
+def test_the_mean_of_the_last_epochs_is_judged_and_training_goes_on_with_its_own():
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    epochs = np.random.default_rng(4).exponential(size=(6, 3, 2))  # a mean is no median
+    average = AverageWeights(3)
+    average.set_model(model)
+    average.back.set_model(model)
+    for epoch, kernel in enumerate(epochs):
+        if epoch == 4:  # as after a resume, with what a checkpoint holds
+            arrays, average = average.arrays, AverageWeights(3)
+            average.set_model(model)
+            average.back.set_model(model)
+            average.restore(arrays, model)
+        model.layers[-1].set_weights([kernel, epoch * np.ones(2)])
+        average.on_epoch_end(epoch)
+        first = max(0, epoch - 2)
+        mean, bias = model.layers[-1].get_weights()
+        np.testing.assert_allclose(mean, epochs[first : epoch + 1].mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(bias, np.arange(first, epoch + 1).mean(), rtol=1e-6)
+        average.back.on_epoch_end(epoch, None)
+        np.testing.assert_array_equal(model.layers[-1].get_weights()[0], np.float32(kernel))
 
 
 def test_the_optimizer_is_as_configured():
