@@ -47,6 +47,7 @@ OTHER_NAMES = {
 OTHER_NAMES |= {value: key for key, value in OTHER_NAMES.items() if key not in ("mean", "sum")}
 OTHER_NAMES |= {"abs": "negative", "exp": "expm1", "log": "log1p", "sqrt": "square"}
 EITHER_WAY = {"maximum", "minimum", "logical_and", "logical_or", "add", "multiply", "max", "min"}
+EITHER_WAY |= {"combine_masks"}
 """Functions of which the order of the arguments says nothing."""
 NOT_SWAPPED = EITHER_WAY | {"isinstance", "issubclass", "getattr", "setattr", "hasattr"}
 NOT_SWAPPED |= {"range", "zip", "map", "filter", "enumerate"}  # these fail at once
