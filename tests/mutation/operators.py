@@ -111,7 +111,8 @@ def changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, list | None]]:
         node, body, is_argument = waiting.pop()
         if is_left_out(node):
             continue
-        if not (isinstance(node, ast.BinOp) and body == []):  # the name of a type
+        is_type = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and body == []
+        if not is_type:
             yield from ((place, new, body) for place, new in changes_of(node, is_argument))
         for name, child in children(node):
             inner = body
