@@ -451,8 +451,9 @@ def test_the_optimizer_is_as_configured():
         rates += [before - float(weight.numpy()[0])] if before != float(weight.numpy()[0]) else []
     of_updates = LearningRate(every_third.learning_rate, "cosine", 2, 8)
     np.testing.assert_allclose(rates, [of_updates(step) for step in range(7)], rtol=1e-4)
-    free = make_optimizer(TrainingConfig(clip_norm=None), 7)
-    assert free.global_clipnorm is None
+    free = make_optimizer(TrainingConfig(optimizer="adam", clip_norm=None), 7)
+    assert free.global_clipnorm is None and free.beta_2 == keras.optimizers.Adam().beta_2
+    assert make_optimizer(TrainingConfig(optimizer="adam", beta_2=0.98), 7).beta_2 == 0.98
 
 
 @pytest.fixture(scope="module")

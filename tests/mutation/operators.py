@@ -50,7 +50,7 @@ EITHER_WAY = {"maximum", "minimum", "logical_and", "logical_or", "add", "multipl
 EITHER_WAY |= {"combine_masks"}
 """Functions of which the order of the arguments says nothing."""
 NOT_SWAPPED = EITHER_WAY | {"isinstance", "issubclass", "getattr", "setattr", "hasattr"}
-NOT_SWAPPED |= {"range", "zip", "map", "filter", "enumerate"}  # these fail at once
+NOT_SWAPPED |= {"suppress", "range", "zip", "map", "filter", "enumerate"}  # these fail at once
 NOT_COMPUTED = {"strict", "autograph", "reduce_retracing", "name", "stacklevel", "repr"}
 """Arguments that guard or say, and compute nothing."""
 
