@@ -24,7 +24,12 @@ from keras_attention.applications.training.callbacks import (
 )
 from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import DistributeConfig
-from keras_attention.applications.training.fit import LearningRate, _resume, make_optimizer
+from keras_attention.applications.training.fit import (
+    LearningRate,
+    _resume,
+    make_optimizer,
+    with_scaled_loss,
+)
 from keras_attention.applications.training.reporting import Figures, Progress
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics
 from keras_attention.distribute import Workers
@@ -454,6 +459,19 @@ def test_the_optimizer_is_as_configured():
     free = make_optimizer(TrainingConfig(optimizer="adam", clip_norm=None), 7)
     assert free.global_clipnorm is None and free.beta_2 == keras.optimizers.Adam().beta_2
     assert make_optimizer(TrainingConfig(optimizer="adam", beta_2=0.98), 7).beta_2 == 0.98
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float16", "float32"])
+def test_the_loss_is_scaled_in_mixed_float16_alone(policy):
+    network = keras.Sequential([keras.layers.Dense(2)])
+    network.dtype_policy = keras.dtype_policies.get(policy)
+    scaling = keras.optimizers.LossScaleOptimizer
+    for given in ("adam", keras.optimizers.SGD()):
+        optimizer = with_scaled_loss(given, network)
+        assert isinstance(optimizer, scaling) == (policy == "mixed_float16")
+    own = scaling(keras.optimizers.SGD())
+    assert with_scaled_loss(own, network) is own
+    assert with_scaled_loss(None, network) is None
 
 
 @pytest.fixture(scope="module")
