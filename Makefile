@@ -21,7 +21,7 @@ PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo static test test-slow test-jax test-torch test-versions trial check docs pages course bench dist clean
+.PHONY: help demo static test test-slow test-jax test-torch test-versions trial mutate check docs pages course bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and 
 
 trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
 	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)
+
+mutate: $(VENV)/.installed-tests ## Change lines one at a time, and see which no test notices (hours)
+	$(BIN)/python -m tests.mutation $(MUTATE)
 
 test-versions: $(VENV)/.installed-tests ## Run the tests on each Python, with the oldest and the newest requirements
 	$(ONE_THREAD) $(BIN)/python tests/versions.py $(VERSIONS)

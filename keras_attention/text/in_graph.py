@@ -63,9 +63,8 @@ class OwnPiecesInGraph(SentencePieceInGraph):
     def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.gather(self._vocabulary, _until_end(ids))
         text = self._tokenizer(tf.string).detokenize(pieces)
-        return tf.strings.regex_replace(
-            tf.strings.regex_replace(text, "^\u2581", ""), "\u2581", " "
-        )
+        text = tf.strings.regex_replace(text, "^\u2581", "")
+        return nfc_in_graph(tf.strings.regex_replace(text, "\u2581", " "))
 
     def tokens(self, strings: tf.Tensor) -> tf.RaggedTensor:
         if self._tag is None:

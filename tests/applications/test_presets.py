@@ -161,11 +161,20 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_pat
         Translator.from_preset(folder)
 
 
-def test_a_mean_does_not_hang_on_the_names_of_layers(tmp_path):
-    for name, size in (("one", 4), ("two", 4), ("other", 5)):  # a name for each in this process
+def test_a_mean_of_three_does_not_hang_on_the_names_of_layers(tmp_path):
+    weights = []
+    for name, size in (("one", 4), ("two", 4), ("three", 4), ("other", 5)):  # each names its own
         network = RNNSearch(7, 7, embedding_size=3, units=4, attention=BahdanauAttention(size))
+        chance = np.random.default_rng(len(weights))
+        for variable in network.trainable_variables:
+            variable.assign(chance.exponential(size=variable.shape))  # a mean is no median
+        weights.append([np.array(variable) for variable in network.trainable_variables])
         Translator(network).save_to_preset(tmp_path / name)
-    average_tasks(Translator, [tmp_path / "one", tmp_path / "two"], tmp_path / "mean")
+    three = [tmp_path / name for name in ("one", "two", "three")]
+    mean = average_tasks(Translator, three, tmp_path / "mean")
+    for task in (mean, Translator.from_preset(tmp_path / "mean")):
+        for variable, *arrays in zip(task.backbone.trainable_variables, *weights[:3], strict=True):
+            np.testing.assert_allclose(variable, np.mean(arrays, axis=0), rtol=1e-6)
     with pytest.raises(UserError, match="other has another network than the first"):
         average_tasks(Translator, [tmp_path / "one", tmp_path / "other"], tmp_path / "none")
 

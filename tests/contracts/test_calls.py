@@ -224,6 +224,7 @@ def test_model_add_gives_the_layer_its_one_input(name):
         None if letter in OPEN else size
         for letter, size in zip(letters, expected.shape, strict=True)
     )
+    assert tuple(layer.compute_output_shape(x.shape)) == expected.shape
     padded = np.where(mask[..., None], x, np.float32(5.0))
     expected = case.oracle(weights, case.of_one_input(padded, mask))[case.output]
     result = to_numpy(model(padded))

@@ -350,8 +350,9 @@ def test_an_iterator_is_predicted_as_its_list_and_one_batch_as_several(name, tra
     if name not in ("Summarizer", "Translator"):  # whose batches differ in length
         in_batches = task.predict(x, batch_size=7, verbose=0)  # by a pipeline, in a graph
         np.testing.assert_allclose(in_batches, found, atol=1e-5)
-    with pytest.raises(ValueError, match="`tf.data.Dataset` of batches .*: an iterator of "):
-        task.predict(itertools.repeat(data), verbose=0)
+    for batch in (data, ({"text": data[0]}, *data[1:])):
+        with pytest.raises(ValueError, match="`tf.data.Dataset` of batches .*: an iterator of "):
+            task.predict(itertools.repeat(batch), verbose=0)
 
 
 @pytest.mark.parametrize("name", ["AnswerRanker", "Summarizer"])

@@ -63,6 +63,23 @@ def test_search_does_what_the_options_say(options, function, arguments):
     check_equal(found, function(chain.step, state, max_length=limits, **common, **arguments))
 
 
+def test_the_options_that_are_not_given():
+    assert SearchOptions() == SearchOptions(
+        beam_size=5,
+        n_best=1,
+        length_penalty=1.0,
+        coverage_penalty=0.0,
+        max_length=100,
+        max_length_ratio=3.0,
+        min_length=0,
+        no_repeat_ngram=0,
+        sample=False,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+    )
+
+
 @pytest.mark.by_default("eager")
 @pytest.mark.parametrize("mode", MODES)
 def test_source_lengths_that_only_the_graph_knows(mode):

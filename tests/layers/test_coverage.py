@@ -51,6 +51,15 @@ def test_eighty_steps_agree_with_the_oracle():
     assert expected["scores"].sum(axis=1).max() > 20  # much was covered
 
 
+def test_a_memory_may_have_one_feature():
+    layer = CoverageAttention(U)
+    layer.build((None, None, D), (None, None, 1))
+    randomise(layer)
+    inputs = {"query": random(1, B, T, D), "value": random(2, B, S, 1), "value_mask": MASK}
+    context, scores = attend(layer, *list(inputs.values())[:2], value_mask=MASK)
+    np.testing.assert_allclose(scores, oracle(layer, inputs)["scores"], atol=1e-5)
+
+
 def test_energies_of_fifty_stay_finite_forward_and_backward():
     layer = built()
     layer.score_vector.assign(np.full(U, 50.0 / U))

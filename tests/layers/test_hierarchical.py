@@ -139,6 +139,42 @@ def test_a_decoder_reads_a_document(decoder_parts, tmp_path):
         np.testing.assert_allclose(to_numpy(ours), theirs, atol=1e-6)
 
 
+def test_each_part_has_its_loss():
+    parts = CoverageAttention(5, loss_weight=0.5), CoverageAttention(3, loss_weight=2.0)
+    layer = HierarchicalAttention(*parts)
+    given = random(3, B, T, 4), random(4, B, N, W, D), random(5, B, N, D)
+    layer(*given)
+    randomise(layer)
+    real = np.arange(T) < np.array([[T], [1]])
+    _, scores = layer(*given, query_mask=real, return_attention_scores=True)
+    words, sentences = (to_numpy(loss) for loss in layer.losses)
+    joined = ops.reshape(scores, (B, T, N * W))
+    np.testing.assert_allclose(words, 0.5 * to_numpy(coverage_loss(joined, real)), rtol=1e-5)
+    of_sentences = coverage_loss(ops.sum(scores, axis=3), real)
+    np.testing.assert_allclose(sentences, 2 * to_numpy(of_sentences), rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [None, N])
+def test_a_symbolic_decoder_knows_the_shapes_of_its_state(count):
+    attention = HierarchicalAttention(CoverageAttention(5), TemporalAttention())
+    decoder = AttentionDecoder(keras.layers.GRUCell(4), attention, query="current")
+    arrays = random(12, B, T, 2), random(13, B, N, W, D), random(14, B, N, 4)
+    inputs, words, sentences = (
+        keras.Input((T, 2)),
+        keras.Input((count, count and W, D)),
+        keras.Input((count, 4)),
+    )
+    of_symbols = decoder(inputs, {"words": words, "sentences": sentences}, return_state=True)
+    value = {"words": arrays[1], "sentences": arrays[2]}
+    results = decoder(arrays[0], value, return_state=True)
+    for symbol, result in zip(
+        keras.tree.flatten(of_symbols), keras.tree.flatten(results), strict=True
+    ):
+        assert len(symbol.shape) == len(result.shape)
+        for known, size in zip(symbol.shape, result.shape, strict=True):
+            assert known in (None, size)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -271,11 +271,12 @@ def test_dropout_is_one_mask_a_sequence_and_the_cells_own(attention, dropout):
     layer.cell.seed_generator.state.assign(
         built(attention, seed=4, **{dropout: 0.5}).cell.seed_generator.state
     )
-    hidden, outputs = ops.convert_to_tensor(state), []
-    for t in range(T):
-        hidden, _ = layer.cell(ops.convert_to_tensor(inputs[:, t]), hidden, query, training=True)
-        outputs.append(to_numpy(hidden))
-    np.testing.assert_allclose(dropped, np.stack(outputs, axis=1), atol=1e-5)
+    for options, expected in (({"training": True}, dropped), ({}, still)):
+        hidden, outputs = ops.convert_to_tensor(state), []
+        for t in range(T):
+            hidden, _ = layer.cell(ops.convert_to_tensor(inputs[:, t]), hidden, query, **options)
+            outputs.append(to_numpy(hidden))
+        np.testing.assert_allclose(expected, np.stack(outputs, axis=1), atol=1e-5)
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])

@@ -258,8 +258,13 @@ def test_inputs_come_as_a_list():
     model = keras.Model(symbols, layer(symbols))
     output = to_numpy(model([query, value, key]))
     np.testing.assert_allclose(output, to_numpy(layer(query, value, key)), atol=1e-6)
-    with pytest.raises(ValueError, match="A list of inputs is"):
-        layer([query, value], key)
+    for inputs, beside in (
+        ([query, value], {"value": key}),
+        ([query, value], {"key": key}),
+        ([query, value, key, key], {}),
+    ):
+        with pytest.raises(ValueError, match="A list of inputs is"):
+            layer(inputs, **beside)
 
 
 def test_rotary_positions_are_given_scaled_and_partial():

@@ -163,6 +163,21 @@ def randomise_built(block):
     return randomise(block)
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.75])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+    kinds = {"kernel_initializer": "zeros", "bias_initializer": "ones", "norm": "pre"}
+    block = TransformerEncoder(F, 2, dropout=rate, attention_dropout=0.0, seed=3, **kinds)
+    inputs = random(11, 13, 16)
+    # Each of the two sublayers gives ones, of which some are dropped.
+    added = to_numpy(block(inputs, training=True)) - inputs
+    kept = added * (1 - rate)
+    np.testing.assert_allclose(kept, np.round(kept), atol=0.01)
+    shares = [np.mean(np.round(kept) == count) for count in (0, 1, 2)]
+    expected = [rate**2, 2 * rate * (1 - rate), (1 - rate) ** 2]
+    np.testing.assert_allclose(shares, expected, atol=0.05)
+    assert_close(block(inputs), inputs + 2, 1e-5)
+
+
 def test_masks_come_with_the_inputs_or_by_name():
     ids = np.array([[4, 5, 6, 0, 0], [7, 8, 9, 3, 2]])
     embedding = keras.layers.Embedding(11, D, mask_zero=True)

@@ -17,6 +17,7 @@ from keras_attention.metrics import (
     bleu_tokenizer,
     chrf,
     oracle_sentences,
+    repeated_ngrams,
     rouge,
 )
 from keras_attention.metrics.corpus import _RougeWords
@@ -317,3 +318,20 @@ def test_the_oracle_takes_the_sentences_that_add_most_to_rouge(references, count
 
 def test_the_oracle_of_nothing_is_nothing():
     assert oracle_sentences([], ["a"], 2) == oracle_sentences(["a", ""], ["b"], 2) == []
+
+
+def test_repeated_ngrams_are_counted_within_each_summary():
+    chance = np.random.default_rng(3)
+    summaries = [[*map(str, chance.integers(0, 2, size))] for size in (13, 5, 3, 2, 0)]
+    for n in (1, 2, 3, 4):
+        total = again = 0
+        for words in summaries:
+            seen = []
+            for end in range(n, len(words) + 1):
+                ngram = words[end - n : end]
+                total, again = total + 1, again + (ngram in seen)
+                seen.append(ngram)
+        assert 0 < again < total
+        assert repeated_ngrams(summaries, n) == pytest.approx(100 * again / total)
+    assert repeated_ngrams(summaries) == repeated_ngrams(summaries, 3)
+    assert repeated_ngrams([["a", "b"], []]) == 0.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention.ops import scores as scores_module
 from keras_attention.ops.scores import additive_score, dot_score, location_score
 from tests.contracts.backend import input_gradients, random, to_numpy, weighted_sum
 
@@ -64,8 +65,9 @@ def test_additive_score_and_its_gradients(key_shape):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 31, 67])
-def test_additive_score_in_blocks_of_any_number_of_queries(steps):
-    """Lengths below, at and beyond a block, and that no block divides."""
+def test_additive_score_in_blocks_of_any_number_of_queries(steps, monkeypatch):
+    """Lengths below, at and beyond a block of 31 queries, and that no block divides."""
+    monkeypatch.setattr(scores_module, "BLOCK_NUMBERS", 31 * 2 * 53 * 3)
     query, key, vector = random(8, 2, steps, 3), random(9, 2, 53, 3), random(10, 3)
     upstream = random(11, 2, steps, 53)
     scores = additive_score(*(ops.convert_to_tensor(array) for array in (query, key, vector)))

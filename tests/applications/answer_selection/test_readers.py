@@ -155,6 +155,9 @@ def test_facts_ask_one_of_the_relations_told():
         assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
         name = next(f for f in facts.FIRST if f in question.text)
         assert all(name in candidate.text for candidate in question.candidates)
+    # The place of a relation does not give it away.
+    asked = [q for q in questions if q.text.startswith("where was") and q.text.endswith("born ?")]
+    assert len({[c.label for c in q.candidates].index(1) for q in asked}) == len(facts.RELATIONS)
 
 
 @pytest.mark.parametrize(

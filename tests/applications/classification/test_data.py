@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import gzip
+import shutil
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ from keras_attention.applications.classification.preprocessor import (
     in_sentences,
     kind_of,
 )
-from keras_attention.applications.classification.tables import STARS, generate
+from keras_attention.applications.classification.results import table
+from keras_attention.applications.classification.tables import NLTK, STARS, generate, read_known
 from keras_attention.applications.cli import load_task, read_config
 from keras_attention.applications.common.errors import UserError
 from keras_attention.text import END_ID, WordTokenizer
@@ -439,3 +441,38 @@ def test_known_sets(dataset, folder, sizes, labels):
     parts = [load_examples(data, split) for split in ("train", "dev", "test")]
     assert tuple(map(len, parts)) == sizes
     assert len({item.label for part in parts for item in part.items}) == labels
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dataset", NLTK)
+def test_a_set_of_nltk_is_read_from_its_folder_or_archive(tmp_path, dataset, packed):
+    expected, root = [], tmp_path / dataset
+    root.mkdir()
+    for number, (label, name) in enumerate(NLTK[dataset].items()):
+        texts = [f"so {number} .", f"caf\xe9 {number} ."]
+        expected += [{"text": text, "label": label} for text in texts]
+        if dataset == "movie_reviews":
+            (root / name).mkdir()
+            for place, text in enumerate(texts):
+                write(root / name, f"{place}.txt", f"{text}\n", "latin-1")
+        else:
+            write(root, name, "".join(f"{text}\n\n" for text in texts), "latin-1")
+    if packed:
+        shutil.make_archive(root, "zip", tmp_path, dataset)
+        shutil.rmtree(root)
+    rows = read_known(dataset, str(tmp_path), "train")
+    assert [row.values for row in rows] == expected
+    assert all(dataset in row.place for row in rows)
+
+
+def test_a_report_for_people_has_a_line_for_each_label():
+    figures = [{"precision": 0.125, "recall": 0.25, "f1": 0.1667, "examples": n} for n in (3, 4567)]
+    labels = [
+        {"label": name, **row} for name, row in zip(["a", "a long name"], figures, strict=True)
+    ]
+    report = {"examples": 9, "data": "x.csv", "left_out": {}, "truncated": 0, "labels": labels}
+    lines = table({**report, "accuracy": 0.5, "signature": "s"}).splitlines()
+    assert [line.split("  ")[0].strip() for line in lines[-4:-2]] == ["a", "a long name"]
+    for line, count in zip(lines[-4:-2], ("3", "4,567"), strict=True):
+        assert line.split()[-4:] == ["0.1250", "0.2500", "0.1667", count]
+    assert len({len(line) for line in lines[-5:-2]}) == 1  # columns stand below each other

@@ -15,6 +15,7 @@ from keras_attention.applications.classification import (
     WordVectors,
 )
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.common.vectors import read_vectors
 from keras_attention.applications.training.tasks import train_task
 
 TEXTS = ["so Good", "so bad", "good fun", "bad fun"] * 3
@@ -140,3 +141,19 @@ def test_vectors_of_another_size_are_refused(file):
         TextClassifier.from_texts(
             TEXTS, LABELS, units=4, embedding_size=4, vectors={"file": str(file)}
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 3\na 1 2 3\nb 4 5 6\n", {"a": [1, 2, 3], "b": [4, 5, 6]}),
+        ("a 1\nb 2\n", {"a": [1], "b": [2]}),
+        ("7 1 2\n8 3 4\n", {"7": [1, 2], "8": [3, 4]}),
+    ],
+)
+def test_a_first_line_of_two_whole_numbers_alone_is_no_word(tmp_path, text, expected):
+    path = tmp_path / "vectors.txt"
+    path.write_text(text, encoding="utf-8")
+    found = read_vectors(path, len(next(iter(expected.values()))))
+    assert {word: list(row) for word, row in found.vectors.items()} == expected
+    assert (found.broken, found.first_broken, found.repeated) == (0, 0, 0)
