@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import backend, ops
 
-from .types import Tensor
+from .types import Tensor, accumulator_dtype, at_least_float32
 
 
 def combine_masks(*masks: Tensor) -> Tensor:
@@ -31,12 +31,16 @@ def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
     return ops.where(mask, tensor, ops.zeros_like(tensor))
 
 
-def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
-    """Return the number of real positions of every row, float32 `(B,)`; without a mask, all."""
+def lengths(mask: Tensor, value: Tensor) -> Tensor:
+    """Return the number of real positions of every row, `(B,)`; without a mask, all.
+
+    It comes in the dtype of sums over `value`, `(B, S, ...)`.
+    """
+    dtype = accumulator_dtype(value.dtype)
     if mask is not None:
-        return ops.sum(ops.cast(mask, "float32"), axis=1)
+        return ops.sum(ops.cast(mask, dtype), axis=1)
     batch_size, length = ops.shape(value)[0], ops.shape(value)[1]
-    return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
+    return ops.ones((batch_size,), dtype) * ops.cast(length, dtype)
 
 
 def can_be_one(first: tuple, second: tuple) -> bool:
@@ -87,7 +91,7 @@ def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
 def token_weights(
     target: Tensor, ignore_index: int | None = 0, sample_weight: Tensor = None
 ) -> Tensor:
-    """Return the weight of each token in a mean over padded sequences, float32, 0 for padding.
+    """Return the weight of each token in a mean over padded sequences, 0 for padding.
 
     The losses of this package divide by the sum of these weights; your own can do the same.
 
@@ -95,6 +99,9 @@ def token_weights(
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`; the result has this shape.
         ignore_index: The id of the padding, or `None` where every position counts.
         sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`. Default: 1.
+
+    Returns:
+        Weights in float32, or in float64 where the sample weights are tensors of that dtype.
 
     Raises:
         ValueError: If the sample weights have more axes than the target.
@@ -106,10 +113,10 @@ def token_weights(
     [[1.0, 1.0, 0.0], [0.5, 0.0, 0.0]]
     """
     target = ops.convert_to_tensor(target)
-    real = ops.cast(real_tokens(target, ignore_index), "float32")
+    real = real_tokens(target, ignore_index)
     if sample_weight is None:
-        return real
-    weights = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+        return ops.cast(real, "float32")
+    weights = at_least_float32(ops.convert_to_tensor(sample_weight))
     if len(weights.shape) > len(target.shape):
         raise ValueError(
             "`sample_weight` must have a weight for each example or for each target token. "
@@ -118,7 +125,7 @@ def token_weights(
         )
     while len(weights.shape) < len(target.shape):
         weights = ops.expand_dims(weights, axis=-1)
-    return real * weights
+    return ops.where(real, weights, ops.zeros_like(weights))
 
 
 def token_values(
@@ -127,8 +134,11 @@ def token_values(
     ignore_index: int | None,
     of_token: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return `of_token(ids (...), float32 scores (..., V))` of each token, 0 of padding."""
-    scores = ops.cast(ops.convert_to_tensor(scores), "float32")
+    """Return `of_token(ids (...), scores (..., V))` of each token, 0 of padding.
+
+    The scores that `of_token` gets are at least float32.
+    """
+    scores = at_least_float32(ops.convert_to_tensor(scores))
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     check_token_shapes(target, scores)
     real = real_tokens(target, ignore_index)

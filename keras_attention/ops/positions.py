@@ -1,4 +1,4 @@
-"""Positions in numbers: sinusoids, rotations, biases by distance, windows. Float32 in any case.
+"""Positions in numbers: sinusoids, rotations, biases by distance, windows. At least in float32.
 
 A half-precision number cannot tell place 2049 from place 2048, so angles are never computed in one.
 """
@@ -8,7 +8,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from .types import Tensor
+from .types import Tensor, accumulator_dtype, at_least_float32
 
 
 def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
@@ -18,9 +18,11 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
-def sinusoids(positions: Tensor, size: int, max_wavelength: float = 10_000.0) -> Tensor:
+def sinusoids(
+    positions: Tensor, size: int, max_wavelength: float = 10_000.0, dtype: str = "float32"
+) -> Tensor:
     """Return `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`: a new axis."""
-    angles = _angles(positions, size, max_wavelength)
+    angles = _angles(positions, size, max_wavelength, dtype)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (*ops.shape(angles)[:-1], size + size % 2))[..., :size]
 
@@ -44,18 +46,19 @@ def rotate(
             "Rotary positions turn pairs of features, so their number must be even. "
             f"Received: size={size}, x of shape {tuple(x.shape)}"
         )
+    turned = at_least_float32(x)
+    dtype = accumulator_dtype(x.dtype)
     if scaling != 1:
-        positions = ops.cast(positions, "float32") / scaling
-    angles = _angles(positions, size, max_wavelength)
+        positions = ops.cast(positions, dtype) / scaling
+    angles = _angles(positions, size, max_wavelength, dtype)
     cosine, sine = ops.cos(angles), ops.sin(angles)
-    turned = ops.cast(x, "float32")
     first, second = turned[..., : size // 2], turned[..., size // 2 : size]
     parts = [first * cosine - second * sine, second * cosine + first * sine]
     rest = [] if size == x.shape[-1] else [turned[..., size:]]
     return ops.cast(ops.concatenate(parts + rest, axis=-1), x.dtype)
 
 
-def alibi_slopes(num_heads: int) -> Tensor:
+def alibi_slopes(num_heads: int, dtype: str = "float32") -> Tensor:
     """Return the slope `(num_heads,)` of each head's linear bias (Press et al. 2022).
 
     For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Other numbers of heads take
@@ -65,7 +68,7 @@ def alibi_slopes(num_heads: int) -> Tensor:
         raise ValueError(f"`num_heads` must be positive. Received: num_heads={num_heads}")
     below = 2 ** (num_heads.bit_length() - 1)
     slopes = _slopes(below) + _slopes(2 * below)[::2][: num_heads - below]
-    return ops.convert_to_tensor(np.array(slopes, "float32"))
+    return ops.convert_to_tensor(np.array(slopes, dtype))
 
 
 def relative_buckets(
@@ -91,14 +94,14 @@ def relative_buckets(
 
 def window_positions(center: Tensor, half_width: int) -> Tensor:
     """Return the integers from `p_t - D` on, int32 `(B, T, 2D + 1)`; mask them with `in_window`."""
-    first = ops.cast(ops.ceil(ops.cast(center, "float32") - half_width), "int32")
+    first = ops.cast(ops.ceil(at_least_float32(center) - half_width), "int32")
     return ops.expand_dims(first, -1) + ops.arange(2 * half_width + 1, dtype="int32")
 
 
 def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
     """Tell which places, `(S,)` or `(B, T, W)`, lie within `half_width` of the centre `(B, T)`."""
-    center = ops.expand_dims(ops.cast(center, "float32"), -1)
-    return ops.abs(ops.cast(positions, "float32") - center) <= half_width
+    center = ops.expand_dims(at_least_float32(center), -1)
+    return ops.abs(ops.cast(positions, center.dtype) - center) <= half_width
 
 
 def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
@@ -122,11 +125,11 @@ def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor
     return ops.where(inside, spread, ops.zeros_like(spread))
 
 
-def _angles(positions: Tensor, size: int, max_wavelength: float) -> Tensor:
+def _angles(positions: Tensor, size: int, max_wavelength: float, dtype: str) -> Tensor:
     """Every place times every frequency `w^(-2i/D)`: one more axis, of half the size."""
     frequencies = float(max_wavelength) ** (-np.arange(0, size, 2) / size)
-    positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
-    return ops.multiply(positions, frequencies.astype("float32"))
+    positions = ops.expand_dims(ops.cast(positions, dtype), -1)
+    return ops.multiply(positions, frequencies.astype(dtype))
 
 
 def _slopes(power: int) -> list[float]:

@@ -7,7 +7,7 @@ from keras import ops
 
 from ...ops.masks import check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
-from ...ops.types import Tensor
+from ...ops.types import Tensor, at_least_float32
 from .. import arguments
 from .base import AttentionMechanism
 
@@ -311,9 +311,9 @@ def reweight(word_weights, sentence_weights, mask=None):
     Where words and sentences agree on no place, zeros count as a tiny weight; a row without weight
     anywhere gets zeros.
     """
-    # By logarithms in float32, so that two small factors do not vanish.
-    words = ops.cast(word_weights, "float32")
-    sentences = ops.expand_dims(ops.cast(sentence_weights, "float32"), 3)
+    # By logarithms in at least float32, so that two small factors do not vanish.
+    words = at_least_float32(word_weights)
+    sentences = ops.expand_dims(at_least_float32(sentence_weights), 3)
     both = ops.logical_and(words > 0, sentences > 0)
     agree, reads_words, reads_sentences = (
         ops.any(part, axis=(2, 3), keepdims=True) for part in (both, words > 0, sentences > 0)

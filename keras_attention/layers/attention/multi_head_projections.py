@@ -13,7 +13,7 @@ from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
 from ...ops.masks import check_mask, zero_masked
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
-from ...ops.types import Tensor
+from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 
@@ -79,7 +79,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         """Return scaled queries `(B, H, T, d)`, and the gate or `None`."""
         query, *gate = projected
         query = self._placed(query, "query_gain", places)
-        query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+        query = _heads_first(query * self.key_dim**-0.5)
         return query, ops.sigmoid(gate[0]) if gate else None
 
     def _project_memory(self, value, key, places=None):
@@ -95,7 +95,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def _placed(self, heads, gain, places):
         """Normalise and turn `(B, T, H, d)`; its places are given, or count from 0."""
         if self.query_key_norm:
-            squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
+            squares = ops.mean(ops.square(at_least_float32(heads)), axis=-1, keepdims=True)
             heads = heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype)
             heads = heads * self.cast(getattr(self, gain))
         if self.positions != "rotary":
@@ -111,8 +111,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         size = max(size, 0) if isinstance(size, int) else size  # -1 of no steps and no places
         distances = Span(first, size).places()
         if self.positions == "alibi":
-            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
-            return -slopes * ops.cast(ops.abs(distances), "float32")
+            dtype = accumulator_dtype(self.compute_dtype)
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
+            return -slopes * ops.cast(ops.abs(distances), dtype)
         buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
         return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
 

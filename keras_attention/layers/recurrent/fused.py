@@ -14,6 +14,7 @@ from keras import ops, tree
 
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
+from ...ops.types import at_least_float32
 from ..attention.loop_scores import LoopScore
 from .recurrence import (
     DecoderCell,
@@ -234,7 +235,7 @@ class FusedLoop:
         summed = {name: summed[name] for name in self.score.summed}
         carried = {
             "state": tree.map_structure(ops.zeros_like, first) if last is None else last,
-            "sums": {name: ops.zeros_like(like, "float32") for name, like in summed.items()},
+            "sums": {name: at_least_float32(ops.zeros_like(like)) for name, like in summed.items()},
         }
         count = ops.shape(given["projected"])[0]
         found, carried = run_places(step, count, carried, reverse=True)

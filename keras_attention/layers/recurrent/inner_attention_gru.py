@@ -8,6 +8,7 @@ from keras import ops
 
 from ...ops.masks import check_mask, lengths, zero_masked
 from ...ops.penalties import occam_penalty
+from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import is_list
 from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
@@ -323,7 +324,7 @@ def _apart(inputs, query):
 def _mean(inputs, mask):
     """Return the mean of the inputs that are real; zeros where none is."""
     count = ops.maximum(lengths(mask, inputs), 1.0)
-    total = ops.sum(ops.cast(inputs, "float32"), axis=1)
+    total = ops.sum(at_least_float32(inputs), axis=1)
     return ops.cast(total / ops.expand_dims(count, 1), inputs.dtype)
 
 

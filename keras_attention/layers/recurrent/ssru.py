@@ -7,7 +7,7 @@ from keras import ops
 
 from ...ops.axes import reshaped
 from ...ops.masks import check_mask
-from ...ops.types import Tensor
+from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 from .recurrence import run_places, shift, swap_time, with_gradient
@@ -110,7 +110,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
     @property
     def _state_dtype(self):
         # A half loses what a step adds where `f` is near 1.
-        return "float64" if self.compute_dtype == "float64" else "float32"
+        return accumulator_dtype(self.compute_dtype)
 
     def _products(self, rows):
         """Return the forget gates and the candidates `(N, U)` of `(N, D)`."""

@@ -4,11 +4,11 @@ import numbers
 from typing import Any
 
 import keras
-from keras import backend, ops
+from keras import ops
 
 from ...ops.axes import size_of
 from ...ops.positions import places, sinusoids
-from ...ops.types import Tensor
+from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 
 
@@ -32,7 +32,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self._check_sequence(inputs.shape, start_index)
         size = inputs.shape[2]
         # In float32, rounded once: half precision would lose small changes of far places.
-        dtype = backend.result_type(self.compute_dtype, "float32")
+        dtype = accumulator_dtype(self.compute_dtype)
         x = ops.cast(inputs, dtype)
         x = x * size**0.5 if self.scale else x
         x = x + ops.cast(self.codes(places(size_of(inputs, 1), start_index), size), dtype)
@@ -61,7 +61,7 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines, in float32 under any policy,
+    There are no weights, and no length is too long. Sines and cosines, at least in float32,
     are interleaved; an odd `D` ends on a sine. Places count from the first step, padding or not.
 
     Args:
@@ -97,7 +97,8 @@ class PositionalEncoding(_AddedPositions):
         self.max_wavelength = arguments.check_number("max_wavelength", max_wavelength, above=True)
 
     def codes(self, positions, size):
-        return sinusoids(positions, size, self.max_wavelength)
+        dtype = accumulator_dtype(self.compute_dtype)
+        return sinusoids(positions, size, self.max_wavelength, dtype)
 
 
 @keras.saving.register_keras_serializable("keras_attention")

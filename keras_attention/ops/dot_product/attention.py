@@ -15,7 +15,7 @@ from keras import ops, random
 
 from ..axes import size_of
 from ..normalizers import entmax15, masked_softmax, sparsemax
-from ..types import Tensor
+from ..types import Tensor, at_least_float32
 from .block_sparse import block_sparse_attention
 from .blocks import Rule, blocked_attention, plan_for
 from .open_lengths import attend_in_turns
@@ -80,9 +80,9 @@ def attention_with_scores(
     pairs = rows or Span(0, steps, is_all=True), Span(0, length, is_all=True)
     mask, scores = reach.mask(*pairs), dot_products(query, key)
     if table is not None:
-        scores = ops.cast(scores, "float32") + by_pairs(ops.cast(table, "float32"), steps, length)
+        scores = at_least_float32(scores) + by_pairs(at_least_float32(table), steps, length)
     if reach.mods.score is not None:
-        scores = reach.mods.score(ops.cast(scores, "float32"), *reach.places(*pairs))
+        scores = reach.mods.score(at_least_float32(scores), *reach.places(*pairs))
     weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
     kept = random.dropout(weights, dropout, seed=seed) if dropout else weights
     return weighted_sum(kept, value), weights
