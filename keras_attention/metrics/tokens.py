@@ -17,7 +17,7 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         self.ignore_index = ignore_index
 
     def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
-        """Return the value of each token, of the shape of `target`, from logits of at least float32."""
+        """Return the value of each token, `(...)`, from logits of at least float32."""
         raise NotImplementedError
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:

@@ -103,5 +103,5 @@ def occam_penalty(
     scores, query, vector = (ops.cast(tensor, dtype) for tensor in given)
     if mask is not None:
         scores = ops.where(ops.cast(mask, "bool"), scores, ops.zeros_like(scores))
-    price = ops.maximum(ops.sum(query * vector, axis=1), ops.cast(minimum, dtype))
+    price = ops.maximum(ops.sum(query * vector, axis=1), minimum)
     return ops.mean(price * ops.sum(scores, axis=1))

@@ -18,6 +18,37 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
+def real_positions(mask: Tensor, sequence: Tensor) -> Tensor:
+    """Return the positions of a sequence's steps, int32 `(B, S)`; padding does not count.
+
+    With a mask `(B, S)` a real step has the number of real steps before it. A padded step has the
+    position of the real step before it, or 0.
+    """
+    if mask is not None:
+        return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+    batch_size, length = ops.shape(sequence)[:2]
+    return ops.broadcast_to(ops.arange(length, dtype="int32"), (batch_size, length))
+
+
+def real_order(mask: Tensor) -> Tensor:
+    """Return where the real steps of masks `(B, S)` are, one after the other, int32 `(B, S)`.
+
+    It is the inverse of `real_positions`. Rows end on zeros, as many as they have padded steps.
+    """
+    batch_size, length = ops.shape(mask)
+    mask = ops.cast(mask, "int32")
+    steps = ops.arange(length, dtype="int32")
+    rows = ops.expand_dims(ops.arange(batch_size, dtype="int32") * length, 1)
+    # Padded steps add nothing wherever they are put.
+    places = rows + ops.maximum(ops.cumsum(mask, axis=1) - 1, 0)
+    total = ops.segment_sum(
+        ops.reshape(mask * steps, (-1,)),
+        ops.reshape(places, (-1,)),
+        num_segments=batch_size * length,
+    )
+    return ops.reshape(total, (batch_size, length))
+
+
 def sinusoids(
     positions: Tensor, size: int, max_wavelength: float = 10_000.0, dtype: str = "float32"
 ) -> Tensor:
@@ -116,10 +147,20 @@ def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
     return ops.take(rows, index, axis=0)
 
 
-def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor:
-    """Put weights at consecutive places `(B, T, W)` back: `(B, T, length)`, zero elsewhere."""
+def gather_rows(table: Tensor, positions: Tensor) -> Tensor:
+    """Gather rows of a table `(T, D)`, or of each example's `(B, T, D)`, at positions `(B, T)`."""
+    if len(table.shape) == 2:
+        return ops.take(table, positions, axis=0)
+    return ops.squeeze(gather_windows(table, ops.expand_dims(positions, 1)), 1)
+
+
+def spread_windows(weights: Tensor, positions: Tensor, of_memory: Tensor) -> Tensor:
+    """Put weights at consecutive positions `(B, T, W)` back to a memory, `(B, T, S)`.
+
+    `of_memory` has the positions `(B, 1, S)` of the memory; those outside of a window get 0.
+    """
     width = weights.shape[2]
-    offset = ops.arange(length, dtype="int32") - positions[:, :, :1]
+    offset = of_memory - positions[:, :, :1]
     inside = ops.logical_and(offset >= 0, offset < width)
     spread = ops.take_along_axis(weights, ops.clip(offset, 0, width - 1), axis=2)
     return ops.where(inside, spread, ops.zeros_like(spread))

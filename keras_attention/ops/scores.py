@@ -36,16 +36,6 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     return blocked_additive_score(query, key, score_vector)
 
 
-def location_score(query: Tensor, kernel: Tensor, positions: Tensor) -> Tensor:
-    """`e_ts = (W q_t)_s` at places `(S,)` or `(B, T, W)`; mask those outside of the kernel."""
-    by_place = product(query, kernel)
-    last = kernel.shape[1] - 1
-    positions = ops.clip(positions, 0, last)
-    if len(positions.shape) == 1:
-        return ops.take(by_place, positions, axis=2)
-    return ops.take_along_axis(by_place, positions, axis=2)
-
-
 @with_gradient
 def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
     """`v . tanh(q_t + k_s)` for `(B, T, U)`, `(B, S, U)` and `(U,)`, as `(B, T, S)`."""

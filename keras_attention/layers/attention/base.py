@@ -1,5 +1,6 @@
 """The contract of an attention mechanism, and the steps that all mechanisms share."""
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -8,6 +9,7 @@ from keras import ops
 
 from ...ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
+from ...ops.positions import real_positions
 from ...ops.scores import dot_score
 from ...ops.types import Tensor
 from .. import arguments
@@ -15,6 +17,12 @@ from ..lora_and_quantization import AdaptableKernels
 from .loop_scores import LoopScore
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
+
+
+def ignores_positions(score: Callable) -> Callable:
+    """Mark a `score` that reads no positions, so that none are computed for it."""
+    score.ignores_positions = True
+    return score
 
 
 class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
@@ -108,13 +116,21 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def score(self, query: Tensor, key: Tensor, positions: Tensor) -> Tensor:
         """Return the scores `(B, T, S)` of projected queries and keys.
 
-        Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
+        Keys may be windows `(B, T, W, ...)`. `positions`, integers `(B, 1, S)` or `(B, T, W)`, are
+        those of the keys, from 0; padding does not count.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def score_mask(self, positions: Tensor) -> Tensor:
-        """Return a mask of the places that the score can reach, or `None` for all."""
+        """Return which positions `(B, S)` the score can reach, a mask, or `None` for all."""
         return None
+
+    @property
+    def reads_positions(self) -> bool:
+        """Whether anything reads positions, which the memory then holds."""
+        kind = type(self)
+        has_mask = kind.score_mask is not AttentionMechanism.score_mask
+        return has_mask or not hasattr(kind.score, "ignores_positions")
 
     # What all share.
 
@@ -168,6 +184,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
         memory = {"value": zero_masked(value, mask), "key": self._bounded(self.project_key(key))}
+        if self.reads_positions:
+            memory["position"] = real_positions(mask, value)
+            mask = combine_masks(mask, self.score_mask(memory["position"]))
         if mask is not None:
             memory["mask"] = ops.cast(mask, "bool")
         if self.dropout and training:
@@ -205,10 +224,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return_attention_scores: bool = True,
     ) -> tuple:
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
-        positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        positions = ops.expand_dims(memory["position"], 1) if self.reads_positions else None
         scores = self.score(self.queries(query), memory["key"], positions)
         mask = attention_mask(query_mask, memory.get("mask"))
-        mask = combine_masks(mask, self.score_mask(positions))
         weights = self.cast(masked_softmax(scores, mask))
         return self.read(weights, memory), weights, state
 
@@ -305,6 +323,7 @@ class BilinearAttention(AttentionMechanism):
     def build_score(self, query_size, key_size):
         self._make_weight("score_kernel", (query_size, key_size), self.kernel_initializer)
 
+    @ignores_positions
     def score(self, query, key, positions):
         return dot_score(query, key)
 

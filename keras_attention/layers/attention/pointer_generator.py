@@ -86,7 +86,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         steps |= {"state": state_shape, "inputs": inputs_shape}
         _check_shapes(steps, scores_shape, source_ids_shape)
         self.sizes = {name: shape[-1] for name, shape in steps.items()}
-        # Not cast to the compute dtype: the gate is computed in at least float32, and so is its gradient.
+        # Not cast to the compute dtype: gate and gradient are at least float32.
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
             shape, initializer = (self.sizes[of],), arguments.fresh(self.kernel_initializer)
             self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
@@ -154,11 +154,15 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         targets = ops.cast(targets, "int32")
         is_known = ops.logical_and(targets >= 0, targets < size)
         index = ops.where(is_known, targets, ops.zeros_like(targets))
-        generated = ops.exp(-smoothed_crossentropy(ops.expand_dims(index, 2), at_least_float32(logits)))
+        generated = ops.exp(
+            -smoothed_crossentropy(ops.expand_dims(index, 2), at_least_float32(logits))
+        )
         generated = ops.where(is_known, generated, ops.zeros_like(generated))
         ids, wanted = ops.cast(source_ids, "int32"), ops.expand_dims(targets, 2)
         same = ops.logical_and(ops.expand_dims(ids, 1) == wanted, wanted >= 0)  # -1: no word
-        copied = ops.sum(ops.where(same, at_least_float32(scores), ops.zeros_like(same, scores.dtype)), axis=2)
+        copied = ops.sum(
+            ops.where(same, at_least_float32(scores), ops.zeros_like(same, scores.dtype)), axis=2
+        )
         mixed = ops.sigmoid(gate) * generated + ops.sigmoid(-gate) * copied
         return ops.log(ops.maximum(mixed, SMALLEST))
 
@@ -166,7 +170,10 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         """Return the logit of `p_gen`, `(B, T)`."""
         vectors = (self.context_vector, self.state_vector, self.input_vector)
         pairs = zip((context, state, inputs), vectors, strict=True)
-        logits = [ops.matmul(at_least_float32(part), ops.expand_dims(at_least_float32(w), 1)) for part, w in pairs]
+        logits = [
+            ops.matmul(at_least_float32(part), ops.expand_dims(at_least_float32(w), 1))
+            for part, w in pairs
+        ]
         return ops.squeeze(sum(logits), 2) + at_least_float32(self.bias)
 
     def compute_output_spec(

@@ -6,13 +6,11 @@ gradients of weights and memory are then one product each over the whole sequenc
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
 from keras import ops, tree
 
-from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.types import at_least_float32
 from ..attention.loop_scores import LoopScore
@@ -50,7 +48,7 @@ def fused(cell, attention):
     if any(layer.compute_dtype != attention.compute_dtype for layer in [cell, *view.cells]):
         return None
     score = attention.loop_score()
-    return None if score is None else FusedLoop(view, equations, score, attention.score_mask)
+    return None if score is None else FusedLoop(view, equations, score)
 
 
 def _declares(kind) -> bool:
@@ -64,12 +62,11 @@ def _declares(kind) -> bool:
 
 @dataclass
 class FusedLoop:
-    """The loop of one call of a decoder; `reach` is the `score_mask` of its mechanism."""
+    """The loop of one call of a decoder."""
 
     view: DecoderCell
     equations: list
     score: LoopScore
-    reach: Callable
 
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
         """Run all steps; return a dictionary of at least what is wanted.
@@ -129,10 +126,7 @@ class FusedLoop:
         """Return the packed results, and what the backward pass needs."""
         keep = self.training if keep is None else keep
         memory = given["memory"]
-        mask = combine_masks(
-            memory["mask"] > 0.5 if "mask" in memory else None,
-            self.reach(ops.arange(ops.shape(memory["value"])[1], dtype="int32")),
-        )
+        mask = memory["mask"] > 0.5 if "mask" in memory else None
 
         def step(place, before):
             states, attention, feed = self._states(before), before["attention"], None

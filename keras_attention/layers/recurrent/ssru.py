@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from ...ops.axes import reshaped
-from ...ops.masks import check_mask
+from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
@@ -87,6 +87,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
     def call(self, inputs: Tensor, inputs_mask: Tensor = None, mask: Tensor = None) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, mask)
+        inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a gradient
         shape = ops.shape(inputs)
         forget, candidate = self._products(ops.reshape(inputs, (-1, shape[-1])))
         added = (1 - forget) * candidate

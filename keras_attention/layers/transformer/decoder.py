@@ -116,7 +116,7 @@ class TransformerDecoder(TransformerBlock):
         options = {"return_attention_scores": return_attention_scores, "training": training}
         options |= {"query_mask": mask}
         pairs = {"value_mask": mask, "attention_mask": attention_mask, "use_causal_mask": True}
-        x, scores = self._cast(inputs), {}
+        x, scores = self._cleared(inputs, mask), {}
         if self.autoregression == "ssru":
             (x,) = self._residual("ssru", x, lambda y: (self.ssru(y, mask),), training)
         else:

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from ...ops.axes import sizes_of
-from ...ops.masks import check_mask
+from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor
 from .. import arguments
 from ..attention.multi_head import MultiHeadAttention
@@ -278,6 +278,10 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
 
+    def _cleared(self, inputs, mask):
+        """Return the inputs without what padding holds: a NaN there would reach all gradients."""
+        return zero_masked(self._cast(inputs), mask)
+
     def compute_output_shape(self, inputs_shape, value_shape=None) -> tuple:
         return tuple(inputs_shape)
 
@@ -359,7 +363,7 @@ class TransformerEncoder(TransformerBlock):
         self._check_inputs(inputs, mask)
         x, scores = self._attend(
             "self_attention",
-            self._cast(inputs),
+            self._cleared(inputs, mask),
             query_mask=mask,
             value_mask=mask,
             attention_mask=attention_mask,

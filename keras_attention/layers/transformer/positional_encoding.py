@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from ...ops.axes import size_of
-from ...ops.positions import places, sinusoids
+from ...ops.masks import check_mask, zero_masked
+from ...ops.positions import gather_rows, places, real_positions, sinusoids
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 
@@ -28,15 +29,24 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         """Return the codes of integer positions of any shape: one more axis, of `size`."""
         raise NotImplementedError("A layer of positions defines `codes`.")
 
-    def call(self, inputs: Tensor, start_index: Tensor = 0) -> Tensor:
-        self._check_sequence(inputs.shape, start_index)
+    def call(
+        self,
+        inputs: Tensor,
+        start_index: Tensor = 0,
+        inputs_mask: Tensor = None,
+        mask: Tensor = None,
+    ) -> Tensor:
+        mask = mask if inputs_mask is None else inputs_mask
+        self._check_sequence(inputs.shape, start_index, mask)
         size = inputs.shape[2]
         # In float32, rounded once: half precision would lose small changes of far places.
         dtype = accumulator_dtype(self.compute_dtype)
-        x = ops.cast(inputs, dtype)
+        x = ops.cast(zero_masked(inputs, mask), dtype)
         x = x * size**0.5 if self.scale else x
-        x = x + ops.cast(self.codes(places(size_of(inputs, 1), start_index), size), dtype)
-        return ops.cast(x, self.compute_dtype)
+        codes = self.codes(places(size_of(inputs, 1), start_index), size)
+        if mask is not None:  # a row of codes for each place, of which each step takes its own
+            codes = gather_rows(codes, real_positions(mask, inputs))
+        return ops.cast(x + ops.cast(codes, dtype), self.compute_dtype)
 
     def step(self, x: Tensor, position: Tensor) -> Tensor:
         """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
@@ -47,12 +57,15 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self._check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
-    def compute_output_spec(self, inputs, start_index=0):
-        self._check_sequence(inputs.shape, start_index)
-        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        mask = of.mask if of.inputs_mask is None else of.inputs_mask
+        self._check_sequence(of.inputs.shape, of.start_index, mask)
+        return keras.KerasTensor(of.inputs.shape, self.compute_dtype)
 
-    def _check_sequence(self, shape, start_index=0):
+    def _check_sequence(self, shape, start_index=0, mask=None):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
+        check_mask(mask, tuple(shape[:2]), "inputs_mask")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -62,7 +75,7 @@ class PositionalEncoding(_AddedPositions):
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
     There are no weights, and no length is too long. Sines and cosines, at least in float32,
-    are interleaved; an odd `D` ends on a sine. Places count from the first step, padding or not.
+    are interleaved; an odd `D` ends on a sine. Positions do not count padding.
 
     Args:
         max_wavelength: `w`; the wavelengths run from `2 pi` towards `2 pi w`.
@@ -71,7 +84,10 @@ class PositionalEncoding(_AddedPositions):
 
     Call arguments:
         inputs: `(B, T, D)`.
-        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`.
+        start_index: The position of the first step: a number, a scalar tensor, or integers `(B,)`.
+        inputs_mask: Boolean `(B, T)`, True = real. Default: Keras' implicit mask. A step's position
+            is `start_index` and the number of real steps before it; padding is zeroed first.
+        mask: Another name of `inputs_mask`.
 
     Returns:
         `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
@@ -151,8 +167,8 @@ class LearnedPositions(_AddedPositions):
         rows = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
 
-    def _check_sequence(self, shape, start_index=0):
-        super()._check_sequence(shape)
+    def _check_sequence(self, shape, start_index=0, mask=None):
+        super()._check_sequence(shape, start_index, mask)
         if self.built:
             arguments.check_features("inputs", shape, self.embeddings.shape[1])
         if shape[1] is None or not isinstance(start_index, numbers.Integral):

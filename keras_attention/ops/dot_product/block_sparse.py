@@ -148,7 +148,10 @@ class _Blocks:
         """Return the gradients of all tensors."""
         slope = ops.sum(at_least_float32(upstream) * context, axis=-1, keepdims=True)
         of_memory = [
-            tuple(at_least_float32(ops.zeros_like(span.cut(each, 2))) for each in (self.key, self.value))
+            tuple(
+                at_least_float32(ops.zeros_like(span.cut(each, 2)))
+                for each in (self.key, self.value)
+            )
             for span in self.spans()[1]
         ]
         of_learned = [at_least_float32(ops.zeros_like(tensor)) for tensor in self.learned]
@@ -185,7 +188,9 @@ class _Blocks:
             sum_over_queries(kept, upstream, key.shape[1]),
             *of_learned,
         )
-        return tuple(total + at_least_float32(part) for total, part in zip(totals, parts, strict=True))
+        return tuple(
+            total + at_least_float32(part) for total, part in zip(totals, parts, strict=True)
+        )
 
 
 def _after(done: Tensor, tensor: Tensor) -> Tensor:

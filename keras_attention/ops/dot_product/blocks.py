@@ -208,7 +208,9 @@ class Inputs:
         if weights.seen is not None:
             given = given * ops.cast(weights.seen, given.dtype)
         runs, groups = part.runs(), self.key.shape[1]
-        parts = [at_least_float32(dot_products(given, places.cut(self.value, 2))) for _, places in runs]
+        parts = [
+            at_least_float32(dot_products(given, places.cut(self.value, 2))) for _, places in runs
+        ]
         of_weights = times(joined(parts, 3), weights.factor)
         slope = None if slope is None else part.queries(slope)
         of_scores = _of_scores(weights, of_weights, slope, self.rule.normalizer)
