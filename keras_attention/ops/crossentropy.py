@@ -151,11 +151,14 @@ class _Softmax:
         """Return the gradient by the logits `(..., V)` from that by the values `(...)`."""
         vocabulary = self.exponentials.shape[-1]
         upstream = ops.expand_dims(upstream, axis=-1)
-        slope = self.exponentials * (upstream / self.total)
+        # A row without a gradient may hold NaN, which 0 would not clear.
+        has_gradient = upstream != 0
+        slope = ops.where(has_gradient, self.exponentials * (upstream / self.total), 0.0)
         if smoothing:
             slope = slope - upstream * (smoothing / vocabulary)
         label = 1.0 - smoothing + smoothing / vocabulary
         patch = upstream * (ops.exp(self.at_target) / self.total - label)
+        patch = ops.where(has_gradient, patch, 0.0)
         rows = ops.reshape(slope, (-1, vocabulary))
         columns = ops.reshape(self.index, (-1,))
         places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)

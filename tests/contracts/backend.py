@@ -122,7 +122,8 @@ def weighted_sum(tensor, factors):
 
 def tensors_of(arrays):
     """A dictionary of tensors from a dictionary of arrays."""
-    return {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
+    # PyTorch makes float32 of float64, unless it is told otherwise.
+    return {name: ops.convert_to_tensor(array, str(array.dtype)) for name, array in arrays.items()}
 
 
 def symbols_of(arrays):

@@ -1,7 +1,7 @@
 """Padding changes nothing, wherever it stands and whatever lies there; no layer escapes the check.
 
 `test_masking.py` adds padding behind. Here each sequence gets padding before it, behind it, on both
-sides or between its steps, of NaN and infinity; the results at real steps, and the gradients of
+sides or between its steps, of NaN and infinity: the results at real steps, and the gradients of
 weights and of real inputs, are those without it.
 """
 
@@ -28,6 +28,7 @@ PLACES = {
     "between": lambda size: np.arange(size) + 1 + (np.arange(size) > 0),
 }
 EXTRA = 3
+FILLINGS = (np.nan, np.inf, -np.inf)
 BY_DISTANCE = {"multi-head-relative-entmax", "multi-head-rotary-sinks", "multi-head-alibi"}
 """Cases that read the distance between two steps of the sequence, padding counted."""
 WITH_SINKS = {"multi-head-rotary-sinks"}
@@ -59,10 +60,10 @@ def padded_case(name):
     return WithQueryMask(case) if isinstance(case, Mechanism) else case
 
 
-def expand(case, inputs, where, filling):
-    """The arrays with padding of `filling`, and where the steps of each axis have gone.
+def expand(case, inputs, where):
+    """The arrays with padding of NaN and infinity, and where the steps of each axis have gone.
 
-    What was padding already holds `filling` too.
+    What was padding already holds these too.
     """
     indices = {}
     for letter in case.padded_axes:
@@ -83,8 +84,10 @@ def expand(case, inputs, where, filling):
             longer[name] = np.zeros(shape, array.dtype)
             longer[name][np.ix_(*places)] = array
             continue
-        longer[name] = np.full(shape, filling, array.dtype)
-        longer[name][np.ix_(*places)] = np.where(case.real(name, inputs), array, filling)
+        filling = np.random.default_rng(len(name)).choice(FILLINGS, shape).astype(array.dtype)
+        old = filling[np.ix_(*places)]
+        filling[np.ix_(*places)] = np.where(case.real(name, inputs), array, old)
+        longer[name] = filling
     return longer, indices
 
 
@@ -126,23 +129,28 @@ def without_padding(name):
 
 
 def with_masks():
-    """The cases that have a mask, each with the places that its padding can have."""
-    return [
-        (name, where)
-        for name in CASES
-        for where in PLACES
-        if padded_case(name).masks
-        and not (where == "between" and name in BY_DISTANCE)
-        and not (where != "behind" and name in WITH_SINKS)
-    ]
+    """The cases that have a mask, each with the places that its padding can have.
+
+    The last one of a case has padding in all of its places, and stands for the others.
+    """
+    for name in CASES:
+        if not padded_case(name).masks:
+            continue
+        allowed = list(PLACES)
+        if name in BY_DISTANCE:
+            allowed.remove("between")
+        if name in WITH_SINKS:
+            allowed = ["behind"]
+        for where in allowed:
+            marks = [] if where == allowed[-1] else [pytest.mark.slow]
+            yield pytest.param(name, where, marks=marks)
 
 
-@pytest.mark.parametrize("filling", [np.nan, np.inf], ids=["nan", "infinity"])
-@pytest.mark.parametrize(("name", "where"), with_masks())
-def test_padding_anywhere_of_anything_changes_nothing(name, where, filling):
+@pytest.mark.parametrize(("name", "where"), list(with_masks()))
+def test_padding_anywhere_of_anything_changes_nothing(name, where):
     case, layer = padded_case(name), built(name)
     inputs, expected, factors, (of_weights, of_inputs) = without_padding(name)
-    longer, indices = expand(case, inputs, where, filling)
+    longer, indices = expand(case, inputs, where)
     results = results_of(lambda x: case.call(layer, x), longer)
     for key, value in expected.items():
         found = at_steps(case, key, results[key], indices)

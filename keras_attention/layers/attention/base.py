@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.dropout import dropout_factors
 from ...ops.masks import attention_mask, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import real_positions
@@ -195,8 +196,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     def _kept(self, value):
         """Return the factors `(B, S)` of dropout: 0 or `1 / (1 - dropout)`."""
-        kept = ops.ones_like(value[:, :, 0])
-        return keras.random.dropout(kept, self.dropout, seed=self._dropout_seed)
+        shape = ops.shape(value)[:2]
+        return dropout_factors(shape, self.dropout, self._dropout_seed, self.compute_dtype)
 
     def initial_state(self, memory: dict) -> dict:
         """Return the state before the first query: `{}` where the mechanism keeps none."""

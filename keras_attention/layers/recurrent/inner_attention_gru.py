@@ -195,7 +195,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         cell = self.cell
         dropped = inputs
         if training and cell.dropout:
-            dropped = inputs * ops.expand_dims(cell.get_dropout_mask(inputs[:, 0]), 1)
+            mask_of_inputs = cell.get_dropout_mask(at_least_float32(inputs[:, 0]))
+            dropped = inputs * ops.expand_dims(cell.cast(mask_of_inputs), 1)
         dropout = cell.recurrent_mask(first, training)
         cell.reset_dropout_mask()
         cell.reset_recurrent_dropout_mask()

@@ -14,6 +14,7 @@ import keras
 from keras import ops, random
 
 from ..axes import size_of
+from ..dropout import dropout_factors
 from ..normalizers import entmax15, masked_softmax, sparsemax
 from ..types import Tensor, at_least_float32
 from .block_sparse import block_sparse_attention
@@ -84,7 +85,10 @@ def attention_with_scores(
     if reach.mods.score is not None:
         scores = reach.mods.score(at_least_float32(scores), *reach.places(*pairs))
     weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
-    kept = random.dropout(weights, dropout, seed=seed) if dropout else weights
+    kept = weights
+    if dropout:
+        dtype = keras.backend.standardize_dtype(weights.dtype)
+        kept = weights * dropout_factors(ops.shape(weights), dropout, seed, dtype)
     return weighted_sum(kept, value), weights
 
 

@@ -14,6 +14,7 @@ import keras
 from keras import ops, random
 
 from .. import normalizers
+from ..dropout import dropout_factors
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
@@ -318,8 +319,8 @@ def dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
     if not rule.dropout:
         return None
     seed = _FixedSeed(seed_of(rule.seed, index))
-    numbers = random.uniform(ops.shape(weights), dtype="float32", seed=seed)
-    return ops.cast(numbers >= rule.dropout, weights.dtype) / (1 - rule.dropout)
+    dtype = keras.backend.standardize_dtype(weights.dtype)
+    return dropout_factors(ops.shape(weights), rule.dropout, seed, dtype)
 
 
 def seed_of(seed: Tensor, index: Tensor) -> Tensor:
