@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from ..ops.crossentropy import linear_crossentropy, smoothed_crossentropy
-from ..ops.masks import check_token_shapes, real_tokens, token_values, token_weights
+from ..ops.masks import check_dense, check_token_shapes, real_tokens, token_values, token_weights
 from ..ops.types import Tensor, accumulator_dtype
 
 REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
@@ -78,6 +78,8 @@ class TokenLoss(keras.losses.Loss):
         self.ignore_index = ignore_index
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
+        check_dense(y_true, "y_true")
+        check_dense(y_pred, "y_pred")
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         # As weights, so that Keras takes them into the sum and the count.
         weight = token_weights(target, self.ignore_index, sample_weight)
@@ -194,6 +196,8 @@ def masked_linear_crossentropy(
     1.386
     """
     check_smoothing(label_smoothing)
+    check_dense(target, "target")
+    check_dense(features, "features")
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     features = ops.convert_to_tensor(features)
     if not 0.0 <= consistency < math.inf:

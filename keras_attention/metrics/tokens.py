@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.masks import token_values, token_weights
+from ..ops.masks import check_dense, token_values, token_weights
 from ..ops.types import Tensor
 
 
@@ -21,6 +21,8 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         raise NotImplementedError
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:
+        check_dense(y_true, "y_true")
+        check_dense(y_pred, "y_pred")
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         if 0 in target.shape:  # no token, and a mean of nothing is NaN
             return

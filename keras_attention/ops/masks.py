@@ -2,10 +2,13 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from keras import backend, ops
 
 from .types import Tensor, accumulator_dtype, at_least_float32
+
+RAGGED = ("RaggedTensor", "RaggedTensorValue")
 
 
 def combine_masks(*masks: Tensor) -> Tensor:
@@ -61,10 +64,30 @@ def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
     return ops.reshape(tensor, ops.shape(like))
 
 
+def check_dense(given: Any, name: str = "inputs") -> None:
+    """Raise a ValueError where a tensor, or one in a list or dictionary, is ragged.
+
+    Reshaping would cut the rows of a ragged tensor to equal parts, without a word.
+    """
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            check_dense(part, name)
+    elif isinstance(given, dict):
+        for key, part in given.items():
+            check_dense(part, f"{name}[{key!r}]")
+    elif type(given).__name__ in RAGGED or getattr(given, "ragged", False) is True:
+        raise ValueError(
+            f"`{name}` must be a dense tensor with a mask of its real steps: x.to_tensor() and "
+            "tf.sequence_mask(x.row_lengths()) make both. "
+            f"Received: {name}, a ragged tensor of shape {tuple(given.shape)}"
+        )
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
         return
+    check_dense(mask, name)
     shape = tuple(getattr(mask, "shape", ()))
     dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
@@ -112,6 +135,8 @@ def token_weights(
     >>> ops.convert_to_numpy(weights).tolist()
     [[1.0, 1.0, 0.0], [0.5, 0.0, 0.0]]
     """
+    check_dense(target, "target")
+    check_dense(sample_weight, "sample_weight")
     target = ops.convert_to_tensor(target)
     real = real_tokens(target, ignore_index)
     if sample_weight is None:
@@ -138,6 +163,8 @@ def token_values(
 
     The scores that `of_token` gets are at least float32.
     """
+    check_dense(target, "target")
+    check_dense(scores, "scores")
     scores = at_least_float32(ops.convert_to_tensor(scores))
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     check_token_shapes(target, scores)

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from .masks import can_be_one, check_mask, zero_masked
+from .masks import can_be_one, check_dense, check_mask, zero_masked
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 
@@ -44,6 +44,7 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     >>> round(float(coverage_loss(weights)), 3)    # (0 + .5 + .5) / 3
     0.333
     """
+    check_dense(scores, "scores")
     scores = ops.convert_to_tensor(scores)
     if len(scores.shape) != 3:
         raise ValueError(
@@ -90,6 +91,7 @@ def occam_penalty(
         raise ValueError(
             f"`minimum`, the least price of attention, must be above 0. Received: minimum={minimum}"
         )
+    check_dense([scores, query], "scores and query")
     given = [ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)]
     of_scores, of_query, of_vector = shapes = [tuple(tensor.shape) for tensor in given]
     fits = [len(shape) for shape in shapes] == [2, 2, 1] and of_query[1] == of_vector[0]

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from ...ops.dropout import dropout_factors
-from ...ops.masks import attention_mask, check_mask, combine_masks, zero_masked
+from ...ops.masks import attention_mask, check_dense, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import real_positions
 from ...ops.scores import dot_score
@@ -177,6 +177,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         Returns a dictionary of tensors, batch first. `training` says whether dropout applies.
         """
         arguments.check_built(self, "query_shape, value_shape")
+        check_dense([value, key], "value and key")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
         arguments.check_features("value", value.shape, self.value_size)
@@ -279,10 +280,12 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def compute_output_shape(
         self, query_shape, value_shape=None, key_shape=None, return_attention_scores=False
     ):
-        query, value, _ = _shapes(query_shape, value_shape, key_shape)
+        query, value, key = _shapes(query_shape, value_shape, key_shape)
+        self._check_features(query, value, key)
         context = (*query[:2], value[2])
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.query_mask, of.value_mask, of.mask)
@@ -300,12 +303,16 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         query_mask = combine_masks(*masks)
         value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
-        if self.built:
-            arguments.check_features("query", query.shape, self.query_size)
-            arguments.check_features("value", value.shape, self.value_size)
-            arguments.check_features("key", key.shape, self.key_size)
+        self._check_features(query.shape, value.shape, key.shape)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
+
+    def _check_features(self, query, value, key):
+        """Raise a ValueError where shapes do not fit a layer that is built."""
+        if self.built:
+            arguments.check_features("query", query, self.query_size)
+            arguments.check_features("value", value, self.value_size)
+            arguments.check_features("key", key, self.key_size)
 
 
 class BilinearAttention(AttentionMechanism):

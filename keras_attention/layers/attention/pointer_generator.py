@@ -176,6 +176,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         ]
         return ops.squeeze(sum(logits), 2) + at_least_float32(self.bias)
 
+    @arguments.of_own_call
     def compute_output_spec(
         self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
     ):

@@ -21,7 +21,7 @@ FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class InnerAttentionGRU(keras.layers.RNN):
+class InnerAttentionGRU(arguments.DenseInputs, keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
     Attention after a recurrent net favours the end of a text. Here a query `r`, such as a question,
@@ -263,15 +263,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         cell = self.cell
         check_scores_wanted(cell.attention, return_attention_scores)
-        self._check_shapes(inputs.shape, None if query is None else query.shape)
+        self._check_sizes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
-        sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
-        if cell.built and sizes != (cell.input_size, cell.query_size):
-            raise ValueError(
-                f"The layer was built for inputs of {cell.input_size} features and a query of "
-                f"{cell.query_size}. Received: inputs of {sizes[0]}, a query of {sizes[1]}"
-                + (" (the mean of the inputs, since none was given)" if query is None else "")
-            )
         if self.unroll and inputs.shape[1] is None:
             raise ValueError(
                 "`unroll=True` needs inputs of known length, such as Input((20, 8)). "
@@ -282,6 +275,18 @@ class InnerAttentionGRU(keras.layers.RNN):
             self._cell.check_states(state, inputs.shape[0])
         return mask, state
 
+    def _check_sizes(self, inputs, query):
+        """Refuse shapes that do not fit each other or the cell."""
+        self._check_shapes(inputs, query)
+        cell = self.cell
+        sizes = (inputs[-1], (inputs if query is None else query)[-1])
+        if cell.built and sizes != (cell.input_size, cell.query_size):
+            raise ValueError(
+                f"The layer was built for inputs of {cell.input_size} features and a query of "
+                f"{cell.query_size}. Received: inputs of {sizes[0]}, a query of {sizes[1]}"
+                + (" (the mean of the inputs, since none was given)" if query is None else "")
+            )
+
     def _check_shapes(self, inputs, query):
         sequence, one = arguments.SEQUENCE, "batch, features"
         arguments.check_shapes(inputs=(inputs, sequence), query=(query, one))
@@ -289,8 +294,11 @@ class InnerAttentionGRU(keras.layers.RNN):
     # Keras' bookkeeping.
 
     def compute_output_shape(self, inputs_shape, query_shape=None, initial_state_shape=None):
-        return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
+        inputs_shape, query_shape = _apart(inputs_shape, query_shape)
+        self._check_sizes(inputs_shape, query_shape)
+        return super().compute_output_shape(inputs_shape)
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         inputs, query = _apart(of.inputs, of.query)

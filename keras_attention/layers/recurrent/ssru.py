@@ -123,17 +123,22 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
         return ops.cast(ops.relu(cell), self.compute_dtype)
 
     def _check_call(self, inputs, mask):
-        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        self._check_shape(inputs.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
-        if self.built:
-            arguments.check_features("inputs", inputs.shape, self.input_size)
 
+    def _check_shape(self, shape):
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
+        if self.built:
+            arguments.check_features("inputs", shape, self.input_size)
+
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check_call(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)
         return keras.KerasTensor((*of.inputs.shape[:2], self.units), self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape) -> tuple:
+        self._check_shape(inputs_shape)
         return (*inputs_shape[:2], self.units)
 
 

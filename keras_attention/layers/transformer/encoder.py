@@ -266,10 +266,13 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         return self._residual("feed_forward", x, lambda y: (self.feed_forward(y),), training)[0]
 
     def _check_inputs(self, inputs, mask):
-        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        self._check_shape(inputs.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
+
+    def _check_shape(self, shape):
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         if self.built:
-            arguments.check_features("inputs", inputs.shape, self.input_size)
+            arguments.check_features("inputs", shape, self.input_size)
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
@@ -279,6 +282,7 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         return zero_masked(self._cast(inputs), mask)
 
     def compute_output_shape(self, inputs_shape, value_shape=None) -> tuple:
+        self._check_shape(inputs_shape)
         return tuple(inputs_shape)
 
 
@@ -369,6 +373,7 @@ class TransformerEncoder(TransformerBlock):
         x = self._feed(x, training)
         return (x, scores) if return_attention_scores else x
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check_inputs(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)

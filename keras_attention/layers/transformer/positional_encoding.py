@@ -57,6 +57,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self._check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         mask = of.mask if of.inputs_mask is None else of.inputs_mask
