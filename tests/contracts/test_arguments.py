@@ -21,9 +21,7 @@ SHAPES_ALONE = [
 def shapes_of(name, inputs):
     """The shapes that a layer's `compute_output_shape` takes."""
     taken = inspect.signature(CASES[name].layer.compute_output_shape).parameters
-    return {
-        f"{key}_shape": array.shape for key, array in inputs.items() if f"{key}_shape" in taken
-    }
+    return {f"{key}_shape": array.shape for key, array in inputs.items() if f"{key}_shape" in taken}
 
 
 @pytest.mark.parametrize(

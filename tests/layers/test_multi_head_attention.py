@@ -314,6 +314,9 @@ def test_sliding_window_is_another_name_of_window():
     assert MultiHeadAttention(2, 4, sliding_window=3).window == 3
     with pytest.raises(ValueError, match="another name of `window`"):
         MultiHeadAttention(2, 4, window=2, sliding_window=3)
+    for name in ("window", "sliding_window"):
+        with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}=0"):
+            MultiHeadAttention(2, 4, **{name: 0})
 
 
 @pytest.mark.parametrize(

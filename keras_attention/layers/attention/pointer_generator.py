@@ -6,6 +6,7 @@ import keras
 from keras import ops, tree
 
 from ...ops.crossentropy import smoothed_crossentropy
+from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, at_least_float32
 from .. import arguments
 
@@ -38,6 +39,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
             whose id lies outside (-1, for instance) are never copied.
         context, state, inputs: `(B, T, Dc)`, `(B, T, Ds)` and `(B, T, Dx)`; the inputs are most
             often the embedded word before.
+        mask: Boolean `(B, T)`, True = a real step; what the others hold reaches no gradient. Default:
+            the mask that the logits carry, which Keras passes as `logits_mask`.
         extra_size, return_p_gen: How many ids follow the vocabulary; whether to return `p_gen` too.
 
     Returns:
@@ -102,8 +105,13 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         inputs: Tensor,
         extra_size: int = 0,
         return_p_gen: bool = False,
+        mask: Tensor = None,
+        logits_mask: Tensor = None,
     ) -> Tensor:
-        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
+        mask = logits_mask if mask is None else mask
+        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size, mask)
+        parts = (logits, scores, context, state, inputs)
+        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in parts)
         size = logits.shape[2] + extra_size
         p_gen = ops.sigmoid(self._gate(context, state, inputs))
         generated = ops.expand_dims(p_gen, 2) * ops.softmax(at_least_float32(logits), axis=2)
@@ -140,6 +148,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         context: Tensor,
         state: Tensor,
         inputs: Tensor,
+        mask: Tensor = None,
     ) -> Tensor:
         """Return `log P(y_t)` of integer targets `(B, T)`, a tensor `(B, T)`, for training.
 
@@ -148,7 +157,9 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         if not self.built:
             parts = (logits, scores, source_ids, context, state, inputs)
             self.build(*(part.shape for part in parts))
-        self._check_call(logits, scores, source_ids, context, state, inputs, 0)
+        self._check_call(logits, scores, source_ids, context, state, inputs, 0, mask)
+        parts = (logits, scores, context, state, inputs)
+        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in parts)
         size = logits.shape[2]
         gate = self._gate(context, state, inputs)
         targets = ops.cast(targets, "int32")
@@ -177,22 +188,23 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         return ops.squeeze(sum(logits), 2) + at_least_float32(self.bias)
 
     @arguments.of_own_call
-    def compute_output_spec(
-        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
-    ):
-        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
-        steps = tuple(logits.shape[:2])
-        size = logits.shape[2] + extra_size
-        shapes = [(*steps, size), *([steps] if return_p_gen else [])]
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        parts = (of.logits, of.scores, of.source_ids, of.context, of.state, of.inputs)
+        self._check_call(*parts, of.extra_size, of.logits_mask if of.mask is None else of.mask)
+        steps = tuple(of.logits.shape[:2])
+        size = of.logits.shape[2] + of.extra_size
+        shapes = [(*steps, size), *([steps] if of.return_p_gen else [])]
         return arguments.specs(shapes, self.compute_dtype)
 
-    def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
+    def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size, mask):
         parts = {"logits": logits, "context": context, "state": state, "inputs": inputs}
         steps = {name: part.shape for name, part in parts.items()}
         _check_shapes(steps, scores.shape, source_ids.shape)
         for name, size in self.sizes.items() if self.built else ():
             arguments.check_features(name, steps[name], size)
         arguments.check_integer("extra_size", extra_size, minimum=0)
+        check_mask(mask, tuple(logits.shape[:2]), "mask")
 
 
 def _check_shapes(steps, scores, source_ids):
