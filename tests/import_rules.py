@@ -26,8 +26,8 @@ TASKS = {"translation", "summarization", "answer_selection", "classification"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.
 PORTABLE = {"ops", "layers", "decoding", "losses"}
-# The one module that asks each backend for a gradient, which Keras has no public way to take.
-BACKEND_ALLOWED = {"keras_attention.ops.vjp"}
+# Modules that ask a backend for what Keras has no public way to get: a gradient, and float64.
+BACKEND_ALLOWED = {"keras_attention.ops.vjp", "keras_attention.ops.double"}
 BACKENDS = {"tensorflow", "tensorflow_text", "jax", "torch"}
 
 # Parts of a dotted name that are not public, in packages that do not mark them by an underscore.

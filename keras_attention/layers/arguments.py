@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
-from keras import ops
 
+from ..ops.double import ops
 from ..ops.masks import check_dense
 from ..ops.types import is_finite
 

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import keras
-from keras import ops
 
+from ..ops.double import ops
 from ..ops.types import accumulator_dtype, at_least_float32
 from .arguments import Configured, check_integer, check_number, fresh
 

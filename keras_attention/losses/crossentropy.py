@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import keras
-from keras import ops
 
 from ..ops.crossentropy import linear_crossentropy, smoothed_crossentropy
+from ..ops.double import ops
 from ..ops.masks import check_dense, check_token_shapes, real_tokens, token_values, token_weights
 from ..ops.types import Tensor, accumulator_dtype
 

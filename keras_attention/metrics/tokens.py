@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from ..ops.double import ops
 from ..ops.masks import check_dense, token_values, token_weights
 from ..ops.types import Tensor
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras import ops
-
+from .double import ops
 from .types import Tensor
 
 

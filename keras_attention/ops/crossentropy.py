@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from keras import ops
-
+from .double import ops
 from .masks import zero_masked
 from .types import Tensor, accumulator_dtype, at_least_float32
 from .vjp import with_gradient

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
-from keras import ops, random
+from keras import random
 
+from .double import ops
 from .types import Tensor
 
 LARGEST_OF = {"float16": 65504.0}

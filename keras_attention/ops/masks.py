@@ -4,8 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from keras import backend, ops
+from keras import backend
 
+from .double import ops
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 RAGGED = ("RaggedTensor", "RaggedTensorValue")

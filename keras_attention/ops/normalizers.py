@@ -8,8 +8,9 @@ whole, and gradients stay finite. Sparsemax and entmax-1.5 are exact: no iterati
 
 from collections.abc import Callable
 
-from keras import backend, ops
+from keras import backend
 
+from .double import ops
 from .types import Tensor, accumulator_dtype
 from .vjp import with_gradient
 

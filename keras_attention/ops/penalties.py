@@ -1,7 +1,6 @@
 """What attention weights cost: reading a place again, and reading at all."""
 
-from keras import ops
-
+from .double import ops
 from .masks import can_be_one, check_dense, check_mask, zero_masked
 from .types import Tensor, accumulator_dtype, at_least_float32
 

@@ -6,8 +6,8 @@ A half-precision number cannot tell place 2049 from place 2048, so angles are ne
 import functools
 
 import numpy as np
-from keras import ops
 
+from .double import ops
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 

@@ -4,9 +4,10 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 `(B, T, S)`, or `(B, T, W, ...)`, a window of `W` keys for every query, which gives `(B, T, W)`.
 """
 
-from keras import backend, ops
+from keras import backend
 
 from .axes import product
+from .double import ops
 from .types import Tensor, at_least_float32
 from .vjp import with_gradient
 

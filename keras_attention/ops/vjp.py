@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-from keras import ops
 
+from .double import ops
 from .types import Tensor
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import product
+from ...ops.double import ops
 from ...ops.scores import additive_score
 from .. import arguments
 from .base import AttentionMechanism, ignores_positions

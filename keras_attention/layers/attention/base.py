@@ -5,8 +5,8 @@ from numbers import Integral
 from typing import Any
 
 import keras
-from keras import ops
 
+from ...ops.double import ops
 from ...ops.dropout import dropout_factors
 from ...ops.masks import attention_mask, check_dense, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax

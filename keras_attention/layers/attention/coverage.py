@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from ...ops.double import ops
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap

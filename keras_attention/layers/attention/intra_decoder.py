@@ -1,9 +1,9 @@
 """Attention of a decoder over its own earlier states (Paulus, Xiong and Socher 2017)."""
 
 import keras
-from keras import ops
 
 from ...ops.axes import product
+from ...ops.double import ops
 from ...ops.masks import attention_mask, combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows

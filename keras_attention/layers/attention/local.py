@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from keras import ops, saving
+from keras import saving
 
 from ...ops.axes import product, size_of
+from ...ops.double import ops
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import (

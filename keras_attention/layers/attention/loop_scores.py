@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from keras import ops
-
+from ...ops.double import ops
 from ...ops.scores import additive_gradients, dot_score
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import product
+from ...ops.double import ops
 from ...ops.masks import combine_masks
 from ...ops.scores import additive_score, dot_score
 from ..arguments import check_choice, check_integer, fresh

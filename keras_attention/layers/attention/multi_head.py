@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import Axes, size_of
 from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
 from ...ops.dot_product.mods import Mods, all_of
 from ...ops.dot_product.reach import Reach
+from ...ops.double import ops
 from ...ops.masks import can_be_one, check_mask, combine_masks, dtype_of, zero_masked
 from ...ops.types import Tensor
 from .. import arguments

@@ -6,12 +6,12 @@ from numbers import Integral
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import reshaped, size_of, sizes_from, sizes_of
 from ...ops.dot_product.attention import attention_with_scores
 from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
+from ...ops.double import ops
 from ...ops.masks import check_dense, check_mask, zero_masked
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
 from ...ops.types import Tensor, accumulator_dtype, at_least_float32

@@ -3,9 +3,10 @@
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
 from ...ops.crossentropy import smoothed_crossentropy
+from ...ops.double import ops
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, at_least_float32
 from .. import arguments
@@ -39,7 +40,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
             whose id lies outside (-1, for instance) are never copied.
         context, state, inputs: `(B, T, Dc)`, `(B, T, Ds)` and `(B, T, Dx)`; the inputs are most
             often the embedded word before.
-        mask: Boolean `(B, T)`, True = a real step; what the others hold reaches no gradient. Default:
+        mask: Boolean `(B, T)`, True = real; what padding holds reaches no gradient. Default:
             the mask that the logits carry, which Keras passes as `logits_mask`.
         extra_size, return_p_gen: How many ids follow the vocabulary; whether to return `p_gen` too.
 

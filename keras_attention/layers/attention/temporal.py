@@ -1,8 +1,8 @@
 """Attention that lowers what was read before (Paulus, Xiong and Socher 2017)."""
 
 import keras
-from keras import ops
 
+from ...ops.double import ops
 from ...ops.masks import attention_mask
 from ...ops.normalizers import masked_softmax
 from ...ops.types import accumulator_dtype, at_least_float32

@@ -5,8 +5,9 @@ import itertools
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from ...ops.double import ops
 from ...ops.masks import check_mask
 from .. import arguments
 from ..attention.base import AttentionMechanism

@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from ...ops.double import ops
 from ...ops.normalizers import masked_softmax
 from ...ops.types import at_least_float32
 from ..attention.loop_scores import LoopScore
@@ -294,7 +295,8 @@ class FusedLoop:
         """Return what is wanted as one tensor, a row for each example."""
         parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
         parts += flatten(last) if "state" in self.wanted else []
-        dtype = keras.backend.result_type(*(part.dtype for part in parts))
+        dtypes = [keras.backend.standardize_dtype(part.dtype) for part in parts]
+        dtype = "float64" if "float64" in dtypes else keras.backend.result_type(*dtypes)
         parts = [
             ops.cast(_reshaped(part, (math.prod(ops.shape(part)[1:]),)), dtype) for part in parts
         ]

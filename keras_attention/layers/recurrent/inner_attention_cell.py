@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras import ops
 
+from ...ops.double import ops
 from ...ops.types import at_least_float32
 from .. import arguments
 from .recurrence import GRU, input_bias, recurrent_weights, run_places, shift, total, with_gradient

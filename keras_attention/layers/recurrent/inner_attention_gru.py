@@ -4,8 +4,8 @@ import inspect
 from typing import Any
 
 import keras
-from keras import ops
 
+from ...ops.double import ops
 from ...ops.masks import check_mask, lengths, zero_masked
 from ...ops.penalties import occam_penalty
 from ...ops.types import at_least_float32

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
 from ...ops import vjp
+from ...ops.double import ops
 
 
 class _LoopCell:

@@ -3,9 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import reshaped
+from ...ops.double import ops
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import sizes_of
+from ...ops.double import ops
 from ...ops.dropout import scale_of_kept
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor

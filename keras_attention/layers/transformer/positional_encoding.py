@@ -4,9 +4,9 @@ import numbers
 from typing import Any
 
 import keras
-from keras import ops
 
 from ...ops.axes import size_of
+from ...ops.double import ops
 from ...ops.masks import check_mask, zero_masked
 from ...ops.positions import gather_rows, places, real_positions, sinusoids
 from ...ops.types import Tensor, accumulator_dtype

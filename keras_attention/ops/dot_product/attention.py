@@ -11,9 +11,10 @@
 """
 
 import keras
-from keras import ops, random
+from keras import random
 
 from ..axes import size_of
+from ..double import ops
 from ..dropout import dropout_factors
 from ..normalizers import entmax15, masked_softmax, sparsemax
 from ..types import Tensor, at_least_float32
@@ -106,6 +107,8 @@ def _nothing(query: Tensor, value: Tensor) -> Tensor:
 def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
     """Whether the backend has a kernel that is faster and keeps no weights."""
     backend = keras.backend.backend()
+    if keras.backend.standardize_dtype(query.dtype) == "float64":
+        return False  # Keras would round it to float32
     half = "float16" in keras.backend.standardize_dtype(query.dtype)
     if backend == "torch":
         if half and query.device.type == "cpu":

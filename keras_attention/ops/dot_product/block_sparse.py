@@ -18,8 +18,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from keras import ops
-
+from ..double import ops
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient
 from .blocks import HIDDEN, Rule, dropout_factor, joined, times

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import keras
-from keras import ops, random
+from keras import random
 
 from .. import normalizers
+from ..double import ops
 from ..dropout import dropout_factors
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient

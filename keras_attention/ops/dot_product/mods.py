@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-from keras import ops
 
+from ..double import ops
 from ..positions import alibi_slopes
 from ..types import Tensor
 

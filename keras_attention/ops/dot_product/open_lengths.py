@@ -6,8 +6,7 @@ turns: the last part begins early enough to be full, and every part reads the wh
 
 from collections.abc import Callable
 
-from keras import ops
-
+from ..double import ops
 from ..masks import sized_as
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import with_gradient

@@ -7,8 +7,7 @@ less that of the query), from `1 - T` to `S - 1`. Blocks of pairs are read off i
 that are one too long: no gathering.
 """
 
-from keras import ops
-
+from ..double import ops
 from ..types import Tensor
 
 

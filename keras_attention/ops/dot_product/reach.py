@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
 from ..axes import size_of, sizes_from
+from ..double import ops
 from ..masks import combine_masks
 from ..types import Tensor, at_least_float32
 from .mods import Mods
