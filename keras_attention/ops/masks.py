@@ -35,12 +35,12 @@ def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
     return ops.where(mask, tensor, ops.zeros_like(tensor))
 
 
-def lengths(mask: Tensor, value: Tensor) -> Tensor:
+def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
     """Return the number of real positions of every row, `(B,)`; without a mask, all.
 
-    It comes in the dtype of sums over `value`, `(B, S, ...)`.
+    It comes in the dtype of sums over `value`, `(B, S, ...)`, or else in float32.
     """
-    dtype = accumulator_dtype(value.dtype)
+    dtype = "float32" if value is None else accumulator_dtype(value.dtype)
     if mask is not None:
         return ops.sum(ops.cast(mask, dtype), axis=1)
     batch_size, length = ops.shape(value)[0], ops.shape(value)[1]

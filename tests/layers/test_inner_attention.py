@@ -405,7 +405,7 @@ def test_empty_batches_and_steps(batch, steps):
 @pytest.mark.parametrize("backwards", [False, True])
 def test_the_state_after_padding_is_that_after_the_last_real_word(attention, backwards):
     layer = built(attention, return_state=True, return_sequences=True, go_backwards=backwards)
-    inputs, query = arrays(3)
+    inputs, query, _ = arrays(3)
     real = np.array([1, 2, 4])
     padded = np.full((len(inputs), 9, inputs.shape[2]), np.nan, "float32")
     padded[:, real] = inputs[:, :3]

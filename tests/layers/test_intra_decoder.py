@@ -81,10 +81,10 @@ def test_a_memory_of_other_features_is_refused():
 def test_a_masked_state_is_not_read_later():
     """Neither where the mask is of the queries alone, and the buffer has none."""
     layer = built()
-    query, real = random(31, 2, 7, 3), np.array([1, 2, 4, 6])
+    query, real = random(31, 2, 7, 5), np.array([1, 2, 4, 6])
     mask = np.isin(np.arange(7), real)[None].repeat(2, 0)
     padded = np.where(mask[:, :, None], query, np.float32(np.nan))
-    buffer = np.zeros((2, 7, 3), "float32")
+    buffer = np.zeros((2, 7, 5), "float32")
     context, scores = layer(padded, buffer, query_mask=mask, return_attention_scores=True)
     expected, weights = layer(query[:, real], return_attention_scores=True)
     np.testing.assert_allclose(to_numpy(context)[:, real], to_numpy(expected), atol=1e-5)

@@ -79,4 +79,4 @@ def test_refusals(call, message):
 def test_nothing_is_counted_of_no_examples(labels):
     matrix = confusion_matrix([], [], labels)
     assert matrix.shape == (labels, labels) and not matrix.any()
-    assert matrix.dtype == confusion_matrix([0], [0], labels).dtype
+    assert matrix.dtype == confusion_matrix([0, 1], [0, 1], 2).dtype

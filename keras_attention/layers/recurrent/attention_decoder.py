@@ -298,12 +298,12 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     # Keras' bookkeeping.
 
     def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
-        value_shape = inputs_shape if value_shape is None else value_shape
-        _check_shapes(inputs_shape, value_shape)
+        _check_shapes(inputs_shape, inputs_shape if value_shape is None else value_shape)
         if self.built:
             arguments.check_features("inputs", inputs_shape, self._input_size)
-        query_shape = (*inputs_shape[:2], self._cell.output_size)
-        self.attention.compute_output_shape(query_shape, value_shape)
+        if value_shape is not None:
+            query_shape = (*inputs_shape[:2], self._cell.output_size)
+            self.attention.compute_output_shape(query_shape, value_shape)
         return (*inputs_shape[:2], self.output_size)
 
     @arguments.of_own_call
