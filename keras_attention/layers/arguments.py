@@ -108,8 +108,33 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
             raise ValueError(f"{', '.join(given)} must have {same}. {received}")
 
 
-class DenseInputs:
-    """Gives a layer a call that refuses ragged tensors."""
+def _build_for(build: Callable, call: Callable) -> Callable:
+    """Return a `build` without the shapes of inputs that `call` does not take.
+
+    Keras builds by the names of the call's arguments, and refuses a shape that has none.
+    """
+    signature = inspect.signature(build)
+    layer, *shapes = signature.parameters.values()
+    taken = inspect.signature(call).parameters
+    kept = [shape for shape in shapes[1:] if shape.name.removesuffix("_shape") in taken]
+    if len(kept) == len(shapes[1:]):
+        return build
+
+    @functools.wraps(build)
+    def narrow(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+
+    narrow.__signature__ = signature.replace(parameters=[layer, *shapes[:1], *kept])
+    return narrow
+
+
+class CallRules:
+    """What every layer does with calls: it refuses ragged tensors, and subclasses may narrow them."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "call" in vars(cls) and "build" not in vars(cls):
+            cls.build = _build_for(cls.build, cls.call)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_dense(args)
@@ -118,7 +143,7 @@ class DenseInputs:
         return super().__call__(*args, **kwargs)
 
 
-class Configured(DenseInputs):
+class Configured(CallRules):
     """Gives a layer of this package `get_config`, and weights that are attributes."""
 
     attribute_of: dict[str, str] = {}

@@ -439,7 +439,7 @@ def test_steps_that_do_not_fit_are_refused():
     layer.build((None, None, QUERY))
     state, x = layer.initial_state(BATCH, 3), random(1, BATCH, QUERY)
     for index in (3, -1):
-        with pytest.raises(ValueError, match=f"3 places of the state. Received: index={index}"):
+        with pytest.raises(ValueError, match=f"3 positions.*Received: index={index}"):
             layer.step(x, None, state, index)
     with pytest.raises(ValueError, match="`attention_mask` must be boolean"):
         layer.step(x, None, state, 0, attention_mask=np.ones((BATCH, 4), bool))

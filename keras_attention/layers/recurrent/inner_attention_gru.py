@@ -21,7 +21,7 @@ FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class InnerAttentionGRU(arguments.DenseInputs, keras.layers.RNN):
+class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
     Attention after a recurrent net favours the end of a text. Here a query `r`, such as a question,
