@@ -129,7 +129,7 @@ def _build_for(build: Callable, call: Callable) -> Callable:
 
 
 class CallRules:
-    """What every layer does with calls: it refuses ragged tensors, and subclasses may narrow them."""
+    """Refuses ragged tensors, and lets a subclass have a call of fewer arguments."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -159,8 +159,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
             parts = (logits, scores, source_ids, context, state, inputs)
             self.build(*(part.shape for part in parts))
         self._check_call(logits, scores, source_ids, context, state, inputs, 0, mask)
-        parts = (logits, scores, context, state, inputs)
-        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in parts)
+        steps = (logits, scores, context, state, inputs)
+        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in steps)
         size = logits.shape[2]
         gate = self._gate(context, state, inputs)
         targets = ops.cast(targets, "int32")
