@@ -1,10 +1,11 @@
 """`keras.ops`, with float64 where Keras rounds it to float32.
 
 Keras' own promotion of dtypes knows float64 on TensorFlow alone. On JAX and PyTorch a few functions
-that ask it return float32 for float64. `ops` is `keras.ops` with these functions mended; the files
+that ask it round float64 to float32. `ops` is `keras.ops` with these functions mended; the files
 of this package that compute take it in place of Keras'.
 """
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,11 @@ def _mended(name: str, in_double: Callable) -> Callable:
     return function
 
 
+def _mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    total = keras.ops.sum(x, axis=axis, keepdims=keepdims)
+    return total / (math.prod(x.shape) / max(math.prod(total.shape), 1))
+
+
 def _of_torch() -> dict[str, Callable]:
     where = keras.ops.where
 
@@ -39,6 +45,7 @@ def _of_torch() -> dict[str, Callable]:
 
     return {
         "matmul": lambda x, y: x @ y,
+        "mean": _mean,
         "maximum": lambda x, y: where(x > y, x, y),
         "minimum": lambda x, y: where(x < y, x, y),
         "cumsum": lambda x, axis: x.cumsum(axis),
@@ -50,7 +57,8 @@ def _of_torch() -> dict[str, Callable]:
 def _of_jax() -> dict[str, Callable]:
     import jax.numpy as jnp
 
-    return {name: getattr(jnp, name) for name in ("tanh", "sin", "cos", "ceil")}
+    names = ("tanh", "sin", "cos", "ceil")
+    return {"mean": _mean, **{name: getattr(jnp, name) for name in names}}
 
 
 _OF_BACKEND = {"torch": _of_torch, "jax": _of_jax}

@@ -30,20 +30,18 @@ def real_positions(mask: Tensor, sequence: Tensor) -> Tensor:
     return ops.broadcast_to(ops.arange(length, dtype="int32"), (batch_size, length))
 
 
-def real_order(mask: Tensor) -> Tensor:
+def real_order(mask: Tensor, positions: Tensor) -> Tensor:
     """Return where the real steps of masks `(B, S)` are, one after the other, int32 `(B, S)`.
 
-    It is the inverse of `real_positions`. Rows end on zeros, as many as they have padded steps.
+    It is the inverse of their `real_positions`. Rows end on zeros, one for each padded step.
     """
     batch_size, length = ops.shape(mask)
-    mask = ops.cast(mask, "int32")
-    steps = ops.arange(length, dtype="int32")
-    rows = ops.expand_dims(ops.arange(batch_size, dtype="int32") * length, 1)
-    # Padded steps add nothing wherever they are put.
-    places = rows + ops.maximum(ops.cumsum(mask, axis=1) - 1, 0)
+    # Padded steps add 0 wherever they are put.
+    steps = ops.cast(mask, "int32") * ops.arange(length, dtype="int32")
+    rows = ops.arange(batch_size, dtype="int32") * length
     total = ops.segment_sum(
-        ops.reshape(mask * steps, (-1,)),
-        ops.reshape(places, (-1,)),
+        ops.reshape(steps, (-1,)),
+        ops.reshape(ops.expand_dims(rows, 1) + positions, (-1,)),
         num_segments=batch_size * length,
     )
     return ops.reshape(total, (batch_size, length))

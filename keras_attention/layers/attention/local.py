@@ -106,7 +106,7 @@ class LocalAttention(LuongAttention):
         memory = super().prepare_memory(value, key, mask, training)
         memory["length"] = lengths(mask, memory["value"])
         if mask is not None and self._is_long(value) is not False:
-            memory["order"] = real_order(mask)
+            memory["order"] = real_order(mask, memory["position"])
         return memory
 
     def _is_long(self, value):
