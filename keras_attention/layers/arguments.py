@@ -113,8 +113,9 @@ def _build_for(build: Callable, call: Callable) -> Callable:
 
     Keras builds by the names of the call's arguments, and refuses a shape that has none.
     """
+    build = inspect.unwrap(build)
     signature = inspect.signature(build)
-    layer, *shapes = signature.parameters.values()
+    shapes = list(signature.parameters.values())[1:]
     taken = inspect.signature(call).parameters
     kept = [shape for shape in shapes[1:] if shape.name.removesuffix("_shape") in taken]
     if len(kept) == len(shapes[1:]):
@@ -124,7 +125,8 @@ def _build_for(build: Callable, call: Callable) -> Callable:
     def narrow(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
 
-    narrow.__signature__ = signature.replace(parameters=[layer, *shapes[:1], *kept])
+    # Without `self`: Keras hands this on to the function that it puts on the instance.
+    narrow.__signature__ = signature.replace(parameters=[*shapes[:1], *kept])
     return narrow
 
 
