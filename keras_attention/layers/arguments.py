@@ -108,35 +108,27 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
             raise ValueError(f"{', '.join(given)} must have {same}. {received}")
 
 
-def _build_for(build: Callable, call: Callable) -> Callable:
-    """Return a `build` without the shapes of inputs that `call` does not take.
+def _narrow_build(layer: keras.layers.Layer) -> None:
+    """Leave the shapes of inputs that a subclass' `call` does not take out of `build`.
 
-    Keras builds by the names of the call's arguments, and refuses a shape that has none.
+    Keras builds by the names of the call's arguments, and refuses a shape that has none. It reads
+    them from the signature of the function that it puts on the instance.
     """
-    build = inspect.unwrap(build)
-    signature = inspect.signature(build)
-    shapes = list(signature.parameters.values())[1:]
-    taken = inspect.signature(call).parameters
-    kept = [shape for shape in shapes[1:] if shape.name.removesuffix("_shape") in taken]
-    if len(kept) == len(shapes[1:]):
-        return build
-
-    @functools.wraps(build)
-    def narrow(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> None:
-        build(self, *args, **kwargs)
-
-    # Without `self`: Keras hands this on to the function that it puts on the instance.
-    narrow.__signature__ = signature.replace(parameters=[*shapes[:1], *kept])
-    return narrow
+    taken = inspect.signature(type(layer).call).parameters
+    signature = inspect.signature(layer.build)
+    first, *others = signature.parameters.values()
+    kept = [shape for shape in others if shape.name.removesuffix("_shape") in taken]
+    if len(kept) < len(others):
+        layer.build.__signature__ = signature.replace(parameters=[first, *kept])
 
 
 class CallRules:
     """Refuses ragged tensors, and lets a subclass have a call of fewer arguments."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "call" in vars(cls) and "build" not in vars(cls):
-            cls.build = _build_for(cls.build, cls.call)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        layer = super().__new__(cls, *args, **kwargs)
+        _narrow_build(layer)
+        return layer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_dense(args)
